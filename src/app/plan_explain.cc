@@ -16,6 +16,9 @@
 namespace baleen {
 namespace {
 
+/// Devices that one server is explained on; more are more servers.
+constexpr std::int64_t kLargestServer = 64;
+
 /// Of each plan that `can_run` its best way to be used, the best plan first.
 template <class CanRun>
 std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result, const CanRun& runs) {
@@ -50,6 +53,7 @@ std::string reason(const DeploymentCandidate& candidate, const DeploymentCandida
 void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std::int64_t num_devices) {
   SearchOptions options;
   options.num_devices = num_devices;
+  options.max_instance = kLargestServer;
   ThreadPool pool(default_num_threads());
   const SearchResult result = search_plans(model, device, options, pool);
   const DeviceChoice like = device_like(device.is_cpu);
@@ -82,6 +86,8 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
                                                .step_rows = step_rows})));
   }
   fmt::print("\nleft out:\n");
+  if (num_devices > kLargestServer)
+    fmt::print("        plans of one server on more than {} devices\n", kLargestServer);
   const auto num_not_run = std::ranges::count_if(result.ranked, std::not_fn(runs));
   if (num_not_run > 0) fmt::print("{:>6}  ranks cannot run the plan so far\n", num_not_run);
   for (const auto& [why, count] : result.excluded) fmt::print("{:>6}  {}\n", count, why);

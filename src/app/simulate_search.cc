@@ -124,6 +124,8 @@ void add_simulate_search_command(Options& simulate) {
   command.real("--tpot", flags->tpot_ms, kMillisecondsRange, "Limit for each token after it, ms; 0: none");
   command.integer("--max-concurrency", options.max_concurrency, {1, 1 << 20},
                   "Requests at a time of one instance");
+  command.integer_without_default("--max-instance", options.max_instance, {1, 4096},
+                                  "Devices of one instance, at most; otherwise all");
   command.integer("--max-mtp-tokens", options.max_drafts, kDraftsRange, "Drafts a step, at most");
   command.reals("--mtp-acceptance", options.load.mtp_acceptance, kShareRange,
                 "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");

@@ -31,6 +31,9 @@ namespace baleen {
 namespace {
 
 constexpr int kMaxGridBits = 20;
+constexpr RealRange kRateRange{.min = 1e-6, .max = 1e9};
+/// What is kept of each is about 100 bytes.
+constexpr WholeRange kSimulatedRequestsRange{1, 1 << 22};
 
 struct ServeSimulationFlags {
   DeploymentFlags deployment;
@@ -56,22 +59,24 @@ struct ServeSimulationFlags {
 };
 
 void add_load_options(Options& command, ServeSimulationFlags& flags) {
-  constexpr RealRange kAboveZero{.min = 0, .max = 1e9, .above_min = true};
+  // Beyond these ends no time between requests is a number that means anything.
+  constexpr RealRange kBurstinessRange{.min = 1e-3, .max = 1e3};
+  constexpr RealRange kSpeedRange{.min = 1e-6, .max = 1e6};
   GeneratedRequestsOptions& requests = flags.requests;
   command.choice(
       "--arrival", flags.arrival, {"poisson", "gamma", "closed", "trace"},
       "poisson; gamma: in bursts; closed: each of --clients has one request under way; trace: as recorded");
-  command.real_without_default("--rate", requests.rate, kAboveZero,
+  command.real_without_default("--rate", requests.rate, kRateRange,
                                "Requests (sessions, with --turns) a second, over all devices");
-  command.real("--burstiness", requests.burstiness, kAboveZero,
+  command.real("--burstiness", requests.burstiness, kBurstinessRange,
                "Shape of gamma arrivals: 1 is poisson, less comes in bursts");
-  command.integer("--clients,--concurrency", requests.clients, kRequestsRange,
+  command.integer("--clients,--concurrency", requests.clients, kSimulatedRequestsRange,
                   "Of a closed loop, over all devices");
   command.path(
       "--trace", flags.trace,
       "JSON lines or CSV: arrival, prompt_tokens, output_tokens, and session, family, family_tokens");
-  command.real("--speed", flags.speed, kAboveZero, "Play the trace so many times as fast");
-  command.integer("--requests", requests.num_requests, kRequestsRange,
+  command.real("--speed", flags.speed, kSpeedRange, "Play the trace so many times as fast");
+  command.integer("--requests", requests.num_requests, kSimulatedRequestsRange,
                   "How many to simulate, over all devices");
   command.real("--isl", requests.prompt.mean, kMeanTokensRange, "Tokens of a prompt, in the mean");
   command.real("--isl-variation", requests.prompt.variation, kVariationRange,
@@ -86,7 +91,7 @@ void add_load_options(Options& command, ServeSimulationFlags& flags) {
                   "Requests of a session; each has all before it in its prompt");
   command.real("--think", requests.think_seconds, kSecondsRange,
                "Seconds from a reply to the next request, in the mean");
-  command.real("--patience", flags.patience_seconds, kAboveZero,
+  command.real("--patience", flags.patience_seconds, {.min = 0, .max = 1e9, .above_min = true},
                "Seconds after which clients leave who have no token yet");
   command.seed("--seed", requests.seed, "Of all that is random");
 }
@@ -129,6 +134,20 @@ void add_engine_options(Options& command, ServeSimulationFlags& flags) {
                "Microseconds of a transfer");
 }
 
+/// Refuses before it begins what the simulation would refuse after minutes.
+void check_work(const GeneratedRequestsOptions& requests, std::int64_t num_drafts) {
+  if (!requests.lengths.empty()) return;
+  const double a_reply = std::min(requests.output.mean, static_cast<double>(requests.most_prompt_tokens));
+  const double tokens = a_reply * static_cast<double>(requests.num_requests);
+  const double most = static_cast<double>(kMaxServingWork) * static_cast<double>(1 + num_drafts);
+  if (tokens <= most) return;
+  fail(
+      "--requests and --osl: {} requests of {:g} tokens on each data-parallel group are {:.3g} tokens; at "
+      "most "
+      "{:.3g} are simulated; give fewer --requests",
+      grouped(requests.num_requests), a_reply, tokens, most);
+}
+
 std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, std::int64_t num_groups,
                                              std::int64_t context_tokens) {
   if (flags.arrival == "trace") {
@@ -148,8 +167,7 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
     requests.rate = 0;
     requests.clients = std::max<std::int64_t>(1, requests.clients / num_groups);
   } else if (requests.rate == 0) {
-    usage_error("--rate is missing: {} requests a second, over all devices",
-                range_text({.min = 0, .max = 1e9, .above_min = true}));
+    usage_error("--rate is missing: {} requests a second, over all devices", range_text(kRateRange));
   }
   if (flags.arrival == "poisson") requests.burstiness = 1;
   requests.most_prompt_tokens = context_tokens;
@@ -161,6 +179,7 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
   check(requests);
   requests.rate /= static_cast<double>(num_groups);
   requests.num_requests = std::max<std::int64_t>(1, requests.num_requests / num_groups);
+  check_work(requests, flags.server.engine.max_draft_tokens);
   return make_generated_requests(std::move(requests));
 }
 

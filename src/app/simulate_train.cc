@@ -48,7 +48,7 @@ void check_beside_config(const std::vector<std::string>& given) {
 
 void simulate_run(const TrainFlags& flags) {
   const TrainConfig config = load_train_config(flags.config);
-  const std::int64_t num_ranks = flags.deployment.plan.num_devices;
+  const std::int64_t num_ranks = std::max<std::int64_t>(1, flags.deployment.plan.num_devices);  // 0: not said
   check_supported(config, num_ranks);
   const DeviceProfile device = flags.deployment.load_device();
   const std::int64_t step =

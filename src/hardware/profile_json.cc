@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/quoted_text.h"
 #include "hardware/device_profile.h"
 
 namespace baleen {
@@ -17,8 +18,42 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, static_cast<std::size_t>(PeakFormat::kCount)> kFormatNames{
     "fp32", "tf32", "bf16", "fp8", "fp4", "int8"};
-constexpr double kMax = 1e21;  ///< of any figure: beyond every device, below what sums could not hold
 constexpr std::size_t kMaxProfileBytes = 1 << 24;
+constexpr std::size_t kMaxTextBytes = 4096;
+
+/// What a figure may be: far beyond every device on either side, and near enough that no time or sum of times
+/// computed from it is infinite, negative or not a number.
+struct FigureRange {
+  double min = 0;
+  double max = 0;
+  bool or_zero = false;  ///< 0 as well, which says nothing or "none"
+};
+
+constexpr FigureRange kOperationsPerSecond{1e6, 1e19, true};
+constexpr FigureRange kBytesPerSecond{1e3, 1e17, true};
+constexpr FigureRange kBytes{0, 1e15};
+constexpr FigureRange kSeconds{0, 100};
+constexpr FigureRange kShare{1e-9, 4, true};  ///< measured ones may pass a datasheet's peak
+constexpr FigureRange kLinkShare{1e-6, 4};
+constexpr FigureRange kRows{1, 1e12};
+constexpr FigureRange kTile{1, 1e9, true};
+constexpr FigureRange kUnits{0, 1e6};
+constexpr FigureRange kRanks{2, 1e6};
+constexpr FigureRange kLinkSize{1, 1e9};
+
+/// Most entries of each list; those of the program have 21, 12, 12, 3 and 1.
+constexpr std::size_t kMaxOperations = 1024, kMaxPoints = 256, kMaxMessages = 64, kMaxLinks = 16,
+                      kMaxMemoryLevels = 16, kMaxSources = 4096;
+
+std::string range_text(const FigureRange& range, std::string_view what) {
+  return fmt::format("{} from {:g} to {:g}{}", what, range.min, range.max, range.or_zero ? ", or 0" : "");
+}
+
+std::string found_text(const Json& found) { return shortened_text(found.dump(), 60); }
+
+void check_count(const Json& list, std::size_t most, std::string_view label) {
+  if (list.size() > most) fail("{}: expected at most {} entries, found {}", label, most, list.size());
+}
 
 /// An object of a profile that is being read: every field is taken once, and what is left over is an error.
 class Fields {
@@ -33,45 +68,51 @@ class Fields {
     return found == json_.end() ? nullptr : &*found;
   }
   /// Keeps `value` where the field is missing.
-  void take(const std::string& name, double& value, double least = 0) {
+  void take(const std::string& name, double& value, const FigureRange& range) {
+    if (const Json* found = find(name)) value = number(name, *found, range, "a number");
+  }
+  void take(const std::string& name, std::int64_t& value, const FigureRange& range) {
     const Json* found = find(name);
     if (found == nullptr) return;
-    if (!found->is_number()) fail("{}.{}: expected a number, found {}", label_, name, found->dump());
-    const auto number = found->get<double>();
-    if (!(number >= least && number <= kMax)) {
-      fail("{}.{}: expected {} to {}, found {}", label_, name, least, kMax, found->dump());
-    }
-    value = number;
-  }
-  void take(const std::string& name, std::int64_t& value, double least = 0) {
-    auto number = static_cast<double>(value);
-    take(name, number, least);
-    if (number != std::floor(number) || number > 9e18)
-      fail("{}.{}: expected a whole number, found {}", label_, name, number);
-    value = static_cast<std::int64_t>(number);
+    const double whole = number(name, *found, range, "a whole number");
+    if (whole != std::floor(whole))
+      fail("{}.{}: expected {}; found {}", label_, name, range_text(range, "a whole number"),
+           found_text(*found));
+    value = static_cast<std::int64_t>(whole);
   }
   void take(const std::string& name, std::string& value) {
     const Json* found = find(name);
     if (found == nullptr) return;
-    if (!found->is_string()) fail("{}.{}: expected a text, found {}", label_, name, found->dump());
+    if (!found->is_string()) fail("{}.{}: expected a text, found {}", label_, name, found_text(*found));
     value = found->get<std::string>();
+    if (value.size() > kMaxTextBytes)
+      fail("{}.{}: expected at most {} bytes, found {}", label_, name, kMaxTextBytes, value.size());
   }
   void take(const std::string& name, bool& value) {
     const Json* found = find(name);
     if (found == nullptr) return;
-    if (!found->is_boolean()) fail("{}.{}: expected true or false, found {}", label_, name, found->dump());
+    if (!found->is_boolean())
+      fail("{}.{}: expected true or false, found {}", label_, name, found_text(*found));
     value = found->get<bool>();
   }
   void end() const {
     for (const auto& [name, value] : json_.items()) {
       if (std::ranges::find(known_, name) == known_.end()) {
-        fail("{}.{}: no such field; there are {}", label_, name, fmt::join(known_, ", "));
+        fail("{}.{}: no such field; there are {}", label_, shortened_text(name, 60), fmt::join(known_, ", "));
       }
     }
   }
   [[nodiscard]] const std::string& label() const { return label_; }
 
  private:
+  [[nodiscard]] double number(const std::string& name, const Json& found, const FigureRange& range,
+                              std::string_view what) const {
+    const double value = found.is_number() ? found.get<double>() : std::nan("");
+    const bool fits = (value >= range.min && value <= range.max) || (range.or_zero && value == 0);
+    if (!fits) fail("{}.{}: expected {}; found {}", label_, name, range_text(range, what), found_text(found));
+    return value;
+  }
+
   const Json& json_;
   std::string label_;
   std::vector<std::string> known_;
@@ -80,8 +121,7 @@ class Fields {
 void read_efficiency(Fields& fields, EfficiencyPoint& point) {
   for (const auto& [name, share] :
        {std::pair{"compute", &point.compute}, {"memory", &point.memory}, {"scalar", &point.scalar}}) {
-    fields.take(name, *share);
-    if (*share > 4) fail("{}.{}: a share of the peak, found {}", fields.label(), name, *share);
+    fields.take(name, *share, kShare);
   }
 }
 
@@ -89,16 +129,17 @@ OperationEfficiency read_operation(const Json& json, const std::string& label) {
   OperationEfficiency operation;
   Fields fields(json, label);
   fields.take("overlaps_scalar", operation.overlaps_scalar);
-  fields.take("rows_per_tile", operation.rows_per_tile);
-  fields.take("heads_per_tile", operation.heads_per_tile);
+  fields.take("rows_per_tile", operation.rows_per_tile, kTile);
+  fields.take("heads_per_tile", operation.heads_per_tile, kTile);
   if (const Json* points = fields.find("points")) {
     if (!points->is_array()) fail("{}.points: expected a list, found {}", label, points->type_name());
+    check_count(*points, kMaxPoints, label + ".points");
     for (std::size_t i = 0; i < points->size(); ++i) {
       EfficiencyPoint point;
       Fields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
-      entry.take("rows", point.num_rows, 1);
+      entry.take("rows", point.num_rows, kRows);
       read_efficiency(entry, point);
-      entry.take("static_seconds", point.static_seconds);
+      entry.take("static_seconds", point.static_seconds, kSeconds);
       entry.end();
       if (!operation.points.empty() && operation.points.back().num_rows >= point.num_rows) {
         fail("{}: rows {} after {}: expected rising numbers", entry.label(), point.num_rows,
@@ -114,30 +155,31 @@ OperationEfficiency read_operation(const Json& json, const std::string& label) {
 LinkLevel read_link(const Json& json, const std::string& label) {
   LinkLevel link;
   Fields fields(json, label);
-  fields.take("size", link.size, 1);
-  fields.take("bytes_per_second", link.bytes_per_second, 1);
-  fields.take("latency_seconds", link.latency_seconds);
-  fields.take("efficiency", link.efficiency, 1e-6);
+  fields.take("size", link.size, kLinkSize);
+  fields.take("bytes_per_second", link.bytes_per_second, kBytesPerSecond);
+  fields.take("latency_seconds", link.latency_seconds, kSeconds);
+  fields.take("efficiency", link.efficiency, kLinkShare);
   fields.take("mesh", link.mesh);
   fields.end();
-  if (link.bytes_per_second == 0) fail("{}.bytes_per_second: missing", label);
+  if (link.bytes_per_second == 0) fail("{}.bytes_per_second: missing, or 0", label);
   return link;
 }
 
 MessageTimes read_message(const Json& json, const std::string& label) {
   MessageTimes times;
   Fields fields(json, label);
-  fields.take("num_ranks", times.num_ranks, 2);
-  fields.take("seconds_per_further_rank", times.seconds_per_further_rank);
-  fields.take("whole_up_to_bytes", times.whole_up_to_bytes);
+  fields.take("num_ranks", times.num_ranks, kRanks);
+  fields.take("seconds_per_further_rank", times.seconds_per_further_rank, kSeconds);
+  fields.take("whole_up_to_bytes", times.whole_up_to_bytes, kBytes);
   const Json* points = fields.find("points");
   if (points == nullptr || !points->is_array() || points->empty())
     fail("{}.points: expected a list of bytes and seconds", label);
+  check_count(*points, kMaxPoints, label + ".points");
   for (std::size_t i = 0; i < points->size(); ++i) {
     MessagePoint point;
     Fields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
-    entry.take("bytes", point.bytes);
-    entry.take("seconds", point.seconds);
+    entry.take("bytes", point.bytes, kBytes);
+    entry.take("seconds", point.seconds, kSeconds);
     entry.end();
     if (!times.points.empty() && times.points.back().bytes >= point.bytes) {
       fail("{}: {} bytes after {}: expected rising numbers", entry.label(), point.bytes,
@@ -153,13 +195,13 @@ MemoryLevel read_memory_level(const Json& json, const std::string& label) {
   MemoryLevel level;
   Fields fields(json, label);
   fields.take("name", level.name);
-  fields.take("bytes", level.bytes);
-  fields.take("bytes_per_second", level.bytes_per_second, 1);
-  fields.take("kernel_bytes_per_second", level.kernel_bytes_per_second, 1);
+  fields.take("bytes", level.bytes, kBytes);
+  fields.take("bytes_per_second", level.bytes_per_second, kBytesPerSecond);
+  fields.take("kernel_bytes_per_second", level.kernel_bytes_per_second, kBytesPerSecond);
   fields.end();
   for (const auto& [name, rate] : {std::pair{"bytes_per_second", level.bytes_per_second},
                                    {"kernel_bytes_per_second", level.kernel_bytes_per_second}}) {
-    if (rate == 0) fail("{}.{}: missing", label, name);
+    if (rate == 0) fail("{}.{}: missing, or 0", label, name);
   }
   return level;
 }
@@ -202,14 +244,14 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   if (const Json* peaks = fields.find("peak_flops")) {
     Fields entries(*peaks, fmt::format("{}.peak_flops", label));
     for (std::size_t i = 0; i < kFormatNames.size(); ++i)
-      entries.take(std::string(kFormatNames[i]), profile.peak_flops[i]);
+      entries.take(std::string(kFormatNames[i]), profile.peak_flops[i], kOperationsPerSecond);
     entries.end();
   }
-  fields.take("scalar_ops_per_second", profile.scalar_ops_per_second, 1);
-  fields.take("memory_bytes", profile.memory_bytes, 1);
-  fields.take("memory_bytes_per_second", profile.memory_bytes_per_second, 1);
-  fields.take("l2_bytes", profile.l2_bytes);
-  fields.take("num_units", profile.num_units);
+  fields.take("scalar_ops_per_second", profile.scalar_ops_per_second, kOperationsPerSecond);
+  fields.take("memory_bytes", profile.memory_bytes, kBytes);
+  fields.take("memory_bytes_per_second", profile.memory_bytes_per_second, kBytesPerSecond);
+  fields.take("l2_bytes", profile.l2_bytes, kBytes);
+  fields.take("num_units", profile.num_units, kUnits);
   if (const Json* efficiency = fields.find("efficiency")) {
     Fields entries(*efficiency, fmt::format("{}.efficiency", label));
     read_efficiency(entries, profile.efficiency);
@@ -218,15 +260,18 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   if (const Json* operations = fields.find("operations")) {
     if (!operations->is_object())
       fail("{}.operations: expected an object, found {}", label, operations->type_name());
+    check_count(*operations, kMaxOperations, fmt::format("{}.operations", label));
     for (const auto& [name, value] : operations->items())
-      profile.operations[name] = read_operation(value, fmt::format("{}.operations.{}", label, name));
+      profile.operations[name] =
+          read_operation(value, fmt::format("{}.operations.{}", label, shortened_text(name, 60)));
   }
-  fields.take("graph_seconds", profile.graph_seconds);
-  fields.take("graph_overlap_seconds", profile.graph_overlap_seconds);
-  fields.take("eager_seconds", profile.eager_seconds);
-  fields.take("collective_seconds", profile.collective_seconds);
+  fields.take("graph_seconds", profile.graph_seconds, kSeconds);
+  fields.take("graph_overlap_seconds", profile.graph_overlap_seconds, kSeconds);
+  fields.take("eager_seconds", profile.eager_seconds, kSeconds);
+  fields.take("collective_seconds", profile.collective_seconds, kSeconds);
   if (const Json* links = fields.find("links")) {
     if (!links->is_array()) fail("{}.links: expected a list, found {}", label, links->type_name());
+    check_count(*links, kMaxLinks, fmt::format("{}.links", label));
     for (std::size_t i = 0; i < links->size(); ++i) {
       profile.links.push_back(read_link((*links)[i], fmt::format("{}.links[{}]", label, i)));
       if (i > 0 && profile.links[i - 1].size >= profile.links[i].size)
@@ -237,21 +282,25 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   if (const Json* messages = fields.find("messages")) {
     if (!messages->is_object())
       fail("{}.messages: expected an object, found {}", label, messages->type_name());
+    check_count(*messages, kMaxMessages, fmt::format("{}.messages", label));
     for (const auto& [name, value] : messages->items())
-      profile.messages[name] = read_message(value, fmt::format("{}.messages.{}", label, name));
+      profile.messages[name] =
+          read_message(value, fmt::format("{}.messages.{}", label, shortened_text(name, 60)));
   }
   if (const Json* levels = fields.find("memory_levels")) {
     if (!levels->is_array()) fail("{}.memory_levels: expected a list, found {}", label, levels->type_name());
+    check_count(*levels, kMaxMemoryLevels, fmt::format("{}.memory_levels", label));
     for (std::size_t i = 0; i < levels->size(); ++i) {
       profile.memory_levels.push_back(
           read_memory_level((*levels)[i], fmt::format("{}.memory_levels[{}]", label, i)));
     }
   }
-  fields.take("most_weight_bytes", profile.most_weight_bytes);
-  fields.take("host_seconds_per_step", profile.host_seconds_per_step);
-  fields.take("reserved_bytes", profile.reserved_bytes);
+  fields.take("most_weight_bytes", profile.most_weight_bytes, kBytes);
+  fields.take("host_seconds_per_step", profile.host_seconds_per_step, kSeconds);
+  fields.take("reserved_bytes", profile.reserved_bytes, kBytes);
   if (const Json* sources = fields.find("sources")) {
     Fields entries(*sources, fmt::format("{}.sources", label));
+    check_count(*sources, kMaxSources, fmt::format("{}.sources", label));
     for (const auto& [name, value] : sources->items()) entries.take(name, profile.sources[name]);
   }
   fields.end();

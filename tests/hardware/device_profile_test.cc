@@ -127,7 +127,7 @@ TEST(DeviceProfile, WrongFieldsAreNamed) {
   expect_error(without("efficiency"), "efficiency.compute");
   expect_error(with("/memory_byte", 3), "mine.json.memory_byte");
   expect_error(with("/peak_flops/fp6", 3), "peak_flops.fp6");
-  expect_error(with("/memory_bytes", "much"), "memory_bytes: expected a number");
+  expect_error(with("/memory_bytes", "much"), "memory_bytes: expected a whole number");
   expect_error(with("/memory_bytes", -1), "memory_bytes");
   expect_error(with("/memory_bytes", 1.5), "memory_bytes: expected a whole number");
   expect_error(with("/memory_bytes", 1e300), "memory_bytes");

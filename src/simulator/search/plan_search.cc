@@ -1,10 +1,12 @@
 #include "simulator/search/plan_search.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <mutex>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "model/forward.h"
 
 namespace baleen {
@@ -12,6 +14,7 @@ namespace {
 
 constexpr const char* kTooLate = "first token after the limit";
 constexpr const char* kTooSlow = "time per token above the limit";
+constexpr const char* kEndless = "a step takes longer than 30 years on this device";
 constexpr const char* kNoMemory = "memory does not suffice";
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
@@ -61,6 +64,10 @@ class PlanSearch {
       return false;
     }
     const StepEstimate step = decode_step(ranks, load, device_);
+    if (!(step.seconds <= kLongestStepSeconds && times.prefill_seconds <= kLongestStepSeconds)) {
+      ++result.excluded[kEndless];
+      return false;
+    }
     const DeploymentEstimate estimate = steady_state(load, alone ? 0 : times.prefill_seconds, step);
     if (!alone && over(estimate.ttft_seconds, options_.ttft_limit_seconds)) {
       ++result.excluded[kTooLate];
@@ -166,6 +173,33 @@ void check(const SearchOptions& options, const ModelConfig& config) {
            config);
 }
 
+/// Batches and drafts of `plans`, all of which may be looked at.
+std::int64_t num_deployments(const std::vector<PlanTimes>& plans, const SearchOptions& options,
+                             const ModelConfig& config) {
+  const std::int64_t num_drafts = 1 + (config.num_nextn_predict_layers > 0 ? options.max_drafts : 0);
+  std::int64_t count = 0;
+  for (const PlanTimes& times : plans) {
+    const auto batches =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(1, options.max_concurrency / times.plan.dp));
+    count += num_drafts * std::bit_width(batches);
+  }
+  return count;
+}
+
+void check_work(const std::vector<PlanTimes>& plans, const SearchOptions& options,
+                const ModelConfig& config) {
+  const std::int64_t count = num_deployments(plans, options, config);
+  const std::int64_t pairs = options.disaggregate ? count * std::ssize(plans) : 0;
+  if (count <= kMaxDeployments && pairs <= kMaxPairs) return;
+  fail(
+      "--num-devices {}: {} plans with their batches and drafts are {} deployments{}; at most {} are "
+      "searched; "
+      "bound the devices of an instance (--max-instance 64), --max-concurrency or --max-mtp-tokens",
+      options.num_devices, grouped(std::ssize(plans)), grouped(count),
+      pairs > kMaxPairs ? fmt::format(", and {} pairs of them with prefill apart", grouped(pairs)) : "",
+      grouped(pairs > kMaxPairs ? kMaxPairs : kMaxDeployments));
+}
+
 /// How ranks with the same batch share its work.
 struct Group {
   std::int64_t tp = 1;
@@ -223,8 +257,10 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
   SearchResult result;
   std::vector<PlanTimes> plans;
   for (const std::int64_t size : divisors(options.num_devices)) {
+    if (options.max_instance > 0 && size > options.max_instance) break;
     for (const ParallelPlan& plan : legal_plans(model.config, size, result.excluded)) plans.push_back({plan});
   }
+  check_work(plans, options, model.config);
   const PlanSearch search(model, device, options);
   std::vector<DeploymentCandidate> apart;  // that decode alone
   std::mutex mutex;

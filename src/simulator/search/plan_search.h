@@ -19,7 +19,8 @@ struct SearchOptions {
   double tpot_limit_seconds = 0;
   std::int64_t max_concurrency = 4096;  ///< of one instance
   std::int64_t max_drafts = 3;
-  bool disaggregate = false;  ///< also prefill and decoding on instances of their own
+  std::int64_t max_instance = 0;  ///< devices of one instance at most; 0: all of them
+  bool disaggregate = false;      ///< also prefill and decoding on instances of their own
 };
 
 /// One way to use the devices: as many instances as there is room for, each with this plan.
@@ -46,7 +47,15 @@ struct SearchResult {
   std::int64_t num_evaluated = 0;
 };
 
-/// Throws `Error` for limits or loads that mean nothing.
+/// What one search looks at, as minutes of work: plans times batches times drafts; with prefill apart, as many
+/// pairs of two plans.
+inline constexpr std::int64_t kMaxDeployments = 100'000;
+inline constexpr std::int64_t kMaxPairs = 100'000'000;
+/// A plan with a longer step is left out: no device is meant.
+inline constexpr double kLongestStepSeconds = 1e9;
+
+/// Throws `Error` for limits or loads that mean nothing, and for more deployments than `kMaxDeployments`,
+/// before any of them is looked at.
 [[nodiscard]] SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& device,
                                         const SearchOptions& options, ThreadPool& pool);
 

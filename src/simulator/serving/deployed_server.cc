@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "simulator/serving/estimated_step_times.h"
 
 namespace baleen {
@@ -29,6 +30,11 @@ std::int64_t fullest_rank_bytes(const std::vector<std::unique_ptr<RankModel>>& r
   }
   return most;
 }
+
+/// Far beyond what one rank's memory holds of any model.
+constexpr std::int64_t kMaxSimulatedPages = std::int64_t{1} << 24;
+/// Its places in pool and lists.
+constexpr std::int64_t kSimulatedBytesPerPage = 64;
 
 double gb(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); }
 
@@ -88,6 +94,13 @@ ServerSetup deployed_server(const SimulatedModel& model, const ParallelPlan& pla
          gb(device.memory_bytes), device.name);
   }
   if (engine.cache_tokens == 0) engine.cache_tokens = most;
+  if (engine.cache_tokens / kPageTokens > kMaxSimulatedPages) {
+    fail(
+        "a cache of {} tokens in {}: at most {} are simulated, which is {:.1f} GB of the simulator's own "
+        "memory; give --context",
+        grouped(engine.cache_tokens), device.name, grouped(kMaxSimulatedPages * kPageTokens),
+        gb(kMaxSimulatedPages * kSimulatedBytesPerPage));
+  }
   auto times = std::make_shared<EstimatedStepTimes>(model, plan, device, engine.max_draft_tokens > 0,
                                                     options.imbalance, options.hash_imbalance);
   return server_setup(model.config, engine, options.scheduler, std::move(times));

@@ -59,7 +59,9 @@ double EstimatedStepTimes::step_seconds(std::span<const QueryPart> parts) {
   const double host = device_.host_seconds_per_step;
   if (!drafts_) return host + seconds(batch, decodes);
   const DraftingStep step = drafting_step(batch);
-  return host + (decodes ? step.seconds - step.link_seconds : seconds(batch, false) + step.mtp_seconds);
+  // Where messages run beside operations, a link's parts may add up to more than the step.
+  return host + (decodes ? std::max(0.0, step.seconds - step.link_seconds)
+                         : seconds(batch, false) + step.mtp_seconds);
 }
 
 double EstimatedStepTimes::draft_seconds(std::span<const QueryPart> chains) {

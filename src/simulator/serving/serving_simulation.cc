@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/number.h"
 
 namespace baleen {
 namespace {
@@ -49,6 +50,7 @@ class Simulation {
     for (double next = next_event(); next < kNever; next = next_event()) {
       BALEEN_CHECK_LE(now_, next);
       now_ = next;
+      check_bounds();
       while (next_event() == now_) handle_event();
       begin_steps();
     }
@@ -72,6 +74,28 @@ class Simulation {
     double end = 0;
     SimulatedServer::JobPtr job;
   };
+
+  void check_bounds() const {
+    if (now_ > kMaxServingSeconds) {
+      fail(
+          "{:.3g} s of simulated time after {} requests, and more to come; expected at most {:.0e} s, which "
+          "is "
+          "300 years: look at the device's figures, the rate of requests (--rate, --speed, --think) and "
+          "their "
+          "number (--requests)",
+          now_, grouped(num_ended_), kMaxServingSeconds);
+    }
+    std::int64_t work = 0;
+    for (const Place& place : servers_) work += place.server.work();
+    if (work > options_.most_work) {
+      fail(
+          "{} requests of this load take more than {} units of simulated work (50 a step, 1 a sequence of "
+          "it) "
+          "and {} have ended; simulate fewer (--requests) or shorter replies (--osl)",
+          grouped(static_cast<std::int64_t>(result_.requests.size())), grouped(options_.most_work),
+          grouped(num_ended_));
+    }
+  }
 
   [[nodiscard]] double next_arrival() const { return arrivals_.empty() ? kNever : arrivals_.top().arrival; }
   [[nodiscard]] double next_transfer() const { return transfers_.empty() ? kNever : transfers_.front().end; }

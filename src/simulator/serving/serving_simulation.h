@@ -29,6 +29,11 @@ struct TransferLink {
 /// entries, index keys, the rows of the last window, unfinished compressor rows.   (source: simulation 3)
 [[nodiscard]] std::int64_t transfer_bytes(const CacheGeometry& geometry, std::int64_t num_tokens);
 
+/// Minutes: a step counts 50 and each sequence in it 1, as they take time.
+inline constexpr std::int64_t kMaxServingWork = 1'000'000'000;
+/// Virtual time beyond it, 300 years, leaves no digits of a double for the times of steps.
+inline constexpr double kMaxServingSeconds = 1e10;
+
 struct ServingOptions {
   ServerSetup server;  ///< the only one, or the one that prefills
   std::optional<ServerSetup> decode;
@@ -37,10 +42,13 @@ struct ServingOptions {
   double patience_seconds = kForEver;  ///< of clients, from arrival to first token
   /// Steps that must be alike are taken at once; the result is the same without.
   bool skip_ahead = true;
+  /// Of work, in steps and in sequences of a step: more end the simulation with an `Error`.
+  std::int64_t most_work = kMaxServingWork;
   std::function<void(std::int64_t num_ended)> on_progress;  ///< every few thousand requests; may be none
 };
 
-/// Until every request has ended. Throws `Error` for options that make no sense.
+/// Until every request has ended. Throws `Error` for options that make no sense, beyond `most_work` and
+/// beyond `kMaxServingSeconds` of virtual time.
 [[nodiscard]] ServingResult simulate_serving(const ServingOptions& options, RequestSource& workload);
 
 }  // namespace baleen

@@ -205,7 +205,9 @@ std::int64_t SimulatedServer::num_equal_steps(bool someone_lost_room) const {
 }
 
 void SimulatedServer::count_step(double begin, double end) {
+  constexpr std::int64_t kWorkOfStep = 50;
   ++record_.steps;
+  work_ += kWorkOfStep + std::ssize(step_);
   record_.busy_seconds += end - begin;
   for (const QueryPart& part : step_) record_.step_tokens += part.num_tokens;
   record_.steps_by_batch.resize(std::max(record_.steps_by_batch.size(), step_.size() + 1));

@@ -70,6 +70,9 @@ class SimulatedServer final : private ContenderOwner {
   [[nodiscard]] std::vector<JobPtr> take_gone() { return std::exchange(gone_, {}); }
   [[nodiscard]] bool empty() const { return jobs_.empty(); }
 
+  /// Of all steps so far: 50 each, and 1 for each sequence in it.
+  [[nodiscard]] std::int64_t work() const { return work_; }
+
   [[nodiscard]] ServerRecord record() const;
   /// Empty while none was refused.
   [[nodiscard]] const std::string& first_refusal() const { return first_refusal_; }
@@ -134,6 +137,7 @@ class SimulatedServer final : private ContenderOwner {
   std::int64_t num_steps_ = 0;
 
   ServerRecord record_;
+  std::int64_t work_ = 0;
   double looked_at_ = 0;
   std::string first_refusal_;
 };

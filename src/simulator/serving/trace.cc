@@ -129,7 +129,7 @@ class StreamNames {
 };
 
 ServingRequest request_of(const Fields& fields, const Line& line, StreamNames& names) {
-  constexpr double kMaxSeconds = 1e12;
+  constexpr double kMaxSeconds = 1e10;  // seconds since 1970, too
   ServingRequest request;
   request.arrival = number_in(fields, 0, 0, kMaxSeconds, line);
   request.prompt_tokens = static_cast<std::int64_t>(number_in(fields, 1, 1, kMaxTokens, line));

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/number.h"
+#include "base/quoted_text.h"
 #include "model/presets.h"
 
 namespace baleen {
@@ -17,20 +19,43 @@ class RowReader {
   RowReader(const Json& json, std::string label) : json_(json), label_(std::move(label)) {
     if (!json.is_object()) fail("{}: expected an object, found {}", label_, json.type_name());
   }
-  template <class T>
-  void take(const char* name, T& value) const {
-    const auto found = json_.find(name);
-    if (found == json_.end()) return;
-    try {
-      value = found->template get<T>();
-    } catch (const Json::exception&) {
-      fail("{}.{}: unexpected {}", label_, name, found->dump());
+  // Each keeps `value` where the field is missing.
+  void take(const char* name, std::string& value) const {
+    if (const Json* found = find(name)) {
+      if (!found->is_string()) refuse(name, *found, "a text");
+      value = found->get<std::string>();
     }
   }
-  template <class T>
-  void need(const char* name, T& value) const {
+  void take(const char* name, bool& value) const {
+    if (const Json* found = find(name)) {
+      if (!found->is_boolean()) refuse(name, *found, "true or false");
+      value = found->get<bool>();
+    }
+  }
+  void take(const char* name, std::int64_t& value, WholeRange range) const {
+    if (const Json* found = find(name)) {
+      const bool is_whole = found->is_number_integer() && found->get<double>() < kTwoTo63;
+      if (!is_whole || found->get<std::int64_t>() < range.min || found->get<std::int64_t>() > range.max)
+        refuse(name, *found, range_text(range));
+      value = found->get<std::int64_t>();
+    }
+  }
+  void take(const char* name, double& value, RealRange range) const {
+    if (const Json* found = find(name)) value = number(name, *found, range);
+  }
+  /// At most `most` numbers.
+  void take(const char* name, std::vector<double>& values, RealRange range, std::size_t most) const {
+    const Json* found = find(name);
+    if (found == nullptr) return;
+    if (!found->is_array() || found->size() > most)
+      refuse(name, *found, fmt::format("a list of at most {} numbers", most));
+    values.clear();
+    for (const Json& element : *found) values.push_back(number(name, element, range));
+  }
+  /// The same of a field that must be there.
+  void need(const char* name, auto& value, const auto&... range) const {
     if (!json_.contains(name)) fail("{}.{}: missing", label_, name);
-    take(name, value);
+    take(name, value, range...);
   }
   [[nodiscard]] RowReader at(const char* name) const {
     if (!json_.contains(name)) fail("{}.{}: missing", label_, name);
@@ -41,15 +66,46 @@ class RowReader {
   [[nodiscard]] const std::string& label() const { return label_; }
 
  private:
+  static constexpr double kTwoTo63 = 0x1p63;
+
+  [[nodiscard]] const Json* find(const char* name) const {
+    const auto found = json_.find(name);
+    return found == json_.end() ? nullptr : &*found;
+  }
+  [[nodiscard]] double number(const char* name, const Json& found, RealRange range) const {
+    if (!found.is_number() || !range.contains(found.get<double>())) refuse(name, found, range_text(range));
+    return found.get<double>();
+  }
+  [[noreturn]] void refuse(const char* name, const Json& found, std::string_view expected) const {
+    fail("{}.{}: expected {}; found {}", label_, name, expected, shortened_text(found.dump(), 60));
+  }
+
   const Json& json_;
   std::string label_;
 };
+
+// Of figures that people publish; products of them stay far below 2^63.
+constexpr WholeRange kDevices{1, 4096};
+constexpr WholeRange kParts{0, 4096};  ///< 0: as the others suggest
+constexpr WholeRange kRequests{1, 1 << 20};
+constexpr WholeRange kMaxRequests{0, 1 << 20};
+constexpr WholeRange kDrafts{0, 16};
+constexpr WholeRange kTokens{1, 1 << 20};
+constexpr WholeRange kHeads{1, 4096};
+constexpr WholeRange kEntries{128, 1 << 20};  ///< the window's 128 rows at least
+constexpr WholeRange kKeys{0, 1 << 26};
+constexpr WholeRange kWidth{1, 1 << 20};
+constexpr WholeRange kExperts{1, 1 << 16};
+constexpr RealRange kShare{.min = 0, .max = 1};
+constexpr RealRange kMessageBytes{.min = 0, .max = 1e15};
+constexpr RealRange kFigure{.min = 0, .max = 1e15, .above_min = true};
+constexpr std::size_t kMaxRows = 10'000;
 
 WeightFormat format_named(const std::string& name, const std::string& label) {
   for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp4}) {
     if (weight_format_name(format) == name) return format;
   }
-  fail("{}: expected bf16, fp8 or fp4, found {}", label, name);
+  fail("{}: expected bf16, fp8 or fp4, found {}", label, quoted_text(name));
 }
 
 void read_serving(const RowReader& reader, PublishedRow& row) {
@@ -59,49 +115,49 @@ void read_serving(const RowReader& reader, PublishedRow& row) {
   reader.take("experts_format", experts);
   row.model.formats.experts = format_named(experts, reader.label() + ".experts_format");
   const RowReader plan = reader.at("plan");
-  plan.need("num_devices", row.plan.num_devices);
-  plan.take("tp", row.plan.tp);
-  plan.take("cp", row.plan.cp);
-  plan.take("dp", row.plan.dp);
-  plan.take("ep", row.plan.ep);
-  plan.take("moe_tp", row.plan.moe_tp);
+  plan.need("num_devices", row.plan.num_devices, kDevices);
+  plan.take("tp", row.plan.tp, kParts);
+  plan.take("cp", row.plan.cp, kParts);
+  plan.take("dp", row.plan.dp, kParts);
+  plan.take("ep", row.plan.ep, kParts);
+  plan.take("moe_tp", row.plan.moe_tp, kParts);
   plan.take("sequence_parallel", row.plan.sequence_parallel);
   const RowReader load = reader.at("load");
-  load.need("prompt_tokens", row.load.prompt_tokens);
-  load.need("reply_tokens", row.load.reply_tokens);
-  load.need("concurrency", row.load.concurrency);
-  load.take("max_running", row.load.max_running);
-  load.take("num_mtp_tokens", row.load.num_mtp_tokens);
-  load.take("mtp_acceptance", row.load.mtp_acceptance);
+  load.need("prompt_tokens", row.load.prompt_tokens, kTokens);
+  load.need("reply_tokens", row.load.reply_tokens, kTokens);
+  load.need("concurrency", row.load.concurrency, kRequests);
+  load.take("max_running", row.load.max_running, kMaxRequests);
+  load.take("num_mtp_tokens", row.load.num_mtp_tokens, kDrafts);
+  load.take("mtp_acceptance", row.load.mtp_acceptance, kShare, static_cast<std::size_t>(kDrafts.max));
   row.plan = resolved(row.plan, row.model.config);
   const std::vector<std::string> broken = violations(row.plan, row.model.config);
   if (!broken.empty()) fail("{}.plan: {}", reader.label(), broken.front());
 }
 
 void read_attention(const RowReader& reader, AttentionShape& shape) {
-  reader.take("num_sequences", shape.num_sequences);
-  reader.need("num_rows", shape.num_rows);
-  reader.need("num_heads", shape.num_heads);
-  reader.need("num_entries", shape.num_entries);
-  reader.take("num_keys", shape.num_keys);
+  reader.need("num_rows", shape.num_rows, kTokens);
+  reader.take("num_sequences", shape.num_sequences, {1, shape.num_rows});
+  reader.need("num_heads", shape.num_heads, kHeads);
+  reader.need("num_entries", shape.num_entries, kEntries);
+  reader.take("num_keys", shape.num_keys, kKeys);
 }
 
 void read_experts(const RowReader& reader, ExpertsShape& shape) {
-  reader.need("num_tokens", shape.num_tokens);
-  reader.take("hidden_size", shape.hidden_size);
-  reader.take("inner_width", shape.inner_width);
-  reader.take("num_experts", shape.num_experts);
-  reader.take("num_chosen", shape.num_chosen);
-  reader.take("num_local", shape.num_local);
+  reader.need("num_tokens", shape.num_tokens, kTokens);
+  reader.take("hidden_size", shape.hidden_size, kWidth);
+  reader.take("inner_width", shape.inner_width, kWidth);
+  reader.take("num_experts", shape.num_experts, kExperts);
+  reader.take("num_chosen", shape.num_chosen, {1, shape.num_experts});
+  reader.take("num_local", shape.num_local, {1, shape.num_experts});
   std::string format = "fp8";
   reader.take("format", format);
   shape.format = format_named(format, reader.label() + ".format");
 }
 
 void read_linear(const RowReader& reader, PublishedLinear& shape) {
-  reader.need("num_rows", shape.num_rows);
-  reader.need("num_outputs", shape.num_outputs);
-  reader.need("num_inputs", shape.num_inputs);
+  reader.need("num_rows", shape.num_rows, kTokens);
+  reader.need("num_outputs", shape.num_outputs, kWidth);
+  reader.need("num_inputs", shape.num_inputs, kWidth);
   std::string format = "fp8";
   reader.take("format", format);
   shape.format = format_named(format, reader.label() + ".format");
@@ -118,9 +174,9 @@ void read_message(const RowReader& reader, RankMessage& message) {
     message.kind = candidate;
     known = true;
   }
-  if (!known) fail("{}.kind: no collective is called {}", reader.label(), kind);
-  reader.need("group_size", message.group_size);
-  reader.need("bytes", message.bytes);
+  if (!known) fail("{}.kind: no collective is called {}", reader.label(), quoted_text(kind));
+  reader.need("group_size", message.group_size, kDevices);
+  reader.need("bytes", message.bytes, kMessageBytes);
 }
 
 PublishedRow read_row(const RowReader& reader) {
@@ -147,8 +203,9 @@ PublishedRow read_row(const RowReader& reader) {
     read_serving(reader, row);
   }
   for (const auto& [name, value] : reader.at("published").json().items()) {
-    if (!value.is_number() || value.get<double>() <= 0)
-      fail("{}.published.{}: expected a number above 0, found {}", reader.label(), name, value.dump());
+    if (!value.is_number() || !kFigure.contains(value.get<double>()))
+      fail("{}.published.{}: expected {}; found {}", reader.label(), shortened_text(name, 60),
+           range_text(kFigure), shortened_text(value.dump(), 60));
     row.published.push_back({name, value.get<double>()});
   }
   return row;
@@ -161,6 +218,7 @@ std::vector<PublishedRow> parse_published(std::string_view text, std::string_vie
   if (!parsed) fail("{}: expected a list of rows as JSON: {}", label, parsed.error());
   const Json& json = parsed.value();
   if (!json.is_array()) fail("{}: expected a list of rows as JSON, found {}", label, json.type_name());
+  if (json.size() > kMaxRows) fail("{}: expected at most {} rows, found {}", label, kMaxRows, json.size());
   std::vector<PublishedRow> rows;
   for (std::size_t i = 0; i < json.size(); ++i)
     rows.push_back(read_row({json[i], fmt::format("{}[{}]", label, i)}));
