@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <csignal>
 #include <limits>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "hardware/machine_memory.h"
 #include "log/log.h"
 #include "parallel/thread_pool.h"
+#include "simulator/report/figure_text.h"
 #include "simulator/training/run_estimate.h"
 #include "simulator/training/training_shares.h"
 #include "trainer/graph/model.h"
@@ -132,11 +134,12 @@ struct RunPlace {
   InterruptFlag interrupt{{SIGINT, SIGTERM, SIGHUP}};
   ThreadPool pool;
   RunFolder folder;
-  HashTables hash_tables = hash_tables_of(config);
+  HashTables hash_tables;  ///< set once the run's work is said: they may take a while
 };
 
 void train_on_replies(const TrainConfig& config, const TrainFlags& flags) {
   RunPlace place(config);
+  place.hash_tables = hash_tables_of(config);
   PolicyRun run(config, place.folder, place.hash_tables, place.options(flags), place.pool);
   place.finish(run);
 }
@@ -149,16 +152,52 @@ TrainingMemoryPlan planned_memory(const TrainConfig& config, const TrainingRanks
   return plan;
 }
 
+/// The step of the stage that takes longest.
+RunStepEstimate longest_step(const TrainConfig& config, const DeviceProfile& machine,
+                             std::int64_t num_ranks) {
+  const std::int64_t last = config.run.steps - 1, dense = config.indexer.dense_steps;
+  RunStepEstimate longest;
+  for (const std::int64_t step : {std::int64_t{0}, dense, dense + config.indexer.warmup_steps, last}) {
+    const PassOptions passes = pass_options_at(config, std::min(step, last));
+    RunStepEstimate estimate = estimate_run_step(config, passes, machine, num_ranks);
+    if (estimate.seconds() > longest.seconds()) longest = std::move(estimate);
+  }
+  return longest;
+}
+
+/// What the run will take, before it takes it; a warning where the first steps are minutes away.
+void say_work(const TrainConfig& config, const DeviceProfile& machine, std::int64_t num_ranks) {
+  constexpr double kLongSeconds = 60;
+  constexpr double kSecondsPerFirstWeight = 25e-9;  // a normal number, on one thread
+  double num_weights = 0;
+  for (const TensorSpec& tensor : training_table(config.model, config.ablation.plain_residual))
+    num_weights += static_cast<double>(tensor.num_elements());
+  const RunStepEstimate step = longest_step(config, machine, num_ranks);
+  log_line("work: about {} a step, {} in all for {} steps; {:.1f} million weights",
+           seconds_text(step.seconds()), seconds_text(step.seconds() * static_cast<double>(config.run.steps)),
+           grouped(config.run.steps), 1e-6 * num_weights);
+  const double start = config.run.from.empty() ? kSecondsPerFirstWeight * num_weights : 0;
+  if (step.seconds() + start <= kLongSeconds) return;
+  const RunPartEstimate& most = *std::ranges::max_element(step.parts, {}, &RunPartEstimate::seconds);
+  log_line(
+      "the first step ends after about {}; most of a step is \"{}\", {:.0f}%; data.batch_rows, "
+      "data.sequence_length, model.vocab_size ({}) and the other sizes of the model lower it",
+      seconds_text(step.seconds() + start), most.name, 100 * most.seconds / step.seconds(),
+      grouped(config.model.vocab_size));
+}
+
 void train_on_text(const TrainConfig& config, const TrainFlags& flags, const TrainingRanks& ranks) {
   const TrainingMemoryPlan memory = planned_memory(config, ranks);
   RunPlace place(config, ranks);
+  const MachineLimits limits = measure_machine_limits(place.pool);
+  const DeviceProfile machine = training_profile(limits, config.run.precision, place.pool);
+  if (ranks.is_first()) say_work(config, machine, ranks.size());
+  place.hash_tables = hash_tables_of(config);
   TrainingGraph<float> graph(config.model, place.hash_tables, place.pool);
   TrainingRunOptions options = place.options(flags);
   options.logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
                             const PassOptions& pass) { return graph.logits(weights, batch, pass); };
   options.ranks = ranks;
-  const MachineLimits limits = measure_machine_limits(place.pool);
-  const DeviceProfile machine = training_profile(limits, config.run.precision, place.pool);
   options.predicted_seconds = [&](const PassOptions& passes) {
     return estimate_run_step(config, passes, machine, ranks.size()).seconds();
   };
@@ -194,10 +233,11 @@ void run_train(const TrainFlags& flags) {
 /// The newest checkpoint of a run, to `purpose`.
 RunState newest_state(const TrainConfig& config, std::string_view purpose) {
   const RunFolder folder(config.run.folder);
-  const std::vector<std::int64_t> checkpoints = folder.checkpoints();
-  if (checkpoints.empty()) fail("{}: no checkpoint to {}; train first", folder.path().string(), purpose);
+  if (folder.checkpoints().empty())
+    fail("{}: no checkpoint to {}; train first", folder.path().string(), purpose);
   RunState state(config);
-  read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
+  state.inputs = exported_inputs(config);
+  read_newest_checkpoint(folder, config, state);
   return state;
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/nearest_name.h"
+#include "base/number.h"
 #include "base/quoted_text.h"
 #include "model/config_fields.h"
 #include "model/presets.h"
@@ -316,6 +317,14 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
   require(c.data.sequence_length <= c.model.max_position_embeddings, "data", "sequence_length",
           fmt::format("at most model.max_position_embeddings, {}", c.model.max_position_embeddings),
           text(c.data.sequence_length));
+  constexpr std::int64_t kMaxPassTokens = std::int64_t{1} << 26;  // sizes in bytes then stay below 2^63
+  const std::int64_t rows = c.data.micro_batch_rows == 0 ? c.data.batch_rows : c.data.micro_batch_rows;
+  require(rows * c.data.sequence_length <= kMaxPassTokens, "data",
+          c.data.micro_batch_rows == 0 ? "batch_rows" : "micro_batch_rows",
+          fmt::format("at most {} tokens of a micro-batch, rows times sequence_length; lower "
+                      "data.micro_batch_rows",
+                      grouped(kMaxPassTokens)),
+          fmt::format("{} x {}", rows, c.data.sequence_length));
   check_indexer(c, file);
   check_ablation(c, file);
   require(c.qat.start_step.value_or(0) <= c.run.steps, "qat", "start_step",

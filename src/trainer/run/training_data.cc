@@ -14,7 +14,7 @@ TokenShards open_training_data(const std::filesystem::path& folder, DataSplit sp
     fail("{}: packed with a vocabulary of {}; expected at most model.vocab_size, {}", folder.string(),
          grouped(shards.vocab_size()), grouped(model.vocab_size));
   }
-  if (!shards.are_listed() && ranks.is_first()) {
+  if (split == DataSplit::kTrain && !shards.are_listed() && ranks.is_first()) {
     log_line(
         "{}: packed by an earlier version, without a list of its files: one that is missing is not "
         "noticed; `baleen data pack` writes it",

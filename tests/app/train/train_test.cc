@@ -297,6 +297,31 @@ TEST_F(TrainCommand, TooLittleDataIsRefused) {
   expect_refused("empty");
 }
 
+TEST_F(TrainCommand, WhatARunTakesIsSaidBeforeItBegins) {
+  const ProgramResult usual = train("run", {"--steps", "1"});
+  EXPECT_EQ(usual.status, 0) << usual.err;
+  EXPECT_NE(usual.err.find("work: about "), std::string::npos) << usual.err;
+  EXPECT_EQ(usual.err.find("the first step ends after about"), std::string::npos) << usual.err;
+  std::string config = kConfig;
+  config.replace(config.find("batch_rows = 4"), 14, "batch_rows = 10000000");
+  write_config(config);
+  const ProgramResult long_one = train("long");
+  EXPECT_EQ(long_one.status, 1) << "the data has no such batch";
+  EXPECT_NE(long_one.err.find("the first step ends after about"), std::string::npos) << long_one.err;
+}
+
+TEST_F(TrainCommand, ATableHeaderOfManyDotsIsASentence) {
+  std::string dots;
+  for (int i = 0; i < 500'000; ++i) dots += "a.";
+  for (const std::string& text : {"[" + dots + "a]\n", dots + "a = 1\n"}) {
+    write_config(kConfig + text);
+    const ProgramResult refused = train("run");
+    EXPECT_EQ(refused.status, 1) << refused.err.substr(0, 300);
+    EXPECT_NE(refused.err.find("a key of more than 32 parts"), std::string::npos)
+        << refused.err.substr(0, 300);
+  }
+}
+
 TEST_F(TrainCommand, AFolderInUseIsRefused) {
   fs::create_directories(folder_ / "run");
   const int lock = ::open((folder_ / "run" / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);

@@ -155,6 +155,14 @@ TEST(TrainConfig, AnyBytesGiveASentence) {
   EXPECT_NE(error_of(std::string("\0\xFF", 2)), "none");
 }
 
+TEST(TrainConfig, AMicroBatchHasABound) {
+  const std::string rows = with("batch_rows = 8", "batch_rows = 16777216");
+  EXPECT_NE(error_of(rows).find("data.batch_rows: expected at most 67,108,864 tokens of a micro-batch"),
+            std::string::npos)
+      << error_of(rows);
+  EXPECT_EQ(error_of(with("batch_rows = 8", "batch_rows = 16777216\nmicro_batch_rows = 8")), "none");
+}
+
 TEST(TrainConfig, NestingIsBoundedBeforeTheLibrarySeesIt) {
   const auto repeated = [](const std::string& piece, int count) {
     std::string text;

@@ -250,19 +250,19 @@ TEST_F(Damage, ImpossiblePositionsAreNamed) {
       nlohmann::ordered_json changed = whole;
       changed[name] = value;
       write_run_json(changed);
-      expect_error("do not match their checksum");
+      expect_error("run.json: its bytes do not match its checksum");
     }
   }
   write_run_json(whole);
-  make_old("step", 3);
-  expect_error("\"step\": expected 4, as the folder is called; found 3");
+  make_old("step", 5);
+  expect_error("\"step\": expected 4, as the folder is called; found 5");
 }
 
 TEST_F(Damage, AZeroedStateNamesTheCheckpointBefore) {
   train("a", {.stop_step = 8});  // checkpoints after 5 and 8
   checkpoint_ = folder_ / "a" / "step-000000008";
   rewrite_state([](const std::string&, std::vector<float>& values) { std::ranges::fill(values, 0.0F); });
-  expect_error("its bytes do not match their checksum");
+  expect_error("its bytes do not match their checksum; the file is damaged");
   expect_error("to continue from the checkpoint of step 5");
   fs::remove_all(checkpoint_);
   expect_same(train("b"), train("a", {.resume = true}));
