@@ -43,7 +43,8 @@ struct PackResult {
 
 /// The bytes of the shards depend on the corpus, the tokenizer and the options, never on threads. Throws
 /// `Error`, which names file and line for a bad record and refuses more shards than `kMaxShards` as soon as
-/// the documents ask for them, and leaves `out` as it was; a run that is killed leaves nothing in it either. Memory: 64 bytes a document, and about ten times the longest one.
+/// the documents ask for them, and leaves `out` as it was; a run that is killed leaves nothing in it either.
+/// Memory: 64 bytes a document, and about ten times the longest one.
 PackResult pack_corpus(const PackOptions& options);
 
 }  // namespace baleen
