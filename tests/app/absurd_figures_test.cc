@@ -1,7 +1,7 @@
 // The simulator with figures that no device and no load has: each field of a profile, a trace and a published
-// row gets absurd values. What a reader refuses names the key; with what it takes, every command ends by itself,
-// within bounds of memory, with status 0, 1 or 2, a sentence where that is not 0, and no time that is negative
-// or no number.
+// row gets absurd values. What a reader refuses names the key; with what it takes, every command ends by
+// itself, within bounds of memory, with status 0, 1 or 2, a sentence where that is not 0, and no time that is
+// negative or no number.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -174,7 +174,7 @@ TEST_F(AbsurdFigures, AProfileIsRefusedByTheNameOfTheKey) {
     operations["operations"]["linear/" + std::to_string(i)] = whole["operations"]["linear"];
     points["operations"]["linear"]["points"].push_back({{"rows", 100 + i}, {"memory", 0.5}});
     links["links"].push_back({{"size", 100'000 + i}, {"bytes_per_second", 1e9}});
-    sources["sources"]["x" + std::to_string(i)] = "nobody";
+    sources["sources"]["x" + std::to_string(i)] = "none";
   }
   for (const auto& [profile, name] :
        {std::pair{&operations, "operations"}, {&points, "points"}, {&links, "links"}, {&sources, "sources"}})

@@ -47,7 +47,7 @@ struct SearchResult {
   std::int64_t num_evaluated = 0;
 };
 
-/// What one search looks at, as minutes of work: plans times batches times drafts; with prefill apart, as many
+/// What one search looks at, minutes of work: plans times batches times drafts; with prefill apart, so many
 /// pairs of two plans.
 inline constexpr std::int64_t kMaxDeployments = 100'000;
 inline constexpr std::int64_t kMaxPairs = 100'000'000;
