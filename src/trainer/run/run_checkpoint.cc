@@ -116,6 +116,9 @@ void read_arrays(const fs::path& path, RunState& state, const std::map<std::stri
       fail("{}: tensor \"{}\": expected F32 [{}], found {}", path.string(), name,
            fmt::join(array.shape, ", "), tensor.type_text());
     }
+  }
+  for (const auto& [name, array] : arrays_of(state)) {
+    const TensorInfo& tensor = *file.find(name);
     if (!checksums.empty() && checksum_of(tensor.bytes) != checksums.at(name))
       fail("{}: tensor \"{}\": its bytes do not match their checksum; the file is damaged", path.string(),
            name);
