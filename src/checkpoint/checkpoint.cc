@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/folder_check.h"
 
 namespace baleen {
 namespace {
@@ -88,6 +89,7 @@ std::filesystem::path single_file(const std::filesystem::path& folder) {
   }
   if (found.size() == 1) return found.front();
   if (found.empty()) {
+    if (const auto other = other_weights_sentence(folder)) fail("{}", *other);
     fail("{}: no *.safetensors here; expected {}, or {} and the shards it names", folder.string(),
          kSingleFileName, kIndexFileName);
   }
@@ -106,10 +108,7 @@ WeightMap parse_weight_map(std::string_view text, std::string_view label) {
 
 Checkpoint::Checkpoint(const std::filesystem::path& folder) : folder_(folder) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) {
-    fail("{}: no such folder; expected a checkpoint folder with config.json and *.safetensors",
-         folder.string());
-  }
+  if (!std::filesystem::is_directory(folder, ignored)) check_checkpoint_folder(folder);
   const auto index_path = folder / kIndexFileName;
   if (std::filesystem::exists(index_path)) {
     open_shards(index_path);

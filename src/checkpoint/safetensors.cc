@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "checkpoint/folder_check.h"
 
 namespace baleen {
 namespace {
@@ -67,8 +68,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ != 2 || field_ != "dtype" || list_ != nullptr || dtype_seen_) refuse("a misplaced string");
     const auto dtype = dtype_from_name(text);
     if (!dtype) {
-      refuse(fmt::format("dtype \"{}\" is none of F32, BF16, F8_E4M3, F8_E8M0, I8, U8, I32, I64",
-                         text.substr(0, 40)));
+      refuse(fmt::format("dtype \"{}\" is none that is known here", text.substr(0, 40)));
     }
     current_.dtype = *dtype;
     dtype_seen_ = true;
@@ -197,6 +197,7 @@ std::string TensorHeader::type_text() const {
 }
 
 std::vector<TensorInfo> parse_safetensors(std::span<const std::byte> file, std::string_view label) {
+  if (const auto pointer = lfs_pointer_sentence(label, file)) fail("{}", *pointer);
   if (file.size() < kHeaderLengthBytes) {
     fail("{}: {} bytes, a safetensors file begins with an 8-byte header length; is the download complete?",
          label, file.size());

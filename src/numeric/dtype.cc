@@ -6,14 +6,22 @@
 namespace baleen {
 namespace {
 
-constexpr std::array<std::pair<DType, std::string_view>, 8> kDTypeNames{{{DType::kF32, "F32"},
-                                                                         {DType::kBF16, "BF16"},
-                                                                         {DType::kF8E4M3, "F8_E4M3"},
-                                                                         {DType::kF8E8M0, "F8_E8M0"},
-                                                                         {DType::kI8, "I8"},
-                                                                         {DType::kU8, "U8"},
-                                                                         {DType::kI32, "I32"},
-                                                                         {DType::kI64, "I64"}}};
+constexpr std::array<std::pair<DType, std::string_view>, 16> kDTypeNames{{{DType::kF32, "F32"},
+                                                                          {DType::kBF16, "BF16"},
+                                                                          {DType::kF8E4M3, "F8_E4M3"},
+                                                                          {DType::kF8E8M0, "F8_E8M0"},
+                                                                          {DType::kI8, "I8"},
+                                                                          {DType::kU8, "U8"},
+                                                                          {DType::kI32, "I32"},
+                                                                          {DType::kI64, "I64"},
+                                                                          {DType::kF16, "F16"},
+                                                                          {DType::kF64, "F64"},
+                                                                          {DType::kF8E5M2, "F8_E5M2"},
+                                                                          {DType::kI16, "I16"},
+                                                                          {DType::kU16, "U16"},
+                                                                          {DType::kU32, "U32"},
+                                                                          {DType::kU64, "U64"},
+                                                                          {DType::kBool, "BOOL"}}};
 
 constexpr std::array<std::pair<Precision, std::string_view>, 3> kPrecisionNames{
     {{Precision::kExact, "exact"}, {Precision::kBf16, "bf16"}, {Precision::kReleased, "released"}}};

@@ -7,22 +7,48 @@
 
 namespace baleen {
 
-enum class DType : std::uint8_t { kF32, kBF16, kF8E4M3, kF8E8M0, kI8, kU8, kI32, kI64 };
+/// Types of the second line are stored in foreign checkpoints alone, and no kernel computes with them.
+enum class DType : std::uint8_t {
+  kF32,
+  kBF16,
+  kF8E4M3,
+  kF8E8M0,
+  kI8,
+  kU8,
+  kI32,
+  kI64,
+  kF16,
+  kF64,
+  kF8E5M2,
+  kI16,
+  kU16,
+  kU32,
+  kU64,
+  kBool
+};
 
 /// Bytes of one stored element. Packed FP4 is stored as I8, two values a byte.
 [[nodiscard]] constexpr std::int64_t dtype_bytes(DType type) {
   switch (type) {
+    case DType::kI64:
+    case DType::kU64:
+    case DType::kF64:
+      return 8;
     case DType::kF32:
     case DType::kI32:
+    case DType::kU32:
       return 4;
     case DType::kBF16:
+    case DType::kF16:
+    case DType::kI16:
+    case DType::kU16:
       return 2;
-    case DType::kI64:
-      return 8;
     case DType::kF8E4M3:
+    case DType::kF8E5M2:
     case DType::kF8E8M0:
     case DType::kI8:
     case DType::kU8:
+    case DType::kBool:
       return 1;
   }
   return 0;
