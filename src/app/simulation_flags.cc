@@ -9,24 +9,18 @@
 #include "app/options.h"
 #include "app/plan_flags.h"
 #include "base/error.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder_check.h"
 #include "device/device_kind.h"
 #include "log/log.h"
+#include "model/model_folder.h"
 #include "model/presets.h"
 #include "simulator/calibration/calibrate.h"
 
 namespace baleen {
-
 namespace {
 
 /// The name of no profile: a measurement.
 constexpr const char* kLocalDevice = "local";
-
-bool has_tensors(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder)) return false;
-  return std::ranges::any_of(std::filesystem::directory_iterator(folder),
-                             [](const auto& entry) { return entry.path().extension() == ".safetensors"; });
-}
 
 }  // namespace
 
@@ -38,20 +32,29 @@ void SimulatedModelFlags::add_to(Options& command) {
                   "Keep the first so many layers");
 }
 
-SimulatedModel SimulatedModelFlags::load() const {
+SimulatedModel SimulatedModelFlags::load(std::optional<CheckpointKind>* kind) const {
   SimulatedModel loaded{model, {}, {}};
+  const auto from_config = [&] {
+    loaded.formats = {.dense = loaded.config.dense_format, .experts = loaded.config.expert_format};
+  };
   if (std::ranges::find(presets(), model, &Preset::name) != presets().end()) {
     loaded.config = preset_config(model);
+    from_config();
+  } else if (std::filesystem::is_directory(model) && has_tensor_files(model)) {
+    ModelFolder folder = open_model_folder(model);
+    check_tensors(folder.config, folder.checkpoint);
+    loaded.formats = detect_formats(folder.config, folder.checkpoint);
+    loaded.config = std::move(folder.config);
+    if (kind != nullptr) *kind = std::move(folder.kind);
   } else {
-    if (!std::filesystem::exists(model)) {
+    if (!std::filesystem::exists(model) && model.find('/') == std::string::npos) {
       std::string names;
       for (const Preset& preset : presets()) names += fmt::format(", {}", preset.name);
       fail("{}: neither a folder nor a known geometry; there are {}", model, names.substr(2));
     }
     loaded.config = load_config(model);
+    from_config();
   }
-  loaded.formats = {.dense = loaded.config.dense_format, .experts = loaded.config.expert_format};
-  if (has_tensors(model)) loaded.formats = detect_formats(loaded.config, Checkpoint(model));
   if (num_layers) loaded.config = with_layers(std::move(loaded.config), *num_layers);
   return loaded;
 }

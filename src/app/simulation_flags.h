@@ -1,10 +1,11 @@
-/// Options that the commands of the simulator share: which model, which device, spread how. Names as in this program, and
-/// those of TensorCast as aliases.
+/// Options that the commands of the simulator share: which model, which device, spread how. Names as in
+/// this program, and those of TensorCast as aliases.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "model/checkpoint_kind.h"
 #include "simulator/cost/step_estimate.h"
 
 namespace baleen {
@@ -20,8 +21,9 @@ struct SimulatedModelFlags {
   std::optional<std::int64_t> num_layers;
 
   void add_to(Options& command);
-  /// Throws `Error`.
-  [[nodiscard]] SimulatedModel load() const;
+  /// Of a folder with tensors they are compared with its config, as where the model is run. `kind`: what
+  /// those tensors are, left alone where there are none. Throws `Error`.
+  [[nodiscard]] SimulatedModel load(std::optional<CheckpointKind>* kind = nullptr) const;
 };
 
 /// `--tokens-a-step`: that instead of the share of each draft that is accepted.

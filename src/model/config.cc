@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/nearest_name.h"
 #include "model/config_fields.h"
@@ -18,8 +17,6 @@ namespace baleen {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::size_t kMaxConfigBytes = 1 << 24;
 
 constexpr std::array<std::pair<ScoringFunc, std::string_view>, 3> kScoringFuncNames{
     {{ScoringFunc::kSqrtSoftplus, "sqrtsoftplus"},
@@ -32,6 +29,9 @@ constexpr std::array<std::pair<WeightFormat, std::string_view>, 3> kWeightFormat
 constexpr const char* kDenseDtype = "dense_dtype";
 constexpr std::array<std::pair<WeightFormat, std::string_view>, 2> kDenseFormatNames{
     {{WeightFormat::kBF16, "bf16"}, {WeightFormat::kFp8, "fp8"}}};
+
+/// Of a config whose checkpoint has a DSpark head.
+constexpr const char* kDsparkField = "dspark_block_size";
 
 enum class Presence : bool { kRequired, kOptional };
 
@@ -235,6 +235,15 @@ class FieldWriter {
   Json& object_;
 };
 
+/// The sentence about a config of a release that is known and cannot be run.
+std::optional<std::string> unsupported_release(const Json& object) {
+  constexpr std::string_view kType = "deepseek_v41";
+  const auto type = object.find("model_type");
+  if (type == object.end() || !type->is_string() || !type->get_ref<const std::string&>().starts_with(kType))
+    return std::nullopt;
+  return fmt::format("\"model_type\" is {}: {}", type->dump(), kV41NotSupported);
+}
+
 void check_ratios(const ModelConfig& config, std::string_view label) {
   const auto num_ratios = static_cast<std::int64_t>(config.compress_ratios.size());
   if (num_ratios < config.num_blocks()) {
@@ -305,16 +314,20 @@ void validate(const ModelConfig& c, std::string_view label) {
           fmt::format("{} and {} of {}", c.bos_token_id, c.eos_token_id, c.vocab_size));
 }
 
-ModelConfig parse_config(std::string_view text, std::string_view label) {
+ModelConfig parse_config(std::string_view text, std::string_view label,
+                         std::optional<std::int64_t> num_mtp_blocks) {
   const Result<Json> parsed = parse_ordered_json(text);
   if (!parsed) fail("{}: not a JSON object: {}; is the file complete?", label, parsed.error());
   const Json& object = parsed.value();
   if (!object.is_object()) fail("{}: not a JSON object; is the file complete?", label);
   FieldReader reader(object, label);
+  if (const auto refused = unsupported_release(object)) fail("{}: {}", label, *refused);
   reader.find("model_type", Presence::kRequired);
   reader.expect("model_type", "deepseek_v4");
   ModelConfig config;
   visit_fields(config, reader);
+  if (!num_mtp_blocks && object.contains(kDsparkField)) num_mtp_blocks = 0;
+  config.num_nextn_predict_layers = num_mtp_blocks.value_or(config.num_nextn_predict_layers);
   reader.expect("num_key_value_heads", 1);
   reader.expect("topk_method", "noaux_tc");
   reader.expect("hidden_act", "silu");
@@ -331,16 +344,6 @@ ModelConfig parse_config(std::string_view text, std::string_view label) {
   }
   validate(config, label);
   return config;
-}
-
-ModelConfig load_config(const std::filesystem::path& folder) {
-  const auto path = folder / "config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    fail("{}: no config.json here; expected a checkpoint folder with config.json and *.safetensors",
-         folder.string());
-  }
-  return parse_config(read_text_file(path, kMaxConfigBytes), path.string());
 }
 
 std::vector<std::string> config_field_names() {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -97,13 +97,19 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything but
-/// a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields that
-/// contradict. Unknown fields are ignored.
-[[nodiscard]] ModelConfig parse_config(std::string_view text, std::string_view label);
+/// What `parse_config` and a checkpoint's tensors are answered where they are DeepSeek-V4.1's.
+inline constexpr std::string_view kV41NotSupported =
+    "this is DeepSeek-V4.1, which is not supported yet: its attention, hyper-connections and Engram tables "
+    "are "
+    "not V4's; expected a checkpoint of DeepSeek-V4";
 
-/// `parse_config` of `folder`/config.json.
-[[nodiscard]] ModelConfig load_config(const std::filesystem::path& folder);
+/// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything
+/// but a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields
+/// that contradict. Unknown fields are ignored. `num_mtp_blocks`: as many as there are tensors of, where
+/// tensors are known; "num_nextn_predict_layers" is then not believed (later releases have 1 there, and
+/// three DSpark stages). Without them a config that names a DSpark head has none.
+[[nodiscard]] ModelConfig parse_config(std::string_view text, std::string_view label,
+                                       std::optional<std::int64_t> num_mtp_blocks = {});
 
 /// Throws `Error` when fields contradict each other or ask for a geometry that the operations do not have.
 void validate(const ModelConfig& config, std::string_view label);

@@ -3,7 +3,9 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "base/progress.h"
+#include "numeric/bf16.h"
 #include "numeric/block_scale.h"
 
 namespace baleen {
@@ -128,6 +130,26 @@ WeightTree without_experts(WeightTree tree) {
   return tree;
 }
 
+/// Of the one FP8 matrix whose inputs are not quantised.
+void check_bf16_scales(const WeightTree& tree) {
+  constexpr float kMaxScale = 0x1p8F;
+  for (std::size_t block = 0; block < tree.blocks.size(); ++block) {
+    const WeightMatrix& m = tree.blocks[block].attention.wo_a;
+    if (m.format != WeightFormat::kFp8) continue;
+    const std::int64_t blocks_per_row = (m.cols + kWeightBlock - 1) / kWeightBlock;
+    const std::int64_t count = (m.rows + kWeightBlock - 1) / kWeightBlock * blocks_per_row;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float scale = m.block_scales[i];
+      if (scale < kMaxScale && round_bf16(scale) == scale) continue;
+      fail(
+          "block {}: scale {} of wo_a is {}, where GPUs need a power of two, or another BF16 number below "
+          "{}; "
+          "--device cpu takes any",
+          block, i, scale, kMaxScale);
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t device_weight_bytes(const WeightTree& tree) {
@@ -178,6 +200,7 @@ DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const Exper
 }
 
 void DeviceWeights::copy(Memory& memory) {
+  check_bf16_scales(tree_);
   constexpr std::int64_t kMegabyte = 1'000'000;
   Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);
   walk(tree_, [&](const std::byte*& data, std::int64_t size) {

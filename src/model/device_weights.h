@@ -1,4 +1,5 @@
-/// A model's weights copied to a device: the same arrays, format by format, at addresses of the device's memory.
+/// A model's weights copied to a device: the same arrays, format by format, at addresses of the device's
+/// memory.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,15 @@ namespace baleen {
 /// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);
 
-/// Matrices keep their stored formats; what `WeightTree` has in float32 (norms, sinks, FP8 block scales) stays float32.
-/// Every array starts on 256 bytes. Of a block's routed experts the same arrays lie one behind the other at even
-/// distances: w1 of all, its scales, w2, ...
+/// Matrices keep their stored formats; what `WeightTree` has in float32 (norms, sinks, FP8 block scales)
+/// stays float32. Every array starts on 256 bytes. Of a block's routed experts the same arrays lie one
+/// behind the other at even distances: w1 of all, its scales, w2, ...
 class DeviceWeights {
  public:
-  /// Copies everything, with a progress line where that takes seconds. Throws `Error` when `memory`, which must
-  /// outlive this, has not enough.
+  /// Copies everything, with a progress line where that takes seconds. Throws `Error` when `memory`, which
+  /// must outlive this, has not enough, and for FP8 scales of `wo_a` that are no BF16 numbers below 2^8
+  /// (F32 scales may be anything): kernels bring its weights to BF16, and a scale that was rounded on the
+  /// way would change a whole block.
   DeviceWeights(const WeightTree& host, Memory& memory);
   /// The same with routed experts in two memories (`ExpertStore`): those of the first `counts.num_blocks`
   /// blocks. The blocks behind them, which must not be run, have none.

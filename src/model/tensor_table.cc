@@ -6,6 +6,8 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "model/checkpoint_kind.h"
+#include "model/matrix_kind.h"
 #include "numeric/block_scale.h"
 
 namespace baleen {
@@ -156,30 +158,43 @@ class TableBuilder {
   std::int64_t block_ = -1;
 };
 
-/// The weight's own dtype, or nothing for a dtype that no format has.
-std::optional<WeightFormat> format_of(DType dtype) {
-  switch (dtype) {
-    case DType::kI8:
-      return WeightFormat::kFp4;
-    case DType::kF8E4M3:
-      return WeightFormat::kFp8;
-    case DType::kBF16:
-      return WeightFormat::kBF16;
-    case DType::kF32:
-      return WeightFormat::kF32;
-    default:
-      return std::nullopt;
-  }
+/// What the tensors say; where they are missing or foreign, nothing changes.
+void detect(const Checkpoint& checkpoint, const std::string& stem, WeightFormat& format, DType& scale) {
+  const MatrixKind kind = matrix_kind(checkpoint, stem);
+  format = kind.weight_format().value_or(format);
+  if (kind.format == MatrixFormat::kFp8 && kind.scale == DType::kF32) scale = DType::kF32;
 }
 
-void detect(const Checkpoint& checkpoint, const std::string& stem, WeightFormat& format, DType& scale) {
-  if (const TensorInfo* weight = checkpoint.find(stem + ".weight")) {
-    if (const auto found = format_of(weight->dtype)) format = *found;
+/// Of a layer: experts 0, 1, 2, ... up to the first that is not there.
+std::int64_t count_experts(const Checkpoint& checkpoint, std::int64_t layer) {
+  std::int64_t count = 0;
+  while (checkpoint.find(fmt::format("layers.{}.ffn.experts.{}.w1.weight", layer, count)) != nullptr) ++count;
+  return count;
+}
+
+/// A sentence about sets of experts that are not those of the config, which would otherwise be a sentence
+/// for each tensor; empty where there is no such thing.
+std::string why_not_experts(const ModelConfig& config, const Checkpoint& checkpoint) {
+  std::int64_t least = INT64_MAX, most = 0;
+  for (std::int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    const std::int64_t count = count_experts(checkpoint, layer);
+    least = std::min(least, count);
+    most = std::max(most, count);
   }
-  if (const TensorInfo* tensor = checkpoint.find(stem + ".scale");
-      tensor != nullptr && tensor->dtype == DType::kF32) {
-    scale = DType::kF32;
+  const std::int64_t wanted = config.n_routed_experts;
+  if (most == 0 || (least == wanted && most == wanted)) return "";
+  if (least < most) {
+    return fmt::format(
+        "routed experts: layers have from {} to {} of them without a gap, config.json says {} "
+        "(\"n_routed_experts\"); is the checkpoint complete? One with different numbers in its layers cannot "
+        "be run",
+        least, most, wanted);
   }
+  return fmt::format(
+      "routed experts: every layer has {}, config.json says {} (\"n_routed_experts\"); of a pruned "
+      "checkpoint write "
+      "the number that its routers have rows for, as \"layers.0.ffn.gate.weight\"",
+      most, wanted);
 }
 
 }  // namespace
@@ -259,6 +274,8 @@ StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& check
 
 std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint& checkpoint) {
   std::vector<std::string> sentences;
+  if (std::string why_not = why_not_experts(config, checkpoint); !why_not.empty())
+    sentences.push_back(std::move(why_not));
   std::unordered_set<std::string_view> known;
   known.reserve(checkpoint.tensors().size());
   const StorageFormats formats = detect_formats(config, checkpoint);
@@ -278,7 +295,7 @@ std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint&
     }
   }
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    if (!known.contains(tensor.name)) {
+    if (!known.contains(tensor.name) && !is_left_out(tensor.name, config.num_nextn_predict_layers)) {
       sentences.push_back(fmt::format("tensor \"{}\" in {}: {}, but the config has no such tensor",
                                       tensor.name, tensor.file, tensor.type_text()));
     }

@@ -85,12 +85,14 @@ struct StorageFormats {
 [[nodiscard]] std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape,
                                                     WeightFormat format);
 
-/// The formats by the dtypes of the first layer's tensors; what is missing or of a strange dtype is taken
+/// The formats by the first layer's tensors (matrix_kind.h); what is missing or of a strange dtype is taken
 /// from the config, and is then reported by `mismatches`.
 [[nodiscard]] StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint);
 
-/// A sentence for every tensor that is missing, unknown, or of a dtype or shape that the config does not ask
-/// for, in the order of the table. Empty for a checkpoint that can be run. Reads no weights.
+/// A sentence for every tensor that is missing, unknown, or of a dtype or shape that the config does not
+/// ask for, in the order of the table; before those one about experts that are too few or too many. Tensors
+/// that are left out on purpose (`is_left_out`) are none of them. Empty for a checkpoint that can be run.
+/// Reads no weights.
 [[nodiscard]] std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint& checkpoint);
 
 /// Throws `Error` with the first few mismatches, if any.

@@ -21,26 +21,34 @@ bool is_scale(const TensorInfo& tensor) {
 
 }  // namespace
 
-ModelWeights::ModelWeights(const std::filesystem::path& folder)
-    : ModelWeights{load_config(folder), Checkpoint(folder)} {}  // braces: the config is read first
+ModelWeights::ModelWeights(const std::filesystem::path& folder) : ModelWeights(open_model_folder(folder)) {}
+
+ModelWeights::ModelWeights(ModelFolder folder)
+    : ModelWeights(std::move(folder.config), std::move(folder.checkpoint)) {}
 
 ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
     : config_(std::move(config)), checkpoint_(std::move(checkpoint)) {
   check_tensors(config_, checkpoint_);
   check_scales();
-  for (const TensorInfo& tensor : checkpoint_.tensors()) mapped_bytes_ += tensor.size_bytes();
+  for (const TensorInfo& tensor : checkpoint_.tensors())
+    if (is_used(tensor)) mapped_bytes_ += tensor.size_bytes();
 
   tree_ = bind_weights(config_, {}, *this);
+}
+
+bool ModelWeights::is_used(const TensorInfo& tensor) const {
+  return !is_left_out(tensor.name, config_.num_nextn_predict_layers);
 }
 
 void ModelWeights::check_scales() const {
   std::int64_t total = 0;
   for (const TensorInfo& tensor : checkpoint_.tensors()) {
-    if (is_scale(tensor)) total += tensor.size_bytes();
+    if (is_scale(tensor) && is_used(tensor)) total += tensor.size_bytes();
   }
   for (const TensorInfo& tensor : checkpoint_.tensors()) {
     const bool expert = tensor.name.find(".experts.") != std::string::npos;
-    if (is_scale(tensor) && (!expert || total <= kScaleBytesReadAtLoad)) check_scale(tensor);
+    if (is_scale(tensor) && is_used(tensor) && (!expert || total <= kScaleBytesReadAtLoad))
+      check_scale(tensor);
   }
 }
 

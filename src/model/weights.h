@@ -13,6 +13,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
+#include "model/model_folder.h"
 #include "model/tensor_table.h"
 #include "model/weight_binding.h"
 #include "model/weight_tree.h"
@@ -27,6 +28,7 @@ class ModelWeights final : private TensorSource {
   /// left out; a NaN among them shows in the logits, whose failure names the layer. Throws `Error` with a
   /// sentence for whatever does not fit.
   explicit ModelWeights(const std::filesystem::path& folder);
+  explicit ModelWeights(ModelFolder folder);
   /// The same of an open checkpoint.
   ModelWeights(ModelConfig config, Checkpoint checkpoint);
   ModelWeights(const ModelWeights&) = delete;
@@ -36,7 +38,7 @@ class ModelWeights final : private TensorSource {
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
   [[nodiscard]] const Checkpoint& checkpoint() const { return checkpoint_; }
 
-  /// Bytes of the checkpoint's tensors (mapped), and of what was converted or realigned (owned).
+  /// Bytes of the tensors that are used (mapped), and of what was converted or realigned (owned).
   [[nodiscard]] std::int64_t mapped_bytes() const { return mapped_bytes_; }
   [[nodiscard]] std::int64_t owned_bytes() const { return owned_bytes_; }
 
@@ -47,6 +49,7 @@ class ModelWeights final : private TensorSource {
   [[nodiscard]] View<const float, 2> table(const std::string& name) override;
   [[nodiscard]] View<const Bf16Bits, 2> embedding(const std::string& name) override;
   [[nodiscard]] View<const std::int32_t, 2> hash_table(const std::string& name) override;
+  [[nodiscard]] bool is_used(const TensorInfo& tensor) const;
   void check_scales() const;
 
   ModelConfig config_;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "model/model_folder.h"
 #include "model/weight_checks.h"
 #include "model_files/folder.h"
 #include "model_files/staged_folder.h"
@@ -148,12 +149,18 @@ class ConvertingSource final : public WeightSource {
   std::vector<Scratch> scratch_;  ///< one a thread
 };
 
-/// The original config.json with its formats changed; fields that are unknown here stay.
+/// The original config.json with its formats changed, and without the fields of heads and towers that are not
+/// written; others that are unknown here stay.
 std::string adapted_config(const fs::path& path, const ModelConfig& config, const StorageFormats& formats) {
   using Json = nlohmann::ordered_json;
   Result<Json> parsed = parse_ordered_json(read_text_file(path));
   if (!parsed) fail("{}: not JSON: {}", path.string(), parsed.error());
   Json& object = parsed.value();
+  object["num_nextn_predict_layers"] = config.num_nextn_predict_layers;
+  std::vector<std::string> gone;
+  for (const auto& [name, value] : object.items())
+    if (name.starts_with("dspark_") || name.starts_with("vision_")) gone.push_back(name);
+  for (const std::string& name : gone) object.erase(name);
   object["expert_dtype"] = weight_format_name(formats.experts);
   if (formats.dense != WeightFormat::kFp8) {
     object.erase("quantization_config");
@@ -187,10 +194,12 @@ bool ConvertReport::lossless() const {
 ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const ConvertOptions& options,
                                  ThreadPool& pool) {
   check_apart(in, out);
-  const ModelConfig config = load_config(in);
-  const Checkpoint checkpoint(in);
+  const ModelFolder folder = open_model_folder(in);
+  const ModelConfig& config = folder.config;
+  const Checkpoint& checkpoint = folder.checkpoint;
   check_tensors(config, checkpoint);
   ConvertReport report;
+  report.left_out = left_out_text(folder.kind);
   report.from = detect_formats(config, checkpoint);
   report.to = target_formats(report.from, options);
   std::vector<TextFile> companions = companion_files(in);
@@ -256,6 +265,7 @@ std::string report_text(const ConvertReport& report) {
     }
     text += '\n';
   }
+  if (!report.left_out.empty()) text += fmt::format("left out: {}\n", report.left_out);
   text += report.lossless()
               ? "lossless: every weight has the value it had\n"
               : "not lossless: mean error is sum |change| / sum |value|, max is of the largest value\n";

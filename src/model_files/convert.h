@@ -38,6 +38,7 @@ struct ConvertReport {
   StorageFormats to;
   std::int64_t num_tensors = 0;
   std::int64_t total_bytes = 0;
+  std::string left_out;  ///< of `in`, in words (`left_out_text`); empty: every tensor was written
   std::map<TensorRole, RoundingLoss> changed;  ///< roles whose format changed
   /// Matrices that lost something though their conversion can be lossless: FP4 to FP8 (scales of a block
   /// further apart than 2^14), FP4 or FP8 to BF16 (scales that are no powers of two, or at the edge of the
@@ -48,11 +49,12 @@ struct ConvertReport {
 };
 
 /// Streams tensor by tensor; holds one matrix. FP4 becomes FP8 exactly as in the released converter,
-/// everything else is decoded and rounded anew where its format changes and copied where not. Companion files
-/// (tokenizer, licence) are copied, config.json is adapted. The result is read back and compared before this
-/// returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit together,
-/// weights are not numbers, `out` is `in`, inside it or around it, holds anything but a checkpoint to be replaced, or the disk
-/// is full. `out` stays as it was until the result has been verified (`StagedFolder`).
+/// everything else is decoded and rounded anew where its format changes and copied where not. Companion
+/// files (tokenizer, licence) are copied, config.json is adapted. What cannot be run (a DSpark head,
+/// vision) is left out and said. The result is read back and compared before this returns. Throws `Error`,
+/// leaving nothing behind, when config and tensors of `in` do not fit together, weights are not numbers,
+/// `out` is `in`, inside it or around it, holds anything but a checkpoint to be replaced, or the disk is
+/// full. `out` stays as it was until the result has been verified (`StagedFolder`).
 ConvertReport convert_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out,
                                  const ConvertOptions& options, ThreadPool& pool);
 

@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "base/size_text.h"
 #include "model/forward.h"
+#include "model/model_folder.h"
 
 namespace baleen {
 namespace {
@@ -16,17 +17,71 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<LayerKind, 3> kLayerKinds{LayerKind::kSlidingWindow, LayerKind::kCsa, LayerKind::kHca};
 
-std::string format_text(DType dtype) {
+std::string format_text(DType dtype, const CheckpointKind& kind) {
   switch (dtype) {
     case DType::kI8:
+      if (kind.experts.format != MatrixFormat::kMxfp4) break;
       return "FP4 (packed in I8)";
     case DType::kF8E4M3:
       return "FP8 E4M3";
     case DType::kF8E8M0:
       return "E8M0 scales";
     default:
-      return std::string(dtype_name(dtype));
+      break;
   }
+  return std::string(dtype_name(dtype));
+}
+
+/// One finding for people and for JSON.
+struct FindingLine {
+  const char* key;
+  const char* name;
+  std::string value;
+  std::string evidence;
+};
+
+std::vector<FindingLine> findings_of(const CheckpointKind& kind) {
+  std::string head(draft_head_name(kind.draft_head.value));
+  if (kind.num_draft_blocks > 0)
+    head += fmt::format(", {} {}{}", kind.num_draft_blocks,
+                        kind.draft_head.value == DraftHead::kDspark ? "stage" : "block",
+                        kind.num_draft_blocks == 1 ? "" : "s");
+  std::vector<FindingLine> lines{
+      {"release", "release", std::string(release_name(kind.release.value)), kind.release.evidence},
+      {"names", "names", std::string(tensor_names_name(kind.names.value)), kind.names.evidence},
+      {"draft_head", "draft head", std::move(head), kind.draft_head.evidence},
+      {"routed_experts", "routed experts", kind.experts.text(), kind.experts.evidence},
+      {"dense_matrices", "dense matrices", kind.dense.text(), kind.dense.evidence}};
+  if (kind.draft_experts.format != MatrixFormat::kAbsent)
+    lines.push_back(
+        {"draft_experts", "draft head's experts", kind.draft_experts.text(), kind.draft_experts.evidence});
+  lines.push_back({"vision", "vision", kind.vision.value ? "yes" : "no", kind.vision.evidence});
+  return lines;
+}
+
+Json kind_json(const CheckpointKind& kind) {
+  Json object = Json::object();
+  for (const FindingLine& line : findings_of(kind))
+    object[line.key] = {{"is", line.value}, {"evidence", line.evidence}};
+  object["draft_blocks"] = kind.num_draft_blocks;
+  object["left_out"] = Json::array();
+  for (const LeftOut& part : kind.left_out)
+    object["left_out"].push_back({{"what", part.what}, {"tensors", part.num_tensors}, {"bytes", part.bytes}});
+  object["why_not_runnable"] = kind.why_not.empty() ? Json() : Json(kind.why_not);
+  return object;
+}
+
+std::string line_text(std::string_view name, std::string_view value) {
+  return fmt::format("{:<22}{}\n", name, value);
+}
+
+std::string bytes_text(const CheckpointReport& report) {
+  std::string text = "bytes by number format\n";
+  for (const auto& [format, total] : report.by_format) {
+    text += line_text(fmt::format("  {}", format),
+                      fmt::format("{:>19} in {} tensors", grouped(total.bytes), grouped(total.num_tensors)));
+  }
+  return text;
 }
 
 }  // namespace
@@ -47,17 +102,20 @@ ParameterCount count_parameters(const ModelConfig& config) {
 CheckpointReport inspect_checkpoint(const std::filesystem::path& folder) {
   CheckpointReport report;
   report.folder = folder;
-  report.config = load_config(folder);
+  const std::string config = config_text_of(folder);
   const Checkpoint checkpoint(folder);
-  report.formats = detect_formats(report.config, checkpoint);
+  report.kind = detect_kind(checkpoint, config);
   report.num_files = static_cast<std::int64_t>(checkpoint.num_files());
   report.num_tensors = static_cast<std::int64_t>(checkpoint.tensors().size());
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    FormatTotal& total = report.by_format[format_text(tensor.dtype)];
+    FormatTotal& total = report.by_format[format_text(tensor.dtype, report.kind)];
     ++total.num_tensors;
     total.bytes += tensor.size_bytes();
     report.total_bytes += tensor.size_bytes();
   }
+  if (!report.kind.why_not.empty()) return report;
+  report.config = parse_config(config, (folder / "config.json").string(), report.kind.num_mtp_blocks);
+  report.formats = detect_formats(report.config, checkpoint);
   report.parameters = count_parameters(report.config);
   report.kv = cache_geometry(report.config, Precision::kReleased);
   report.mismatches = mismatches(report.config, checkpoint);
@@ -71,11 +129,17 @@ CheckpointReport inspect_checkpoint(const std::filesystem::path& folder) {
 std::string report_text(const CheckpointReport& report, std::size_t max_mismatches) {
   const ModelConfig& c = report.config;
   std::string text;
-  const auto line = [&](std::string_view name, const std::string& value) {
-    text += fmt::format("{:<22}{}\n", name, value);
-  };
+  const auto line = [&](std::string_view name, const std::string& value) { text += line_text(name, value); };
   line("checkpoint", fmt::format("{} ({} files, {} tensors, {})", report.folder.string(), report.num_files,
                                  grouped(report.num_tensors), size_text(report.total_bytes)));
+  for (const FindingLine& finding : findings_of(report.kind))
+    line(finding.name, fmt::format("{}; {}", finding.value, finding.evidence));
+  if (!report.kind.left_out.empty()) line("left out", left_out_text(report.kind));
+  if (!report.kind.why_not.empty()) {
+    text += bytes_text(report);
+    line("cannot be run", report.kind.why_not);
+    return text;
+  }
   line("layers", fmt::format("{}, of which {} hash routed; {} MTP", c.num_hidden_layers, c.num_hash_layers,
                              c.num_nextn_predict_layers));
   for (const LayerKind kind : kLayerKinds) {
@@ -87,16 +151,10 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
                               c.num_experts_per_tok, c.n_shared_experts, c.moe_intermediate_size));
   line("vocabulary, context",
        fmt::format("{}, {}", grouped(c.vocab_size), grouped(c.max_position_embeddings)));
-  line("formats", fmt::format("experts {}, dense {}", weight_format_name(report.formats.experts),
-                              weight_format_name(report.formats.dense)));
   line("parameters", grouped(report.parameters.total));
   line("  used per token", grouped(report.parameters.per_token));
   line("  MTP, beside those", grouped(report.parameters.mtp));
-  text += "bytes by number format\n";
-  for (const auto& [format, total] : report.by_format) {
-    line(fmt::format("  {}", format),
-         fmt::format("{:>19} in {} tensors", grouped(total.bytes), grouped(total.num_tensors)));
-  }
+  text += bytes_text(report);
   line("KV bytes", fmt::format("{:.2f} a token at long context ({} a vector, {} an indexer key)",
                                report.kv.bytes_per_token(), report.kv.latent.row_bytes(),
                                report.kv.index_key.row_bytes()));
@@ -119,19 +177,19 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
 
 std::string report_json(const CheckpointReport& report) {
   const ModelConfig& c = report.config;
+  Json by_format = Json::object();
+  for (const auto& [format, total] : report.by_format)
+    by_format[format] = {{"tensors", total.num_tensors}, {"bytes", total.bytes}};
+  Json object = {{"folder", report.folder.string()}, {"files", report.num_files},
+                 {"tensors", report.num_tensors},    {"bytes", report.total_bytes},
+                 {"kind", kind_json(report.kind)},   {"bytes_by_format", by_format}};
+  const auto text = [&] { return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; };
+  if (!report.kind.why_not.empty()) return text();
   Json layers = {{"total", c.num_hidden_layers}};
   for (const LayerKind kind : kLayerKinds) layers[std::string(layer_kind_name(kind))] = c.num_layers_of(kind);
   layers["hash_routed"] = c.num_hash_layers;
   layers["mtp"] = c.num_nextn_predict_layers;
-  Json by_format = Json::object();
-  for (const auto& [format, total] : report.by_format) {
-    by_format[format] = {{"tensors", total.num_tensors}, {"bytes", total.bytes}};
-  }
-  const Json object = {
-      {"folder", report.folder.string()},
-      {"files", report.num_files},
-      {"tensors", report.num_tensors},
-      {"bytes", report.total_bytes},
+  object.update(Json{
       {"layers", layers},
       {"expert_format", weight_format_name(report.formats.experts)},
       {"dense_format", weight_format_name(report.formats.dense)},
@@ -139,7 +197,6 @@ std::string report_json(const CheckpointReport& report) {
        {{"total", report.parameters.total},
         {"per_token", report.parameters.per_token},
         {"mtp", report.parameters.mtp}}},
-      {"bytes_by_format", by_format},
       {"kv",
        {{"bytes_per_token", report.kv.bytes_per_token()},
         {"latent_row_bytes", report.kv.latent.row_bytes()},
@@ -150,8 +207,8 @@ std::string report_json(const CheckpointReport& report) {
         {"mtp_window_bytes_per_sequence", c.num_nextn_predict_layers * report.kv.window_bytes()},
         {"state_bytes_per_sequence", report.kv.state_slot_bytes()}}},
       {"mismatches", report.mismatches},
-  };
-  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  });
+  return text();
 }
 
 }  // namespace baleen

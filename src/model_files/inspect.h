@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kv_cache/geometry.h"
+#include "model/checkpoint_kind.h"
 #include "model/tensor_table.h"
 
 namespace baleen {
@@ -27,16 +28,19 @@ struct FormatTotal {
   std::int64_t bytes = 0;
 };
 
+/// Of a checkpoint that cannot be run for what it is (`kind.why_not`) only the members up to `by_format`
+/// are filled.
 struct CheckpointReport {
   std::filesystem::path folder;
-  ModelConfig config;
-  StorageFormats formats;
+  CheckpointKind kind;
   std::int64_t num_files = 0;
   std::int64_t num_tensors = 0;
   std::int64_t total_bytes = 0;
-  ParameterCount parameters;
   std::map<std::string, FormatTotal> by_format;  ///< "BF16", "FP4 (packed in I8)", "FP8 E4M3", ...
-  CacheGeometry kv;                              ///< in released precision
+  ModelConfig config;
+  ParameterCount parameters;
+  StorageFormats formats;
+  CacheGeometry kv;                     ///< in released precision
   std::vector<std::string> mismatches;  ///< one sentence each; empty for a checkpoint that can be run
 };
 

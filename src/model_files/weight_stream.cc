@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "model/model_folder.h"
 
 namespace baleen {
 namespace {

@@ -55,12 +55,16 @@ std::unique_ptr<ModelEngine> open_engine(const std::shared_ptr<MpiWorld>& world,
 }  // namespace
 
 std::unique_ptr<ModelEngine> open_engine(const std::filesystem::path& folder, const EngineOptions& options) {
+  return open_engine(open_model_folder(folder), options);
+}
+
+std::unique_ptr<ModelEngine> open_engine(ModelFolder folder, const EngineOptions& options) {
   const std::shared_ptr<MpiWorld> world = other_processes();
   const EngineOptions wanted = with_ranks(options, world);
   // What cannot be is refused before the weights are read.
   const bool places_experts = wanted.expert_table != nullptr || wanted.balance.enabled;
-  if (places_experts || !wanted.parallel.is_one_rank()) check_messages(resolved(wanted, load_config(folder)));
-  return open_engine(world, std::make_shared<const ModelWeights>(folder), wanted);
+  if (places_experts || !wanted.parallel.is_one_rank()) check_messages(resolved(wanted, folder.config));
+  return open_engine(world, std::make_shared<const ModelWeights>(std::move(folder)), wanted);
 }
 
 std::unique_ptr<ModelEngine> open_engine(std::shared_ptr<const ModelWeights> weights,

@@ -172,6 +172,8 @@ class RankEngine final : public ModelEngine {
 /// are loaded; throws `Error`.
 [[nodiscard]] std::unique_ptr<ModelEngine> open_engine(const std::filesystem::path& folder,
                                                        const EngineOptions& options);
+/// The same of a folder that is open.
+[[nodiscard]] std::unique_ptr<ModelEngine> open_engine(ModelFolder folder, const EngineOptions& options);
 /// The same of weights that are at hand.
 [[nodiscard]] std::unique_ptr<ModelEngine> open_engine(std::shared_ptr<const ModelWeights> weights,
                                                        const EngineOptions& options);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model/model_folder.h"
 #include "model/presets.h"
 
 namespace baleen {
@@ -78,6 +79,18 @@ TEST(Config, OptionalFieldsMayBeAbsent) {
   EXPECT_EQ(parse_config(object.dump(), "config.json"), preset_config("tiny-flash"));
 }
 
+/// "num_nextn_predict_layers" is believed only of a config that stands alone and names no other head.
+TEST(Config, MtpBlocksAreThoseOfTheTensors) {
+  Json object = Json::parse(config_text(preset_config("tiny-flash")));
+  EXPECT_EQ(parse_config(object.dump(), "config.json", 0).num_nextn_predict_layers, 0);
+  object["num_nextn_predict_layers"] = 3;
+  EXPECT_EQ(parse_config(object.dump(), "config.json", 1).num_nextn_predict_layers, 1);
+  object["dspark_block_size"] = 5;
+  EXPECT_EQ(parse_config(object.dump(), "config.json").num_nextn_predict_layers, 0);
+  object["compress_ratios"].erase(5);
+  EXPECT_NO_THROW(static_cast<void>(parse_config(object.dump(), "config.json")));
+}
+
 struct Damage {
   const char* field;  // a JSON pointer
   Json value;
@@ -87,6 +100,9 @@ struct Damage {
 TEST(Config, EveryDamageHasItsSentence) {
   const Damage damages[] = {
       {"/model_type", "deepseek_v3", "expected \"deepseek_v4\", found \"deepseek_v3\""},
+      {"/model_type", "deepseek_v41",
+       "\"model_type\" is \"deepseek_v41\": this is DeepSeek-V4.1, which is not "
+       "supported yet"},
       {"/hidden_size", "256", "expected a whole number, found \"256\""},
       {"/hidden_size", 256.0, "expected a whole number, found 256.0"},
       {"/hidden_size", nullptr, "found null"},

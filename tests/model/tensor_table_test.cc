@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "model/model_folder.h"
 #include "model/presets.h"
 
 namespace baleen {

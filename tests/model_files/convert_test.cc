@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint_writer.h"
+#include "model/model_folder.h"
 #include "model/presets.h"
 #include "model_files/init.h"
 #include "tests/support/temporary_folder.h"

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "model/model_folder.h"
 #include "model/presets.h"
 #include "model/tensor_table.h"
 #include "model/weight_checks.h"

@@ -13,6 +13,7 @@
 #include "base/number.h"
 #include "base/quoted_text.h"
 #include "model/config_fields.h"
+#include "model/model_folder.h"
 #include "model/presets.h"
 #include "model/tensor_table.h"
 #include "trainer/config/tensor_patterns.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/config.h"
+#include "model/model_folder.h"
 #include "trainer/post/policy_group.h"
 #include "trainer/run/import.h"
 #include "trainer/run/run_inputs.h"

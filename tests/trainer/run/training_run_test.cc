@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/config.h"
+#include "model/model_folder.h"
 #include "model/tensor_table.h"
 #include "tests/trainer/run/toy_run.h"
 #include "trainer/run/export.h"

@@ -1,0 +1,308 @@
+#include "model/checkpoint_kind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "base/number.h"
+#include "base/quoted_text.h"
+#include "base/size_text.h"
+#include "model/config.h"
+#include "numeric/block_scale.h"
+
+namespace baleen {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kMtp = "mtp.";
+constexpr std::string_view kTakeReleased = "take the checkpoint as DeepSeek publishes it";
+
+bool contains(std::string_view name, std::string_view part) {
+  return name.find(part) != std::string_view::npos;
+}
+
+/// N and the rest of "mtp.N.rest"; nothing for another name.
+struct DraftName {
+  std::int64_t block = 0;
+  std::string_view rest;
+};
+
+std::optional<DraftName> draft_name(std::string_view name) {
+  if (!name.starts_with(kMtp)) return std::nullopt;
+  name.remove_prefix(kMtp.size());
+  const std::size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const auto block = read_whole(name.substr(0, dot), {0, 1 << 20});
+  if (!block) return std::nullopt;
+  return DraftName{block.value(), name.substr(dot + 1)};
+}
+
+enum class Part : std::uint8_t { kUsed, kDraftHead, kVocabularyCopy, kVision };
+
+bool is_vision(std::string_view name) {
+  return name.starts_with("vision.") || name.starts_with("aligner.") || name.starts_with("image_") ||
+         name.ends_with("ffn.gate.bias_vl");
+}
+
+Part part_of(std::string_view name, std::int64_t num_mtp_blocks) {
+  if (const auto draft = draft_name(name)) {
+    if (draft->block >= num_mtp_blocks) return Part::kDraftHead;
+    // As the official converter: a block shares the main embedding and head.
+    if (contains(draft->rest, "emb") || draft->rest.ends_with("head.weight")) return Part::kVocabularyCopy;
+  } else if (name.starts_with(kMtp)) {
+    return Part::kDraftHead;
+  }
+  return is_vision(name) ? Part::kVision : Part::kUsed;
+}
+
+/// What one pass over the names finds: of each kind the first name, empty if there is none.
+struct NameScan {
+  std::string engram, hc_head, released, prefixed, transformers, vision;
+  std::string expert_stem, dense_stem, draft_expert_stem, draft_dense_stem;
+  std::map<std::int64_t, std::string> mtp_blocks, dspark_stages, draft_blocks;  ///< a name of each block
+};
+
+void note(std::string& first, std::string_view name) {
+  if (first.empty()) first = name;
+}
+
+void scan_draft(NameScan& scan, const DraftName& draft, std::string_view name) {
+  scan.draft_blocks.try_emplace(draft.block, name);
+  for (const std::string_view part : {"enorm.", "hnorm.", "e_proj.", "h_proj."})
+    if (draft.rest.starts_with(part)) scan.mtp_blocks.try_emplace(draft.block, name);
+  for (const std::string_view part : {"main_proj.", "main_norm.", "markov_head.", "confidence_head."})
+    if (draft.rest.starts_with(part)) scan.dspark_stages.try_emplace(draft.block, name);
+}
+
+void scan_name(NameScan& scan, std::string_view name) {
+  if (is_vision(name)) return note(scan.vision, name);
+  if (contains(name, ".engram.")) note(scan.engram, name);
+  if (name == "hc_head_fn") note(scan.hc_head, name);
+  const auto draft = draft_name(name);
+  if (draft) scan_draft(scan, *draft, name);
+  if (contains(name, ".self_attn.") || contains(name, ".mlp.") || contains(name, "embed_tokens")) {
+    if (!draft) note(scan.transformers, name);
+  } else if (contains(name, ".attn.") || contains(name, ".ffn.")) {
+    note(name.starts_with("model.") ? scan.prefixed : scan.released, name);
+  }
+  const auto stem = matrix_stem(name);
+  if (!stem) return;
+  const bool expert =
+      (contains(name, ".experts.") || contains(name, ".switch_mlp.")) && !contains(name, ".shared_experts.");
+  if (expert) note(draft ? scan.draft_expert_stem : scan.expert_stem, *stem);
+  if (stem->ends_with(".attn.wq_a") || stem->ends_with(".self_attn.q_a_proj"))
+    note(draft ? scan.draft_dense_stem : scan.dense_stem, *stem);
+}
+
+std::string tensor_text(std::string_view name) { return fmt::format("tensor {}", quoted_text(name, 120)); }
+
+Finding<Release> release_of(const Json& config, const NameScan& scan) {
+  const auto type = config.is_object() ? config.find("model_type") : config.end();
+  if (config.is_object() && type != config.end() && type->is_string()) {
+    const auto& name = type->get_ref<const std::string&>();
+    const std::string evidence = fmt::format("config.json, \"model_type\": {}", quoted_text(name));
+    if (name.starts_with("deepseek_v41")) return {Release::kV41, evidence};
+    return {name == "deepseek_v4" ? Release::kV4 : Release::kUnknown, evidence};
+  }
+  if (!scan.engram.empty() && scan.hc_head.empty())
+    return {Release::kV41, tensor_text(scan.engram) + ", and no \"hc_head_fn\""};
+  if (!scan.hc_head.empty()) return {Release::kV4, tensor_text(scan.hc_head)};
+  return {Release::kUnknown, "neither \"model_type\" nor tensors say"};
+}
+
+Finding<TensorNames> names_of(const NameScan& scan) {
+  if (!scan.transformers.empty()) return {TensorNames::kTransformers, tensor_text(scan.transformers)};
+  if (!scan.prefixed.empty()) return {TensorNames::kPrefixed, tensor_text(scan.prefixed)};
+  if (!scan.released.empty()) return {TensorNames::kReleased, tensor_text(scan.released)};
+  return {TensorNames::kUnknown, "no tensor of a layer"};
+}
+
+Finding<DraftHead> draft_head_of(const NameScan& scan) {
+  if (scan.draft_blocks.empty()) return {DraftHead::kNone, "no tensor \"mtp.*\""};
+  if (!scan.dspark_stages.empty() && !scan.mtp_blocks.empty()) {
+    return {DraftHead::kUnknown, fmt::format("{} beside {}", tensor_text(scan.dspark_stages.begin()->second),
+                                             tensor_text(scan.mtp_blocks.begin()->second))};
+  }
+  if (!scan.dspark_stages.empty())
+    return {DraftHead::kDspark, tensor_text(scan.dspark_stages.begin()->second)};
+  if (!scan.mtp_blocks.empty()) return {DraftHead::kMtp, tensor_text(scan.mtp_blocks.begin()->second)};
+  return {DraftHead::kUnknown, tensor_text(scan.draft_blocks.begin()->second)};
+}
+
+bool is_same_format(const MatrixKind& a, const MatrixKind& b) {
+  return a.format == b.format && a.scale == b.scale && a.scale_name == b.scale_name;
+}
+
+/// Tensors of an MTP block that are in other formats than the layers' cannot be bound beside them. What is
+/// missing of a block is the table's question.
+std::optional<std::string> foreign_draft_format(const CheckpointKind& kind, const MatrixKind& draft_dense) {
+  const auto differs = [](const MatrixKind& draft, const MatrixKind& layers) {
+    return draft.format != MatrixFormat::kAbsent && layers.format != MatrixFormat::kAbsent &&
+           !is_same_format(draft, layers);
+  };
+  if (differs(kind.draft_experts, kind.experts))
+    return fmt::format("experts {} beside the layers' {}", kind.draft_experts.text(), kind.experts.text());
+  if (differs(draft_dense, kind.dense))
+    return fmt::format("dense matrices {} beside the layers' {}", draft_dense.text(), kind.dense.text());
+  return std::nullopt;
+}
+
+/// "mtp.0 to mtp.2"
+std::string blocks_text(const NameScan& scan) {
+  const std::int64_t first = scan.draft_blocks.begin()->first, last = scan.draft_blocks.rbegin()->first;
+  return first == last ? fmt::format("mtp.{}", first) : fmt::format("mtp.{} to mtp.{}", first, last);
+}
+
+std::vector<LeftOut> left_out_of(const Checkpoint& checkpoint, const CheckpointKind& kind,
+                                 const std::string& draft_text) {
+  std::map<Part, LeftOut> parts;
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    const Part part = part_of(tensor.name, kind.num_mtp_blocks);
+    if (part == Part::kUsed) continue;
+    ++parts[part].num_tensors;
+    parts[part].bytes += tensor.size_bytes();
+  }
+  std::vector<LeftOut> left_out;
+  for (auto& [part, group] : parts) {
+    group.what = part == Part::kDraftHead ? draft_text
+                 : part == Part::kVision
+                     ? "vision (vision.*, aligner.*, image_*, gate.bias_vl)"
+                     : "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head)";
+    left_out.push_back(std::move(group));
+  }
+  if (const auto count = std::ssize(checkpoint.unlisted()); count > 0)
+    left_out.push_back({"in shards where the index does not list them", count, 0});
+  return left_out;
+}
+
+std::string why_no_format(std::string_view what, const MatrixKind& kind) {
+  const auto sentence = [&](const std::string& found) {
+    return fmt::format("{} are {} ({}); expected {}: {}", what, found, kind.evidence,
+                       what == "routed experts" ? "MXFP4, FP8 or BF16" : "FP8 or BF16", kTakeReleased);
+  };
+  const auto format = kind.weight_format();
+  if (kind.format == MatrixFormat::kAbsent) return "";  // the table names what is missing
+  if (!format) {
+    return sentence(
+        fmt::format("{}{}", matrix_format_name(kind.format),
+                    kind.format == MatrixFormat::kUnknown ? "" : ", which baleen does not read yet"));
+  }
+  if (!kind.scale) return "";
+  if (kind.scale_name != "scale")
+    return sentence(fmt::format("{} with scales named \"{}\", not \"scale\"", kind.text(), kind.scale_name));
+  if (kind.format != MatrixFormat::kFp8) return "";
+  if (kind.scale != DType::kF8E8M0 && kind.scale != DType::kF32)
+    return sentence(fmt::format("{}; scales may be E8M0 or F32", kind.text()));
+  const bool known_block =
+      kind.block[0] > 0 && kind.block[1] > 0;  // others are shapes that the table refuses
+  if (known_block && kind.block != std::array<std::int64_t, 2>{kWeightBlock, kWeightBlock})
+    return sentence(fmt::format("{}; blocks have {} x {}", kind.text(), kWeightBlock, kWeightBlock));
+  return "";
+}
+
+std::string why_not_runnable(const CheckpointKind& kind) {
+  if (kind.release.value == Release::kV41)
+    return fmt::format("{} ({})", kV41NotSupported, kind.release.evidence);
+  if (kind.release.value == Release::kUnknown) return "";  // config.json's reader says what it expected
+  for (const auto& [what, matrices] :
+       {std::pair("routed experts", &kind.experts), {"dense matrices", &kind.dense}})
+    if (std::string why = why_no_format(what, *matrices); !why.empty()) return why;
+  const bool foreign =
+      kind.names.value == TensorNames::kPrefixed || kind.names.value == TensorNames::kTransformers;
+  if (!foreign) return "";
+  return fmt::format("tensors have {} ({}); expected DeepSeek's own, as \"layers.0.attn.wq_a.weight\": {}",
+                     tensor_names_name(kind.names.value), kind.names.evidence, kTakeReleased);
+}
+
+}  // namespace
+
+std::string_view release_name(Release release) {
+  if (release == Release::kV4) return "DeepSeek-V4";
+  return release == Release::kV41 ? "DeepSeek-V4.1" : "unknown";
+}
+
+std::string_view draft_head_name(DraftHead head) {
+  switch (head) {
+    case DraftHead::kNone:
+      return "none";
+    case DraftHead::kMtp:
+      return "MTP";
+    case DraftHead::kDspark:
+      return "DSpark";
+    case DraftHead::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string_view tensor_names_name(TensorNames names) {
+  switch (names) {
+    case TensorNames::kReleased:
+      return "DeepSeek's names";
+    case TensorNames::kPrefixed:
+      return "DeepSeek's names behind \"model.\"";
+    case TensorNames::kTransformers:
+      return "the module names of Hugging Face transformers";
+    case TensorNames::kUnknown:
+      break;
+  }
+  return "unknown names";
+}
+
+CheckpointKind detect_kind(const Checkpoint& checkpoint, std::string_view config_text) {
+  NameScan scan;
+  for (const TensorInfo& tensor : checkpoint.tensors()) scan_name(scan, tensor.name);
+  const Result<Json> config = parse_ordered_json(config_text);
+  CheckpointKind kind;
+  kind.release = release_of(config ? config.value() : Json(), scan);
+  kind.names = names_of(scan);
+  kind.draft_head = draft_head_of(scan);
+  kind.vision = {!scan.vision.empty(), scan.vision.empty() ? "no such tensor" : tensor_text(scan.vision)};
+  kind.experts = matrix_kind(checkpoint, scan.expert_stem);
+  kind.dense = matrix_kind(checkpoint, scan.dense_stem);
+  kind.draft_experts = matrix_kind(checkpoint, scan.draft_expert_stem);
+  kind.num_draft_blocks = std::ssize(scan.draft_blocks);
+  std::string draft_text;
+  if (kind.draft_head.value == DraftHead::kMtp) {
+    const bool contiguous = scan.draft_blocks.rbegin()->first + 1 == kind.num_draft_blocks;
+    const auto foreign = foreign_draft_format(kind, matrix_kind(checkpoint, scan.draft_dense_stem));
+    if (contiguous && !foreign) kind.num_mtp_blocks = kind.num_draft_blocks;
+    draft_text = fmt::format("MTP head, {}{}", blocks_text(scan), foreign ? " (" + *foreign + ")" : "");
+  } else if (kind.draft_head.value != DraftHead::kNone) {
+    draft_text = fmt::format("{} draft head, {}", draft_head_name(kind.draft_head.value), blocks_text(scan));
+  }
+  kind.left_out = left_out_of(checkpoint, kind, draft_text);
+  kind.why_not = why_not_runnable(kind);
+  return kind;
+}
+
+std::string why_no_drafts(const CheckpointKind& kind) {
+  if (kind.num_mtp_blocks > 0) return "";
+  if (kind.draft_head.value == DraftHead::kNone) return "this checkpoint has no draft head";
+  if (kind.draft_head.value == DraftHead::kMtp)
+    return "this checkpoint's MTP head is in other formats than its layers, and baleen does not draft with "
+           "that yet";
+  return fmt::format(
+      "this checkpoint's draft head is {}, with which baleen does not draft yet",
+      kind.draft_head.value == DraftHead::kDspark ? "DSpark" : "of a kind that is not known here");
+}
+
+std::string left_out_text(const CheckpointKind& kind) {
+  std::string text;
+  for (const LeftOut& part : kind.left_out) {
+    text += fmt::format("{}{}, {} tensor{}", text.empty() ? "" : "; ", part.what, grouped(part.num_tensors),
+                        part.num_tensors == 1 ? "" : "s");
+    if (part.bytes > 0) text += fmt::format(", {}", size_text(part.bytes));
+  }
+  return text;
+}
+
+bool is_left_out(std::string_view name, std::int64_t num_mtp_blocks) {
+  return part_of(name, num_mtp_blocks) != Part::kUsed;
+}
+
+}  // namespace baleen

@@ -1,0 +1,37 @@
+#include "model/model_folder.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/folder_check.h"
+
+namespace baleen {
+namespace {
+
+constexpr const char* kConfigName = "config.json";
+constexpr std::size_t kMaxConfigBytes = 1 << 24;
+
+}  // namespace
+
+std::string config_text_of(const std::filesystem::path& folder) {
+  check_checkpoint_folder(folder);
+  return read_text_file(folder / kConfigName, kMaxConfigBytes);
+}
+
+ModelFolder open_model_folder(const std::filesystem::path& folder) {
+  const std::string text = config_text_of(folder);
+  const std::string label = (folder / kConfigName).string();
+  // Of a folder without tensors the config's own faults come first.
+  if (!has_tensor_files(folder)) static_cast<void>(parse_config(text, label));
+  Checkpoint checkpoint(folder);
+  CheckpointKind kind = detect_kind(checkpoint, text);
+  if (!kind.why_not.empty()) fail("{}: {}", folder.string(), kind.why_not);
+  return {parse_config(text, label, kind.num_mtp_blocks), std::move(kind), std::move(checkpoint)};
+}
+
+ModelConfig load_config(const std::filesystem::path& folder) {
+  if (std::filesystem::is_directory(folder) && has_tensor_files(folder))
+    return open_model_folder(folder).config;
+  return parse_config(config_text_of(folder), (folder / kConfigName).string());
+}
+
+}  // namespace baleen

@@ -1,0 +1,31 @@
+/// A model's folder, opened: what it is, its config and its tensors. The one door to a checkpoint on disk.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "model/checkpoint_kind.h"
+#include "model/config.h"
+
+namespace baleen {
+
+/// `config` has as many MTP blocks as the engine can draft with, whatever config.json says.
+struct ModelFolder {
+  ModelConfig config;
+  CheckpointKind kind;
+  Checkpoint checkpoint;
+};
+
+/// Reads config.json and headers, no weights. Throws `Error` with a sentence for what is no checkpoint
+/// folder, is damaged, or is of a kind that cannot be run (`CheckpointKind::why_not`). Whether tensors fit
+/// the config is not asked here (`check_tensors`). Cost: 0.3 s of one core for Pro.
+[[nodiscard]] ModelFolder open_model_folder(const std::filesystem::path& folder);
+
+/// `folder`/config.json as text. Throws `Error` as `check_checkpoint_folder` does.
+[[nodiscard]] std::string config_text_of(const std::filesystem::path& folder);
+
+/// The config of `open_model_folder`, or of config.json alone where the folder has no tensors.
+[[nodiscard]] ModelConfig load_config(const std::filesystem::path& folder);
+
+}  // namespace baleen

@@ -1,0 +1,494 @@
+// Checkpoints of every release that can be run give the bits of the same main model in the preview's form,
+// and say what they leave out; those that cannot be run are told by name.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/device_weights.h"
+#include "model/model_folder.h"
+#include "model/presets.h"
+#include "model/tensor_table.h"
+#include "model_files/convert.h"
+#include "numeric/bf16.h"
+#include "numeric/e4m3.h"
+#include "ops/operation/forced_variants.h"
+#include "ops/operation/variant.h"
+#include "tests/support/compare.h"
+#include "tests/support/header_only.h"
+#include "tests/support/random_checkpoint.h"
+#include "tests/support/releases.h"
+#include "tests/support/run_sequence.h"
+
+namespace baleen {
+namespace {
+
+using test::EditedCheckpoint;
+
+constexpr std::int64_t kReleaseTokens = 40;
+
+/// Random weights with FP4 experts, and the same model with FP8 experts.
+class Releases : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    preview_ = new test::RandomCheckpoint(with_experts(preset_config("tiny-flash"), 4));
+    fp8_ = new test::TemporaryFolder();
+    ThreadPool pool(1);
+    static_cast<void>(
+        convert_checkpoint(preview_->path(), *fp8_ / "model", {.experts = WeightFormat::kFp8}, pool));
+  }
+  static void TearDownTestSuite() {
+    delete preview_;
+    delete fp8_;
+  }
+
+  [[nodiscard]] static std::filesystem::path preview() { return preview_->path(); }
+  [[nodiscard]] static std::filesystem::path fp8() { return *fp8_ / "model"; }
+
+  [[nodiscard]] std::filesystem::path written(const EditedCheckpoint& checkpoint) {
+    const std::filesystem::path path = folder_ / fmt::format("release-{}", ++count_);
+    checkpoint.write(path, 1'000'000);
+    return path;
+  }
+  static std::vector<float> logits(const std::filesystem::path& model, Precision precision, bool mtp = false,
+                                   std::vector<ForcedVariant> variants = {}) {
+    const EngineOptions options{.precision = precision,
+                                .max_batch_tokens = 64,
+                                .max_logit_rows = 64,
+                                .mtp = mtp,
+                                .forced_variants = std::move(variants)};
+    Engine engine(model, options);
+    const auto tokens = test::random_tokens(kReleaseTokens, engine.config().vocab_size, 1);
+    const test::SequenceLogits found = test::run_sequence(engine, tokens, 16);
+    return mtp ? found.mtp : found.main;
+  }
+  /// In both precisions.
+  static void expect_same_logits(const std::filesystem::path& model, const std::filesystem::path& preview,
+                                 bool mtp = false) {
+    for (const Precision precision : {Precision::kReleased, Precision::kExact}) {
+      const std::vector<float> want = logits(preview, precision, mtp);
+      ASSERT_FALSE(want.empty());
+      EXPECT_SAME_BITS(logits(model, precision, mtp), want);
+    }
+  }
+  static std::string left_out(const std::filesystem::path& model) {
+    return left_out_text(open_model_folder(model).kind);
+  }
+  /// What comes after the folder's name.
+  static std::string refusal(const std::filesystem::path& model) {
+    try {
+      const ModelWeights weights(model);
+    } catch (const Error& error) {
+      const std::string sentence = error.what(), name = model.string() + ": ";
+      EXPECT_TRUE(sentence.starts_with(name)) << sentence;
+      return sentence.substr(std::min(name.size(), sentence.size()));
+    }
+    return "";
+  }
+
+  static test::RandomCheckpoint* preview_;
+  static test::TemporaryFolder* fp8_;
+  test::TemporaryFolder folder_;
+  int count_ = 0;
+};
+
+test::RandomCheckpoint* Releases::preview_ = nullptr;
+test::TemporaryFolder* Releases::fp8_ = nullptr;
+
+TEST_F(Releases, DsparkRunsAsItsMainModel) {
+  EditedCheckpoint checkpoint(preview());
+  test::make_dspark(checkpoint);
+  const auto model = written(checkpoint);
+  expect_same_logits(model, preview());
+  const ModelFolder folder = open_model_folder(model);
+  EXPECT_EQ(folder.kind.draft_head.value, DraftHead::kDspark);
+  EXPECT_EQ(folder.kind.draft_head.evidence, "tensor \"mtp.0.main_norm.weight\"");
+  EXPECT_EQ(folder.kind.num_draft_blocks, 3);
+  EXPECT_EQ(folder.config.num_nextn_predict_layers, 0);
+  const std::string text = left_out_text(folder.kind);
+  EXPECT_TRUE(text.starts_with("DSpark draft head, mtp.0 to mtp.2, ")) << text;
+  EXPECT_NE(why_no_drafts(folder.kind).find("DSpark, with which baleen does not draft yet"),
+            std::string::npos);
+}
+
+TEST_F(Releases, DsparkWithFp8Experts) {
+  EditedCheckpoint checkpoint(fp8());
+  test::make_dspark(checkpoint);
+  checkpoint.config.erase("expert_dtype");
+  expect_same_logits(written(checkpoint), fp8());
+}
+
+TEST_F(Releases, WithoutDraftHead) {
+  EditedCheckpoint checkpoint(preview());
+  checkpoint.erase_if(test::is_draft);
+  const auto model = written(checkpoint);
+  expect_same_logits(model, preview());
+  EXPECT_EQ(left_out(model), "");
+  checkpoint.config["compress_ratios"].erase(checkpoint.config["compress_ratios"].size() - 1);
+  expect_same_logits(written(checkpoint), preview());
+}
+
+/// "num_nextn_predict_layers" is what no count is taken from.
+TEST_F(Releases, TheNumberOfMtpBlocksIsThatOfTheTensors) {
+  for (const int wrong : {0, 3}) {
+    EditedCheckpoint checkpoint(preview());
+    checkpoint.config["num_nextn_predict_layers"] = wrong;
+    const auto model = written(checkpoint);
+    EXPECT_EQ(load_config(model).num_nextn_predict_layers, 1);
+    expect_same_logits(model, preview(), true);
+  }
+}
+
+TEST_F(Releases, BaseWithScalesThatArePowersOfTwo) {
+  EditedCheckpoint checkpoint(fp8());
+  test::make_scales_f32(checkpoint);
+  test::add_vocabulary_copies(checkpoint);
+  const auto model = written(checkpoint);
+  expect_same_logits(model, fp8());
+  expect_same_logits(model, fp8(), true);
+  const ModelFolder folder = open_model_folder(model);
+  EXPECT_EQ(folder.kind.experts.text(), "FP8, F32 scales of 128 x 128");
+  EXPECT_EQ(folder.kind.dense.text(), "FP8, F32 scales of 128 x 128");
+  const std::string text = left_out_text(folder.kind);
+  EXPECT_TRUE(
+      text.starts_with("the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head), 2 tensors, "))
+      << text;
+}
+
+constexpr float kOddFactor = 1.0F + 1234.0F / 4096.0F;  ///< 13 bits
+
+/// FP8 with F32 scales of blocks as float32.
+test::StoredTensor widened(const test::StoredTensor& weight, const test::StoredTensor& scale) {
+  constexpr std::size_t kBlock = 128;
+  const auto columns = static_cast<std::size_t>(weight.shape[1]),
+             blocks = static_cast<std::size_t>(scale.shape[1]);
+  std::vector<std::byte> bytes(weight.bytes.size() * sizeof(float));
+  for (std::size_t i = 0; i < weight.bytes.size(); ++i) {
+    const std::size_t block = i / columns / kBlock * blocks + i % columns / kBlock;
+    float factor;
+    std::memcpy(&factor, scale.bytes.data() + sizeof(float) * block, sizeof(factor));
+    const float value = factor * e4m3_to_float(static_cast<std::uint8_t>(weight.bytes[i]));
+    std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(value));
+  }
+  return {DType::kF32, weight.shape, std::move(bytes)};
+}
+
+/// ||got - want|| / ||want||
+double relative_norm(std::span<const float> got, std::span<const float> want) {
+  double off = 0, all = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    off += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
+    all += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(off / all);
+}
+
+/// Float32 weights are the truth: code and scale have 4 and 13 bits, so their product is exact there.
+TEST_F(Releases, BaseWithAnyScales) {
+  EditedCheckpoint base(fp8());
+  test::make_scales_f32(base, kOddFactor);
+  EditedCheckpoint wide(fp8());
+  wide.config.erase("quantization_config");
+  wide.tensors.clear();
+  for (const auto& [name, tensor] : base.tensors) {
+    if (tensor.dtype == DType::kF8E4M3) {
+      const std::string scale = name.substr(0, name.size() - 6) + "scale";
+      wide.tensors[name] = widened(tensor, base.tensors.at(scale));
+    } else if (!name.ends_with(".scale")) {
+      wide.tensors[name] = tensor;
+    }
+  }
+  const auto model = written(base), truth = written(wide);
+  EXPECT_CLOSE(logits(model, Precision::kExact), logits(truth, Precision::kExact), {.norm = 2e-6});
+  // What is rounded lies in front of the weights: the same rows are rounded to the same values.
+  EXPECT_CLOSE(logits(model, Precision::kBf16), logits(truth, Precision::kBf16), {.norm = 2e-2});
+}
+
+/// In released precision, against plain loops: one layer whose experts token ids choose, because roundings of
+/// activations send tokens of random weights to other experts and entries.
+TEST_F(Releases, BaseWithAnyScalesInReleasedPrecision) {
+  const test::RandomCheckpoint one_layer(with_experts(with_layers(preset_config("tiny-flash"), 1), 4));
+  ThreadPool pool(1);
+  static_cast<void>(
+      convert_checkpoint(one_layer.path(), folder_ / "fp8", {.experts = WeightFormat::kFp8}, pool));
+  const auto noise = [](const std::filesystem::path& folder) {
+    return relative_norm(
+        logits(folder, Precision::kReleased),
+        logits(folder, Precision::kReleased, false, {parse_forced_variant(kReferenceVariant)}));
+  };
+  for (const float factor : {1.0F, kOddFactor}) {
+    EditedCheckpoint base(folder_ / "fp8");
+    test::make_scales_f32(base, factor);
+    const double off = noise(written(base));
+    EXPECT_LT(off, 2e-2) << factor;
+  }
+}
+
+/// GPUs multiply the scales of `wo_a` into BF16 weights.
+TEST_F(Releases, DevicesTakeScalesThatAreBf16Numbers) {
+  for (const float factor : {1.0F, 1.5F, 1.0F + 1.0F / 512}) {
+    EditedCheckpoint base(fp8());
+    test::make_scales_f32(base, factor);
+    const ModelWeights weights(written(base));
+    const auto copy = [&] { const DeviceWeights on_device(weights.tree(), host_memory()); };
+    if (round_bf16(factor) == factor) {
+      EXPECT_NO_THROW(copy());
+      continue;
+    }
+    try {
+      copy();
+      ADD_FAILURE() << "copied";
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with("block 0: scale 0 of wo_a is ")) << error.what();
+    }
+  }
+}
+
+TEST_F(Releases, VisionIsLeftOut) {
+  EditedCheckpoint plain(preview()), vision(preview());
+  plain.config["rms_norm_eps"] = vision.config["rms_norm_eps"] = 1e-20;
+  test::make_dspark(vision);
+  test::add_vision(vision);
+  const auto model = written(vision);
+  expect_same_logits(model, written(plain));
+  const std::string text = left_out(model);
+  EXPECT_TRUE(text.starts_with("DSpark draft head, mtp.0 to mtp.2, ")) << text;
+  EXPECT_NE(text.find("; vision (vision.*, aligner.*, image_*, gate.bias_vl), 16 tensors, "),
+            std::string::npos)
+      << text;
+}
+
+TEST_F(Releases, AnMtpBlockInOtherFormatsIsLeftOut) {
+  EditedCheckpoint checkpoint(preview());
+  const EditedCheckpoint other(fp8());
+  for (const auto& [name, tensor] : other.tensors)
+    if (test::is_draft(name)) checkpoint.tensors[name] = tensor;
+  const auto model = written(checkpoint);
+  expect_same_logits(model, preview());
+  const std::string text = left_out(model);
+  EXPECT_TRUE(text.starts_with(
+      "MTP head, mtp.0 (experts FP8, E8M0 scales of 128 x 128 beside the layers' MXFP4, E8M0 "
+      "scales), "))
+      << text;
+}
+
+TEST_F(Releases, ConvertedCheckpointsHaveNoFieldsOfWhatWasLeftOut) {
+  EditedCheckpoint checkpoint(preview());
+  test::make_dspark(checkpoint);
+  test::add_vision(checkpoint);
+  ThreadPool pool(1);
+  const ConvertReport report =
+      convert_checkpoint(written(checkpoint), folder_ / "out", {.experts = WeightFormat::kFp8}, pool);
+  EXPECT_TRUE(report.left_out.starts_with("DSpark draft head, ")) << report.left_out;
+  EXPECT_NE(report_text(report).find("left out: DSpark draft head, "), std::string::npos);
+  expect_same_logits(folder_ / "out", fp8());
+  const EditedCheckpoint out(folder_ / "out");
+  EXPECT_EQ(out.config["num_nextn_predict_layers"], 0);
+  EXPECT_EQ(out.config.dump().find("dspark"), std::string::npos) << out.config.dump();
+  EXPECT_EQ(out.config.dump().find("vision"), std::string::npos) << out.config.dump();
+}
+
+TEST_F(Releases, ForeignFormatsAreToldByName) {
+  struct Format {
+    const char* sentence;
+    void (*put)(EditedCheckpoint&, const std::string&, std::int64_t, std::int64_t);
+  };
+  const Format formats[] = {
+      {"routed experts are NVFP4, which baleen does not read yet (layers.0.ffn.experts.0.w1: weight U8 [128, "
+       "128], "
+       "weight_scale F8_E4M3 [128, 16], weight_scale_2 F32 [], input_scale F32 []); expected MXFP4, FP8 or "
+       "BF16: take "
+       "the checkpoint as DeepSeek publishes it",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kU8, {out, in / 2});
+         c.add(stem + ".weight_scale", DType::kF8E4M3, {out, in / 16});
+         c.add(stem + ".weight_scale_2", DType::kF32, {});
+         c.add(stem + ".input_scale", DType::kF32, {});
+       }},
+      {"routed experts are NVFP4, ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight_packed", DType::kU8, {out, in / 2});
+         c.add(stem + ".weight_scale", DType::kF8E4M3, {out, in / 16});
+         c.add(stem + ".weight_global_scale", DType::kF32, {1});
+       }},
+      {"routed experts are int4 of compressed-tensors, ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight_packed", DType::kI32, {out, in / 8});
+         c.add(stem + ".weight_scale", DType::kF16, {out, in / 32});
+         c.add(stem + ".weight_shape", DType::kI64, {2});
+       }},
+      {"routed experts are GPTQ, ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".qweight", DType::kI32, {in / 8, out});
+         c.add(stem + ".qzeros", DType::kI32, {in / 128, out / 8});
+         c.add(stem + ".scales", DType::kF16, {in / 128, out});
+       }},
+      {"routed experts are AWQ, ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".qweight", DType::kI32, {in, out / 8});
+         c.add(stem + ".qzeros", DType::kI32, {in / 128, out / 8});
+         c.add(stem + ".scales", DType::kF16, {in / 128, out});
+       }},
+      {"routed experts are EXL3, ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".trellis", DType::kI16, {in / 16, out / 16, 64});
+         c.add(stem + ".suh", DType::kF16, {in});
+         c.add(stem + ".svh", DType::kF16, {out});
+       }},
+      {"routed experts are MLX, ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kU32, {out, in / 8});
+         c.add(stem + ".scales", DType::kBF16, {out, in / 32});
+         c.add(stem + ".biases", DType::kBF16, {out, in / 32});
+       }},
+      {"routed experts are bitsandbytes, ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kU8, {out * in / 2, 1});
+         c.add(stem + ".weight.absmax", DType::kU8, {out * in / 64});
+       }},
+      {"routed experts are a format that is not known here (layers.0.ffn.experts.0.w1: weight I8 [128, 256], "
+       "weight_scale F32 [128, 1]); ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kI8, {out, in});
+         c.add(stem + ".weight_scale", DType::kF32, {out, 1});
+       }},
+      {"routed experts are a format that is not known here (layers.0.ffn.experts.0.w1: weight I8 [128, 128], "
+       "scale F32 "
+       "[128, 8]); ",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kI8, {out, in / 2});
+         c.add(stem + ".scale", DType::kF32, {out, in / 32});
+       }},
+      {"routed experts are FP8, E8M0 scales of 32 x 32; blocks have 128 x 128 (",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kF8E4M3, {out, in});
+         c.add(stem + ".scale", DType::kF8E8M0, {out / 32, in / 32});
+       }},
+      {"routed experts are FP8, F32 scales of 128 x 128 with scales named \"weight_scale_inv\", not "
+       "\"scale\" (",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kF8E4M3, {out, in});
+         c.add(stem + ".weight_scale_inv", DType::kF32, {out / 128, in / 128});
+       }},
+      {"routed experts are FP8, BF16 scales of 128 x 128; scales may be E8M0 or F32 (",
+       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
+         c.add(stem + ".weight", DType::kF8E4M3, {out, in});
+         c.add(stem + ".scale", DType::kBF16, {out / 128, in / 128});
+       }},
+  };
+  for (const Format& format : formats) {
+    EditedCheckpoint checkpoint(preview());
+    test::replace_experts(checkpoint, [&](const std::string& stem, std::int64_t out, std::int64_t in) {
+      format.put(checkpoint, stem, out, in);
+    });
+    const std::string sentence = refusal(written(checkpoint));
+    EXPECT_TRUE(sentence.starts_with(format.sentence)) << sentence << "\nexpected\n" << format.sentence;
+  }
+}
+
+TEST_F(Releases, ForeignNamesAreTold) {
+  EditedCheckpoint prefixed(preview());
+  prefixed.rename([](const std::string& name) { return "model." + name; });
+  EXPECT_EQ(
+      refusal(written(prefixed)),
+      "tensors have DeepSeek's names behind \"model.\" (tensor \"model.layers.0.attn.attn_sink\"); expected "
+      "DeepSeek's own, as \"layers.0.attn.wq_a.weight\": take the checkpoint as DeepSeek publishes it");
+  EditedCheckpoint transformers(preview());
+  transformers.rename([](std::string name) {
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      if (const std::size_t at = name.find(from); at != std::string::npos) name.replace(at, from.size(), to);
+    };
+    replace("attn.wq_a", "self_attn.q_a_proj");
+    replace("ffn.experts", "mlp.experts");
+    return "model." + name;
+  });
+  const std::string sentence = refusal(written(transformers));
+  EXPECT_TRUE(sentence.starts_with(
+      "tensors have the module names of Hugging Face transformers (tensor \"model.layers."))
+      << sentence;
+}
+
+TEST_F(Releases, V41IsToldByName) {
+  EditedCheckpoint checkpoint(preview());
+  checkpoint.config["model_type"] = "deepseek_v41";
+  const std::string sentence = refusal(written(checkpoint));
+  EXPECT_TRUE(sentence.starts_with("this is DeepSeek-V4.1, which is not supported yet: ")) << sentence;
+  EXPECT_TRUE(sentence.ends_with("(config.json, \"model_type\": \"deepseek_v41\")")) << sentence;
+  EditedCheckpoint nameless(preview());
+  nameless.config.erase("model_type");
+  nameless.tensors.erase("hc_head_fn");
+  nameless.add("layers.1.engram.q_weight", DType::kBF16, {4, 256});
+  EXPECT_TRUE(refusal(written(nameless)).starts_with("this is DeepSeek-V4.1, "));
+}
+
+TEST_F(Releases, PrunedExpertsAreOneSentence) {
+  EditedCheckpoint pruned(preview());
+  pruned.erase_if([](const std::string& name) { return name.find(".experts.3.") != std::string::npos; });
+  std::string sentence = refusal(written(pruned));
+  EXPECT_NE(
+      sentence.find("\n  routed experts: every layer has 3, config.json says 4 (\"n_routed_experts\"); "),
+      std::string::npos)
+      << sentence;
+  EditedCheckpoint uneven(preview());
+  uneven.erase_if([](const std::string& name) { return name.starts_with("layers.2.ffn.experts.1."); });
+  sentence = refusal(written(uneven));
+  EXPECT_NE(
+      sentence.find("\n  routed experts: layers have from 1 to 4 of them without a gap, config.json says 4 "),
+      std::string::npos)
+      << sentence;
+}
+
+/// What is missing of an MTP block is missed, not left out; what is neither head is left out by name.
+TEST_F(Releases, BrokenDraftHeads) {
+  EditedCheckpoint broken(preview());
+  broken.tensors.erase("mtp.0.enorm.weight");
+  EXPECT_NE(refusal(written(broken)).find("tensor \"mtp.0.enorm.weight\": missing"), std::string::npos);
+  EditedCheckpoint both(preview());
+  both.add("mtp.0.main_norm.weight", DType::kBF16, {256});
+  EXPECT_TRUE(left_out(written(both)).starts_with("unknown draft head, mtp.0, "));
+}
+
+/// The published numbers of tensors and bytes, from rules alone.
+TEST_F(Releases, HeadersOfThePublishedReleases) {
+  struct Release {
+    const char* preset;
+    std::int64_t rank;
+    std::int64_t num_tensors;
+    std::int64_t bytes;
+    const char* left_out;
+  };
+  for (const Release& release : {Release{"flash", 256, 72'317, 166'878'536'440,
+                                         "DSpark draft head, mtp.0 to mtp.2, 4,705 tensors, 10.86 GB"},
+                                 Release{"pro", 512, 149'782, 892'727'580'904,
+                                         "DSpark draft head, mtp.0 to mtp.2, 7,009 tensors, 41.98 GB"}}) {
+    const ModelConfig config = preset_config(release.preset);
+    const std::vector<TensorHeader> tensors = test::dspark_headers(config, {}, release.rank);
+    std::int64_t bytes = 0;
+    for (const TensorHeader& tensor : tensors) bytes += tensor.size_bytes();
+    EXPECT_EQ(std::ssize(tensors), release.num_tensors);
+    EXPECT_EQ(bytes, release.bytes);
+    const test::TemporaryFolder files;
+    test::write_header_only(files / release.preset, tensors, config_text(config));
+    const ModelFolder folder = open_model_folder(files / release.preset);
+    EXPECT_NO_THROW(check_tensors(folder.config, folder.checkpoint));
+    EXPECT_EQ(left_out_text(folder.kind), release.left_out);
+  }
+}
+
+TEST_F(Releases, HeadersOfBase) {
+  ModelConfig config = preset_config("flash");
+  config.expert_format = WeightFormat::kFp8;
+  const StorageFormats formats{
+      .experts = WeightFormat::kFp8, .dense_scale = DType::kF32, .expert_scale = DType::kF32};
+  std::vector<TensorHeader> tensors = test::headers_of(config, formats);
+  tensors.push_back({"mtp.0.emb.tok_emb.weight", DType::kBF16, {config.vocab_size, config.hidden_size}});
+  tensors.push_back({"mtp.0.head.weight", DType::kBF16, {config.vocab_size, config.hidden_size}});
+  EXPECT_EQ(tensors.size(), 69'189u);
+  test::write_header_only(folder_ / "base", tensors, config_text(config));
+  const ModelFolder folder = open_model_folder(folder_ / "base");
+  EXPECT_NO_THROW(check_tensors(folder.config, folder.checkpoint));
+  EXPECT_EQ(detect_formats(folder.config, folder.checkpoint), formats);
+  EXPECT_EQ(left_out_text(folder.kind),
+            "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head), 2 tensors, 2.12 GB");
+}
+
+}  // namespace
+}  // namespace baleen

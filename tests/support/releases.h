@@ -1,0 +1,116 @@
+/// Later releases, base checkpoints and foreign quantisations made out of a checkpoint in the preview's
+/// form: the same main model, other draft heads, other scales, other names.
+/// (source: releases specification)
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "numeric/e8m0.h"
+#include "tests/support/edited_checkpoint.h"
+
+namespace baleen::test {
+
+inline bool is_draft(const std::string& name) { return name.starts_with("mtp."); }
+
+inline bool is_routed_expert(const std::string& name) {
+  return name.find(".ffn.experts.") != std::string::npos;
+}
+
+inline std::int64_t hidden_size(const EditedCheckpoint& c) { return c.config["hidden_size"]; }
+
+/// Three DSpark stages instead of the MTP block, and the config fields that come with them: as in 0731 and
+/// 0813, where "num_nextn_predict_layers" stays 1.
+inline void make_dspark(EditedCheckpoint& c) {
+  constexpr std::int64_t kRank = 8;
+  const std::int64_t d = hidden_size(c), vocabulary = c.config["vocab_size"];
+  std::map<std::string, StoredTensor> block;
+  for (const auto& [name, tensor] : c.tensors) {
+    const std::string rest = is_draft(name) ? name.substr(6) : "";
+    const bool of_mtp = rest.starts_with("e_proj") || rest.starts_with("h_proj") ||
+                        rest.starts_with("enorm") || rest.starts_with("hnorm") || rest.starts_with("norm") ||
+                        rest.starts_with("hc_head");
+    if (!rest.empty() && !of_mtp) block[rest] = tensor;
+  }
+  c.erase_if(is_draft);
+  for (const char* stage : {"mtp.0.", "mtp.1.", "mtp.2."})
+    for (const auto& [rest, tensor] : block) c.tensors[stage + rest] = tensor;
+  c.add("mtp.0.main_proj.weight", DType::kF8E4M3, {d, 3 * d});
+  c.add("mtp.0.main_proj.scale", DType::kF8E8M0, {d / 128, 3 * d / 128});
+  c.add("mtp.0.main_norm.weight", DType::kBF16, {d});
+  c.add("mtp.2.norm.weight", DType::kBF16, {d});
+  c.add("mtp.2.hc_head_fn", DType::kF32, {4, 4 * d});
+  c.add("mtp.2.hc_head_base", DType::kF32, {4});
+  c.add("mtp.2.hc_head_scale", DType::kF32, {1});
+  for (const char* name : {"markov_w1", "markov_w2"})
+    c.add(std::string("mtp.2.markov_head.") + name + ".weight", DType::kBF16, {vocabulary, kRank});
+  c.add("mtp.2.confidence_head.proj.weight", DType::kBF16, {1, d + kRank});
+  const std::int64_t layers = c.config["num_hidden_layers"];
+  auto& ratios = c.config["compress_ratios"];
+  ratios.insert(ratios.end(), {0, 0});
+  c.config["num_nextn_predict_layers"] = 1;
+  c.config["dspark_block_size"] = 5;
+  c.config["dspark_markov_rank"] = kRank;
+  c.config["dspark_noise_token_id"] = vocabulary - 1;
+  c.config["dspark_target_layer_ids"] = {layers - 3, layers - 2, layers - 1};
+}
+
+/// Vision of the Vision-Exp release beside the model: a tower, an aligner, image tokens, and a second
+/// router bias in every layer.
+inline void add_vision(EditedCheckpoint& c) {
+  const std::int64_t d = hidden_size(c), experts = c.config["n_routed_experts"];
+  std::vector<std::string> gates;
+  for (const auto& [name, tensor] : c.tensors)
+    if (name.ends_with("ffn.gate.weight")) gates.push_back(name.substr(0, name.size() - 6));
+  for (const std::string& gate : gates) c.add(gate + "bias_vl", DType::kF32, {experts});
+  c.add("vision.patch_embed.proj.weight", DType::kBF16, {64, 588});
+  c.add("vision.patch_embed.proj.bias", DType::kBF16, {64});
+  c.add("vision.blocks.0.attn.wqkv.weight", DType::kBF16, {192, 64});
+  c.add("vision.blocks.0.mlp.w1.weight", DType::kBF16, {64, 64});
+  c.add("vision.norm.weight", DType::kBF16, {64});
+  c.add("aligner.w1.weight", DType::kBF16, {d, 576});
+  c.add("aligner.w1.bias", DType::kBF16, {d});
+  for (const char* name : {"image_start", "image_end", "image_newline", "image_pad"})
+    c.add(name, DType::kBF16, {d});
+  c.config["vision_n_layers"] = 1;
+  c.config["vision_dim"] = 64;
+  c.config["num_nextn_predict_layers"] = 3;
+  for (int i = 0; i < 2; ++i) c.config["compress_ratios"].push_back(0);
+}
+
+/// Block scales of FP8 matrices in F32, each times `factor`: as in Base checkpoints.
+inline void make_scales_f32(EditedCheckpoint& c, float factor = 1.0F) {
+  for (auto& [name, tensor] : c.tensors) {
+    if (!name.ends_with(".scale") || tensor.dtype != DType::kF8E8M0) continue;
+    if (c.tensors.at(name.substr(0, name.size() - 5) + "weight").dtype != DType::kF8E4M3) continue;
+    std::vector<std::byte> bytes(tensor.bytes.size() * sizeof(float));
+    for (std::size_t i = 0; i < tensor.bytes.size(); ++i) {
+      const float value = factor * e8m0_to_float(static_cast<std::uint8_t>(tensor.bytes[i]));
+      std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(value));
+    }
+    tensor = {DType::kF32, tensor.shape, std::move(bytes)};
+  }
+}
+
+/// What Base has beside that: the MTP block's own embedding and head.
+inline void add_vocabulary_copies(EditedCheckpoint& c) {
+  c.tensors["mtp.0.emb.tok_emb.weight"] = c.tensors.at("embed.weight");
+  c.tensors["mtp.0.head.weight"] = c.tensors.at("head.weight");
+}
+
+/// Replaces weight and scale of every routed expert of the layers by tensors that `put` adds for a stem of
+/// shape [out, in].
+template <class Put>
+void replace_experts(EditedCheckpoint& c, const Put& put) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> stems;
+  for (const auto& [name, tensor] : c.tensors) {
+    if (!is_routed_expert(name) || is_draft(name) || !name.ends_with(".weight")) continue;
+    const std::int64_t packed = tensor.dtype == DType::kI8 ? 2 : 1;
+    stems.push_back({name.substr(0, name.size() - 7), {tensor.shape[0], packed * tensor.shape[1]}});
+  }
+  c.erase_if([](const std::string& name) { return is_routed_expert(name) && !is_draft(name); });
+  for (const auto& [stem, shape] : stems) put(stem, shape[0], shape[1]);
+}
+
+}  // namespace baleen::test
