@@ -17,6 +17,7 @@
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
 #include "app/kernel_listing.h"
+#include "app/open_model.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/simulation_flags.h"
@@ -91,7 +92,11 @@ std::string routing_text(const BenchFlags& flags) {
 }
 
 std::unique_ptr<ModelEngine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
-  if (flags.preset.empty()) return open_engine(flags.engine.model, options);
+  if (flags.preset.empty()) {
+    ModelFolder folder = open_model_folder(flags.engine.model);
+    if (flags.drafts > 0) check_drafts(folder.kind, fmt::format("--speculate {}", flags.drafts));
+    return open_model(std::move(folder), options);
+  }
   ModelConfig config = preset_config(flags.preset);
   if (flags.num_layers) config = with_layers(std::move(config), *flags.num_layers);
   if (flags.zipf) config.num_hash_layers = config.num_hidden_layers;

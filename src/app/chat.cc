@@ -13,6 +13,7 @@
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
 #include "app/generation_flags.h"
+#include "app/open_model.h"
 #include "app/options.h"
 #include "app/reply_printer.h"
 #include "app/terminal.h"
@@ -71,7 +72,7 @@ class ChatLoop {
  public:
   explicit ChatLoop(const ChatFlags& flags)
       : flags_(flags),
-        opened_(open_engine(flags.engine.model, flags.engine.options())),
+        opened_(open_model(open_model_folder(flags.engine.model), flags.engine.options())),
         engine_(*opened_),
         tokenizer_(Tokenizer::load(flags.engine.model)),
         conversation_(engine_, tokenizer_, flags.generation.controls_in_content),

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 #include <sstream>
-#include <system_error>
 
 #include "app/data_files.h"
 #include "app/option_ranges.h"
@@ -12,6 +11,7 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/quoted_text.h"
+#include "checkpoint/folder_check.h"
 #include "comm/mpi/mpi_world.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
@@ -103,9 +103,7 @@ bool EngineFlags::cpu_only() const {
 }
 
 EngineOptions EngineFlags::options(const EnginePurpose& purpose) const {
-  if (std::error_code ignored; !std::filesystem::is_directory(model, ignored)) {
-    fail("{}: no such folder; --model wants one with config.json, tokenizer.json and *.safetensors", model);
-  }
+  check_checkpoint_folder(model);
   return with_plan(purpose, [&] { return SimulatedModelFlags{.model = model}.load(); });
 }
 

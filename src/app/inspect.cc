@@ -21,6 +21,7 @@ struct InspectFlags {
 void run(const InspectFlags& flags) {
   const CheckpointReport report = inspect_checkpoint(flags.folder);
   fmt::print("{}", flags.json ? report_json(report) : report_text(report));
+  if (!report.kind.why_not.empty()) fail("{}: {}", flags.folder, report.kind.why_not);
   if (!report.mismatches.empty()) {
     fail("{}: config.json and tensors do not fit together: {} mismatches", flags.folder,
          report.mismatches.size());
@@ -31,9 +32,10 @@ void run(const InspectFlags& flags) {
 
 void add_inspect_command(Options& program) {
   const auto flags = std::make_shared<InspectFlags>();
-  Options command = program.command(
-      "inspect",
-      "Layers, parameters, bytes and KV sizes of a checkpoint, and where config and tensors disagree");
+  Options command = program.command("inspect",
+                                    "What a checkpoint is and holds: release, draft head, formats, layers, "
+                                    "parameters, bytes and KV sizes, and where "
+                                    "config and tensors disagree");
   command.path("model,--model,-m", flags->folder, "Checkpoint folder");
   command.flag("--json", flags->json, "One JSON object instead of a table");
   command.action([flags] { run(*flags); });

@@ -7,6 +7,7 @@
 
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
+#include "app/open_model.h"
 #include "app/options.h"
 #include "app/token_file.h"
 #include "base/error.h"
@@ -36,7 +37,9 @@ void run_logits(const LogitsFlags& flags) {
   options.max_logit_rows = options.max_batch_tokens;
   options.cache_tokens = num_tokens;
   options.mtp = flags.mtp;
-  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
+  ModelFolder folder = open_model_folder(flags.engine.model);
+  if (flags.mtp) check_drafts(folder.kind, "--mtp");
+  const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), options);
   ModelEngine& engine = *opened;
   log_expert_transport(engine);
   const std::int64_t vocab_size = engine.config().vocab_size;

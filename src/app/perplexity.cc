@@ -11,6 +11,7 @@
 
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
+#include "app/open_model.h"
 #include "app/options.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -65,7 +66,7 @@ void run_perplexity(const PerplexityFlags& flags) {
   options.max_batch_tokens =
       std::min<std::int64_t>(options.max_batch_tokens, static_cast<std::int64_t>(tokens.size()) + 1);
   options.max_logit_rows = options.max_batch_tokens;
-  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
+  const std::unique_ptr<ModelEngine> opened = open_model(open_model_folder(flags.engine.model), options);
   ModelEngine& engine = *opened;
   log_expert_transport(engine);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);

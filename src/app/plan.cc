@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "app/open_model.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/plan_explain.h"
@@ -115,7 +116,7 @@ std::string advice(const PlanFlags& flags, const SimulatedModel& model, const Pl
       layers, model.config.num_hidden_layers);
 }
 
-void run_plan(const PlanFlags& flags) {
+void run_plan(PlanFlags flags) {
   if (flags.explain) {
     DeviceFlags simulated{.model = flags.model,
                           .device = flags.device,
@@ -124,7 +125,12 @@ void run_plan(const PlanFlags& flags) {
     if (flags.device == "cpu") simulated.device = "local";  // measured
     return explain_plans(simulated.model.load(), simulated.load_device(), flags.num_devices);
   }
-  const SimulatedModel model = flags.model.load();
+  std::optional<CheckpointKind> kind;
+  const SimulatedModel model = flags.model.load(&kind);
+  if (kind) {
+    log_left_out(*kind);
+    flags.drafts = possible_drafts(*kind, flags.drafts);
+  }
   const PlannedDevice device = device_of(flags.device);
   const EngineOptions options = engine_options(flags, device.choice, model.config);
   MemoryPlan plan = plan_memory(model.config, model.formats, options);

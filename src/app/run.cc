@@ -10,6 +10,7 @@
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
 #include "app/generation_flags.h"
+#include "app/open_model.h"
 #include "app/options.h"
 #include "app/reply_printer.h"
 #include "base/error.h"
@@ -78,13 +79,14 @@ void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
 void run_once(const RunFlags& flags) {
   const EngineOptions options = flags.engine.options();
   const std::string text = prompt_text(flags);
+  ModelFolder folder = open_model_folder(flags.engine.model);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   auto encoded = encoded_prompt(flags, tokenizer, text);
   if (!encoded) fail("prompt: {}", encoded.error());
   GenerationRequest request;
   request.prompt = std::move(encoded).value();
 
-  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
+  const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), options);
   ModelEngine& engine = *opened;
   if (!flags.quiet) log_expert_transport(engine);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);

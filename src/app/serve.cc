@@ -15,6 +15,7 @@
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
 #include "app/generation_flags.h"
+#include "app/open_model.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/shutdown_signal.h"
@@ -205,10 +206,11 @@ void serve(ServeFlags flags) {
   ShutdownSignal shutdown;
   const LogThread log;
 
+  ModelFolder folder = open_model_folder(flags.engine.model);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   EngineOptions wanted = engine_options(flags);
   wanted.asked_to_end = [&shutdown] { shutdown.ask(); };
-  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, wanted);
+  const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), wanted);
   ModelEngine& engine = *opened;
   // Where operations are queued, times of single ones would keep steps from being replayed.
   engine.device().set_profiling(!engine.device().traits().queues);

@@ -134,7 +134,8 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
                                  grouped(report.num_tensors), size_text(report.total_bytes)));
   for (const FindingLine& finding : findings_of(report.kind))
     line(finding.name, fmt::format("{}; {}", finding.value, finding.evidence));
-  if (!report.kind.left_out.empty()) line("left out", left_out_text(report.kind));
+  if (!report.kind.left_out.empty() && report.kind.why_not.empty())
+    line("left out", left_out_text(report.kind));
   if (!report.kind.why_not.empty()) {
     text += bytes_text(report);
     line("cannot be run", report.kind.why_not);

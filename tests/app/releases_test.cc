@@ -1,0 +1,186 @@
+// The program on checkpoints of other releases and on what is none: the same text, one line about what is
+// left out, and one sentence for every command.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/http_client.h"
+#include "tests/support/releases.h"
+#include "tests/support/run_program.h"
+#include "tests/support/server_process.h"
+
+namespace baleen {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using test::EditedCheckpoint;
+using test::ProgramResult;
+
+constexpr const char* kStories = "models/stories";
+constexpr const char* kLeftOut = "left out: DSpark draft head, mtp.0 to mtp.2, ";
+
+ProgramResult baleen(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  return test::run_program(arguments);
+}
+
+class ReleaseCommands : public testing::Test {
+ protected:
+  [[nodiscard]] fs::path dspark() const {
+    EditedCheckpoint checkpoint(kStories);
+    test::make_dspark(checkpoint);
+    checkpoint.write(folder_ / "dspark");
+    return folder_ / "dspark";
+  }
+  [[nodiscard]] fs::path nvfp4() const {
+    EditedCheckpoint checkpoint(kStories);
+    test::replace_experts(checkpoint, [&](const std::string& stem, std::int64_t out, std::int64_t in) {
+      checkpoint.add(stem + ".weight", DType::kU8, {out, in / 2});
+      checkpoint.add(stem + ".weight_scale", DType::kF8E4M3, {out, in / 16});
+      checkpoint.add(stem + ".weight_scale_2", DType::kF32, {});
+    });
+    checkpoint.write(folder_ / "nvfp4");
+    return folder_ / "nvfp4";
+  }
+  /// Every command that opens a checkpoint, with `model`.
+  [[nodiscard]] std::vector<std::vector<std::string>> commands(const std::string& model) const {
+    return {{"run", "--model", model, "Once"},
+            {"chat", "--model", model},
+            {"serve", "--model", model, "--port", "0"},
+            {"plan", "--device", "h200", "--model", model},
+            {"simulate", "--model", model},
+            {"inspect", model},
+            {"convert", model, folder_ / "out"},
+            {"logits", "--model", model, "--tokens", folder_ / "ids", "--out", folder_ / "logits"},
+            {"perplexity", "--model", model, "--text", folder_ / "ids"},
+            {"bench", "--model", model}};
+  }
+  void SetUp() override { std::ofstream(folder_ / "ids") << "1 2 3"; }
+
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(ReleaseCommands, DsparkWritesWhatItsMainModelWrites) {
+  const auto run = [](const fs::path& model) {
+    return baleen({"run", "--model", model, "--threads", "1", "--context", "256", "--temperature", "0",
+                   "--max-tokens", "24", "Once upon a time"});
+  };
+  const ProgramResult want = run(kStories), found = run(dspark());
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(found.out, want.out);
+  EXPECT_NE(found.err.find(kLeftOut), std::string::npos) << found.err;
+  EXPECT_EQ(want.err.find("left out"), std::string::npos) << want.err;
+}
+
+TEST_F(ReleaseCommands, DsparkIsServedWithoutDrafts) {
+  const std::string log = folder_ / "log";
+  const auto command = [](const std::string& model) {
+    return std::vector<std::string>{
+        BALEEN_PROGRAM, "serve", "--model",   model,  "--port",      "0", "--quiet",
+        "--threads",    "1",     "--context", "1024", "--speculate", "2"};
+  };
+  const auto reply = [](const test::ServerProcess& server) {
+    const Json request{{"prompt", "Once upon a time"}, {"temperature", 0}, {"max_tokens", 16}};
+    const test::HttpReply found =
+        test::http_request(server.port(), "POST", "/v1/completions", request.dump());
+    EXPECT_EQ(found.status, 200) << found.body;
+    return Json::parse(found.body)["choices"][0]["text"];
+  };
+  test::ServerProcess want(command(kStories));
+  test::ServerProcess server(
+      command(dspark()), [&log] { ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO); });
+  EXPECT_EQ(reply(server), reply(want));
+  EXPECT_EQ(server.end(SIGTERM), 0);
+  const std::string said = read_text_file(log);
+  EXPECT_NE(said.find(kLeftOut), std::string::npos) << said;
+  EXPECT_NE(
+      said.find(
+          "--speculate 2: this checkpoint's draft head is DSpark, with which baleen does not draft yet; "
+          "going on without drafts"),
+      std::string::npos)
+      << said;
+}
+
+TEST_F(ReleaseCommands, DraftsThatAResultNeedsAreRefused) {
+  const fs::path model = dspark();
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"logits", "--model", model, "--tokens", folder_ / "ids", "--out",
+                                 folder_ / "out", "--mtp"},
+        {"bench", "--model", model, "--speculate", "2", "--tokens-a-step", "2"}}) {
+    const ProgramResult result = baleen(command);
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_NE(result.err.find(
+                  "this checkpoint's draft head is DSpark, with which baleen does not draft yet; leave it "
+                  "out"),
+              std::string::npos)
+        << result.err;
+  }
+}
+
+TEST_F(ReleaseCommands, PlanSaysWhatIsLeftOut) {
+  const ProgramResult result = baleen({"plan", "--device", "h200", "--speculate", "2", "--model", dspark()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.err.find(kLeftOut), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("going on without drafts"), std::string::npos) << result.err;
+  EXPECT_NE(result.out.find("fits in"), std::string::npos) << result.out;
+}
+
+/// "fits" is said of nothing that `run` refuses.
+TEST_F(ReleaseCommands, PlanChecksTensors) {
+  EditedCheckpoint checkpoint(kStories);
+  checkpoint.tensors.erase("layers.3.attn.wo_b.scale");
+  checkpoint.write(folder_ / "damaged");
+  const ProgramResult plan = baleen({"plan", "--device", "h200", "--model", folder_ / "damaged"});
+  EXPECT_EQ(plan.status, 1) << plan.out;
+  EXPECT_NE(plan.err.find("tensor \"layers.3.attn.wo_b.scale\": missing"), std::string::npos) << plan.err;
+  EXPECT_EQ(baleen({"run", "--model", folder_ / "damaged", "Once"}).err, plan.err);
+}
+
+TEST_F(ReleaseCommands, OneSentenceForAForeignFormat) {
+  for (const auto& command : commands(nvfp4())) {
+    const ProgramResult result = baleen(command);
+    EXPECT_EQ(result.status, 1) << command[0] << ": " << result.err;
+    EXPECT_NE(result.err.find(
+                  "nvfp4: routed experts are NVFP4, which baleen does not read yet (layers.0.ffn.experts.0."
+                  "w1: weight U8 ["),
+              std::string::npos)
+        << command[0] << ": " << result.err;
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+  }
+}
+
+TEST_F(ReleaseCommands, OneSentenceForANameOfTheHub) {
+  for (const auto& command : commands("deepseek-ai/DeepSeek-V4-Flash-0731")) {
+    const ProgramResult result = baleen(command);
+    EXPECT_EQ(result.status, 1) << command[0] << ": " << result.err;
+    EXPECT_NE(result.err.find(
+                  "It looks like a model on the Hugging Face Hub, and baleen downloads nothing: fetch its "
+                  "files (hf download deepseek-ai/DeepSeek-V4-Flash-0731 --local-dir FOLDER)"),
+              std::string::npos)
+        << command[0] << ": " << result.err;
+  }
+}
+
+TEST_F(ReleaseCommands, InspectPrintsEvidence) {
+  const ProgramResult text = baleen({"inspect", dspark()});
+  EXPECT_EQ(text.status, 0) << text.err;
+  for (const char* part :
+       {"release               DeepSeek-V4; config.json, \"model_type\": \"deepseek_v4\"\n",
+        "draft head            DSpark, 3 stages; tensor \"mtp.0.main_norm.weight\"\n",
+        "routed experts        MXFP4, E8M0 scales; layers.0.ffn.experts.0.w1: weight I8 [",
+        "dense matrices        FP8, E8M0 scales of 128 x 128; layers.0.attn.wq_a: weight F8_E4M3 [",
+        "vision                no; no such tensor\n",
+        "left out              DSpark draft head, mtp.0 to mtp.2, ", "fit together"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  const ProgramResult json = baleen({"inspect", "--json", nvfp4()});
+  EXPECT_EQ(json.status, 1);
+  const Json report = Json::parse(json.out);
+  EXPECT_EQ(report["kind"]["routed_experts"]["is"], "NVFP4");
+  EXPECT_EQ(report["kind"]["draft_head"]["is"], "MTP, 1 block");
+  EXPECT_TRUE(report["kind"]["why_not_runnable"].is_string());
+}
+
+}  // namespace
+}  // namespace baleen
