@@ -16,7 +16,7 @@ namespace baleen {
 [[nodiscard]] std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions options);
 
 /// For commands that have no use for an engine without drafts: throws `Error` where the checkpoint's head
-/// is none that the engine drafts with. `option`: what asked for them.
+/// is none that the engine drafts with. `option`: what requires them.
 void check_drafts(const CheckpointKind& kind, std::string_view option);
 
 /// `wanted`, or 0 with a line on standard error as in `open_model`.

@@ -59,7 +59,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 std::optional<std::string> gguf_architecture(std::string_view bytes) {
   constexpr std::string_view kKey = "general.architecture";
   constexpr std::uint32_t kString = 8;
-  constexpr std::size_t kMostLength = 64;
+  constexpr std::size_t kMaxLength = 64;
   const std::size_t key = bytes.find(kKey);
   std::uint32_t type = 0;
   std::uint64_t length = 0;
@@ -69,7 +69,7 @@ std::optional<std::string> gguf_architecture(std::string_view bytes) {
   std::memcpy(&type, rest.data(), sizeof(type));
   std::memcpy(&length, rest.data() + sizeof(type), sizeof(length));
   const std::string_view text = rest.substr(sizeof(type) + sizeof(length));
-  if (type != kString || length > std::min(kMostLength, text.size())) return std::nullopt;
+  if (type != kString || length > std::min(kMaxLength, text.size())) return std::nullopt;
   return std::string(text.substr(0, length));
 }
 

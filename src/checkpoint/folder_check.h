@@ -1,4 +1,4 @@
-/// What people pass where a checkpoint folder is expected, told from names and first bytes: nothing here
+/// What people pass where a checkpoint folder is expected, by its name and first bytes: nothing here
 /// knows a model.
 #pragma once
 

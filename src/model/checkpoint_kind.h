@@ -1,5 +1,5 @@
-/// What a checkpoint is, told from its files alone: which release, which draft head, which formats, under
-/// which names, and what of it this program does not use. Every finding comes with what it was told from.
+/// What a checkpoint is, by its files alone: which release, which draft head, which formats, under
+/// which names, and what of it this program does not use. Every finding comes with what it was recognised by.
 /// `inspect` prints it, `plan`, `run`, `serve` and `convert` act on it; nothing else looks at a file to
 /// learn what it is.
 #pragma once

@@ -1,4 +1,4 @@
-/// How a matrix lies in a checkpoint's files, told from the names, dtypes and shapes of its tensors alone:
+/// How a matrix lies in a checkpoint's files, by the names, dtypes and shapes of its tensors alone:
 /// the formats that the forward pass has, and foreign ones by name.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What is no checkpoint folder is told by its sentence: names of the Hub, its cache, GGUF, LFS pointers,
+// What is no checkpoint folder has its sentence: names of the Hub, its cache, GGUF, LFS pointers,
 // files.
 #include "checkpoint/folder_check.h"
 

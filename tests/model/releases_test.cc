@@ -1,5 +1,5 @@
 // Checkpoints of every release that can be run give the bits of the same main model in the preview's form,
-// and say what they leave out; those that cannot be run are told by name.
+// and say what they leave out; those that cannot be run are named.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -156,7 +156,7 @@ TEST_F(Releases, BaseWithScalesThatArePowersOfTwo) {
 constexpr float kOddFactor = 1.0F + 1234.0F / 4096.0F;  ///< 13 bits
 
 /// FP8 with F32 scales of blocks as float32.
-test::StoredTensor widened(const test::StoredTensor& weight, const test::StoredTensor& scale) {
+test::StoredTensor as_float32(const test::StoredTensor& weight, const test::StoredTensor& scale) {
   constexpr std::size_t kBlock = 128;
   const auto columns = static_cast<std::size_t>(weight.shape[1]),
              blocks = static_cast<std::size_t>(scale.shape[1]);
@@ -191,7 +191,7 @@ TEST_F(Releases, BaseWithAnyScales) {
   for (const auto& [name, tensor] : base.tensors) {
     if (tensor.dtype == DType::kF8E4M3) {
       const std::string scale = name.substr(0, name.size() - 6) + "scale";
-      wide.tensors[name] = widened(tensor, base.tensors.at(scale));
+      wide.tensors[name] = as_float32(tensor, base.tensors.at(scale));
     } else if (!name.ends_with(".scale")) {
       wide.tensors[name] = tensor;
     }
