@@ -7,9 +7,8 @@ import { OpenAIProvider } from '@openai/agents-openai';
 import OpenAI from 'openai';
 
 import { startServer } from '../web/server_process.mjs';
-import { MODEL, SERVER_OPTIONS, WEATHER } from './requests.mjs';
+import { MODEL, SERVER_OPTIONS, TEST, WEATHER } from './requests.mjs';
 
-const TEST = { timeout: 60_000 };
 
 let server;
 let runner;
@@ -19,7 +18,7 @@ before(async () => {
   server = await startServer(0, SERVER_OPTIONS);
   const openAIClient = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'unused', maxRetries: 0 });
   runner = new Runner({ modelProvider: new OpenAIProvider({ openAIClient, useResponses: true }) });
-}, { timeout: 90_000 });
+}, TEST);
 after(() => server?.kill());
 
 function agent(options) {

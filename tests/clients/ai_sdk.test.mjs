@@ -7,9 +7,8 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 
 import { startServer } from '../web/server_process.mjs';
-import { checkHero, HERO, MODEL, SERVER_OPTIONS, WEATHER } from './requests.mjs';
+import { checkHero, HERO, MODEL, SERVER_OPTIONS, TEST, WEATHER } from './requests.mjs';
 
-const TEST = { timeout: 60_000 };
 const PROVIDERS = ['responses', 'chat', 'messages'];
 
 let server;
@@ -23,7 +22,7 @@ before(async () => {
   models = {
     responses: openai(MODEL), chat: openai.chat(MODEL), messages: anthropic(MODEL), reasoning: openai('gpt-5'),
   };
-}, { timeout: 90_000 });
+}, TEST);
 after(() => server?.kill());
 
 function call(provider, options) {

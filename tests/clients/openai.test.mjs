@@ -5,9 +5,11 @@ import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
 
 import { startServer } from '../web/server_process.mjs';
-import { ADD, checkArguments, checkHero, HERO, LONG_TEXT, MODEL, SERVER_OPTIONS, tooLong, WEATHER } from './requests.mjs';
+import {
+  ADD, checkArguments, checkHero, HERO, LONG_TEXT, MODEL, PATIENCE_MS,
+  SERVER_OPTIONS, TEST, tooLong, WEATHER,
+} from './requests.mjs';
 
-const TEST = { timeout: 60_000 };
 const TOOLS = [WEATHER, ADD].map((tool) => ({ type: 'function', function: tool }));
 const FLAT_TOOLS = [WEATHER, ADD].map((tool) => ({ type: 'function', strict: true, ...tool }));
 
@@ -16,8 +18,8 @@ let client;
 
 before(async () => {
   server = await startServer(0, SERVER_OPTIONS);
-  client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'unused', maxRetries: 0, timeout: 50_000 });
-}, { timeout: 90_000 });
+  client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'unused', maxRetries: 0, timeout: PATIENCE_MS });
+}, TEST);
 after(() => server?.kill());
 
 function chat(body) {

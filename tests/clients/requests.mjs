@@ -1,6 +1,10 @@
 // What both clients' tests ask of the bundled model. It is tiny, so they check facts of the protocols, not wit; where a
 // reply must have a form, the server's grammar holds the model to it.
 
+/** Ends what hangs: no test depends on the speed of the machine. */
+export const PATIENCE_MS = 500_000;
+export const TEST = { timeout: 600_000 };
+
 /** The name under which the bundled model is served: its folder's. */
 export const MODEL = 'stories';
 /** A small cache, so that a prompt can soon be too long for it. */
