@@ -46,6 +46,8 @@ std::string_view reason(int status) {
       return "Request Timeout";
     case 409:
       return "Conflict";
+    case 412:
+      return "Precondition Failed";
     case 413:
       return "Content Too Large";
     case 415:
@@ -64,6 +66,8 @@ std::string_view reason(int status) {
       return "Not Implemented";
     case 503:
       return "Service Unavailable";
+    case 507:
+      return "Insufficient Storage";
     case 529:
       return "Overloaded";
     default:
