@@ -47,6 +47,9 @@ struct ServeFlags {
   std::string cache_windows = "all";
   std::int64_t cache_checkpoint_pages = 8;
   ResponseStoreOptions responses;
+  std::string conversations;
+  std::size_t conversations_bytes = ConversationStoreOptions{}.max_bytes;
+  std::vector<std::string> mcp_origins;
   std::string name;
   std::string api_key_file;
   std::vector<std::string> allowed_hosts;
@@ -86,6 +89,17 @@ void add_response_options(Options& command, ServeFlags& flags) {
   command.integer("--kept-responses", flags.responses.max_responses, kResponses,
                   "Responses that clients may go on from by their id; 0: none are kept");
   command.bytes("--kept-response-bytes", flags.responses.max_bytes, kResponseBytes, "Memory for them");
+}
+
+void add_page_options(Options& command, ServeFlags& flags) {
+  constexpr WholeRange kConversationBytes{1, std::int64_t{1} << 44};
+  command.path("--conversations", flags.conversations,
+               "Keep conversations of the chat page in this folder, where the page is asked to");
+  command.bytes("--conversations-bytes", flags.conversations_bytes, kConversationBytes,
+                "Budget of that folder, for each API key");
+  command.texts("--mcp-origin", flags.mcp_origins,
+                "An origin (https://tools.example) of MCP servers whose tools the chat page may run; may be "
+                "repeated; \"loopback\", the default: any on the reader's own machine; \"none\"");
 }
 
 void add_scheduling_options(Options& command, ServeFlags& flags) {
@@ -197,6 +211,8 @@ EngineView view_of(ModelEngine& engine, std::int64_t disk_budget_bytes) {
 void serve(ServeFlags flags) {
   ApiServerOptions options{.http = flags.http, .log_requests = !flags.quiet, .log_text = flags.log_text};
   options.responses = flags.responses;
+  options.conversations = {.folder = flags.conversations, .max_bytes = flags.conversations_bytes};
+  options.mcp_origins = flags.mcp_origins;
   if (!flags.api_key_file.empty()) options.access.keys = ApiKeys(flags.api_key_file);
   options.access.allowed_hosts = flags.allowed_hosts;
   options.access.cors_origins = flags.cors_origins;
@@ -263,6 +279,7 @@ void add_serve_command(Options& program) {
   flags->engine.add_all_but_chunk_to(command);
   add_network_options(command, *flags);
   add_response_options(command, *flags);
+  add_page_options(command, *flags);
   add_scheduling_options(command, *flags);
   add_cache_options(command, *flags);
   command.text("--name", flags->name, "What clients call the model; otherwise its folder's name");

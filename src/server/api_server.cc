@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "log/log.h"
+#include "server/conversation_routes.h"
 #include "server/labelled_exchange.h"
-#include "server/page.h"
 #include "server/stats.h"
 #include "server/token_routes.h"
 
@@ -127,6 +127,11 @@ std::span<const ApiServer::Route> ApiServer::routes() {
   static constexpr std::array kRoutes = {
       Route{"GET", "/", &ApiServer::page, true},
       Route{"GET", "/notices.txt", &ApiServer::notices, true},
+      Route{"GET", "/pdf_reader.js", &ApiServer::pdf_reader, true},
+      Route{"GET", "/page.json", &ApiServer::page_options, true},
+      Route{"GET", "/conversations", &ApiServer::conversations, false, false, true},
+      Route{"PUT", "/conversations", &ApiServer::conversations, false, false, true, false},
+      Route{"DELETE", "/conversations", &ApiServer::conversations, false, false, true, false},
       Route{"GET", "/health", &ApiServer::health, true, true},
       Route{"GET", "/ready", &ApiServer::ready, true, true},
       Route{"GET", "/v1/models", &ApiServer::models, false, false, true},
@@ -152,6 +157,8 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       probe_(std::move(probe)),
       options_(std::move(options)),
       responses_(options_.responses),
+      conversations_(options_.conversations),
+      page_(served_page(options_.mcp_origins)),
       access_(options_.access, options_.http.host),
       counter_history_(kHistorySamples),
       preparer_(model_, calls_),
@@ -161,7 +168,8 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
               handle(std::move(request), std::move(exchange));
             }),
-      preparation_(options_.preparation) {
+      preparation_(options_.preparation),
+      filing_(conversations_.keeps() ? std::make_unique<Preparation>(PreparationLimits{}) : nullptr) {
   http_.post([this] { sample_counters(); });
 }
 
@@ -235,14 +243,43 @@ void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, Api api, const
 }
 
 void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
-  exchange->respond(
-      {.content_type = "text/html; charset=utf-8",
-       .headers = {{"Content-Security-Policy",
-                    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-                    "img-src data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"},
-                   {"X-Content-Type-Options", "nosniff"},
-                   {"Cache-Control", "no-cache"}},
-       .body = std::string(page_html())});
+  exchange->respond({.content_type = "text/html; charset=utf-8",
+                     .headers = {{"Content-Security-Policy", page_.policy},
+                                 {"X-Content-Type-Options", "nosniff"},
+                                 {"Cache-Control", "no-cache"}},
+                     .body = page_.html});
+}
+
+void ApiServer::pdf_reader(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+  // A worker of its own, which may load nothing and speak to no one, whatever the PDF.
+  exchange->respond({.content_type = "text/javascript; charset=utf-8",
+                     .headers = {{"Content-Security-Policy", "default-src 'none'"},
+                                 {"X-Content-Type-Options", "nosniff"},
+                                 {"Cache-Control", "no-cache"}},
+                     .body = std::string(pdf_reader_script())});
+}
+
+void ApiServer::page_options(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+  exchange->respond({.headers = {{"Cache-Control", "no-store"}},
+                     .body = fmt::format(R"({{"conversations":{}}})", conversations_.keeps())});
+}
+
+void ApiServer::conversations(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  if (!filing_) {
+    return refuse(exchange, Api::kChatCompletions,
+                  {.status = 404,
+                   .code = "conversations_off",
+                   .message = "this server keeps no conversations; start it with --conversations FOLDER"});
+  }
+  PreparationTask task{.body = std::move(request.body), .body_share = std::move(request.body_share)};
+  task.run = [this, exchange, owner = owner_of(request), request](std::string_view body) {
+    auto answer = conversation_answer(conversations_, owner, request, body);
+    if (const auto* error = std::get_if<ApiError>(&answer))
+      return refuse(exchange, Api::kChatCompletions, *error);
+    exchange->respond(std::get<HttpResponse>(std::move(answer)));
+  };
+  task.refuse = [this, exchange](const ApiError& error) { refuse(exchange, Api::kChatCompletions, error); };
+  filing_->add(std::move(task));
 }
 
 void ApiServer::notices(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {

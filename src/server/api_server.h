@@ -20,9 +20,11 @@
 #include "scheduler/scheduler.h"
 #include "server/access.h"
 #include "server/completion_job.h"
+#include "server/conversation_store.h"
 #include "server/counter_history.h"
 #include "server/engine_view.h"
 #include "server/metrics.h"
+#include "server/page.h"
 #include "server/preparation.h"
 #include "server/prepared_request.h"
 #include "server/response_store.h"
@@ -34,10 +36,12 @@ struct ApiServerOptions {
   HttpServerOptions http;
   AccessOptions access;
   PreparationLimits preparation;
-  ResponseStoreOptions responses;  ///< those that clients may refer to later
-  bool log_requests = true;        ///< a line of the log for each, without any of its text
-  bool log_text = false;           ///< the bodies too
-  double keep_alive_seconds = 5;   ///< of silence before a stream says that it lives
+  ResponseStoreOptions responses;          ///< those that clients may refer to later
+  ConversationStoreOptions conversations;  ///< that the page keeps here
+  std::vector<std::string> mcp_origins;    ///< of servers whose tools the page may run; see `served_page`
+  bool log_requests = true;                ///< a line of the log for each, without any of its text
+  bool log_text = false;                   ///< the bodies too
+  double keep_alive_seconds = 5;           ///< of silence before a stream says that it lives
 };
 
 class ApiServer {
@@ -72,6 +76,9 @@ class ApiServer {
 
   void page(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void notices(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void pdf_reader(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void page_options(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void conversations(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void health(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void ready(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void models(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
@@ -106,6 +113,8 @@ class ApiServer {
   ApiServerOptions options_;
   CallMemory calls_;
   ResponseStore responses_;
+  ConversationStore conversations_;
+  ServedPage page_;
   Metrics metrics_;
   Access access_;
   CounterHistory counter_history_;  ///< used by the HTTP thread alone
@@ -117,7 +126,9 @@ class ApiServer {
   /// Streams of /stats, which no drain waits for; the HTTP thread's.
   std::set<std::shared_ptr<Exchange>> watchers_;
   HttpServer http_;
-  Preparation preparation_;  // last: its threads use all of the above
+  Preparation preparation_;  // its threads use all of the above
+  /// Reads and writes conversations, so that no prompt waits for the disk; null where none are kept.
+  std::unique_ptr<Preparation> filing_;
 };
 
 }  // namespace baleen

@@ -1,10 +1,10 @@
 // Conversations in Chromium: in two tabs, in versions, from files, by the hundred messages.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kTestMs, pageUnderTest, settled } from './page_under_test.mjs';
+import { kTestMs, pageUnderTest, settled, until } from './page_under_test.mjs';
 
-const shared = pageUnderTest(280_000);
-const { pageTest } = shared;
+const shared = pageUnderTest();
+const { heldTest, pageTest } = shared;
 
 const kFigures = { firstToken: null, reasoning: null, whole: null, usage: null };
 const userTurn = (id, parent, text) => ({ id, parent, at: 1e12, message: { role: 'user', text } });
@@ -24,17 +24,6 @@ const conversation = (id, title, turns) => ({
 });
 const record = (one) => ({ [`baleen.conversation.${one.id}`]: one });
 
-/** Until `read` gives what `holds`: a bounded number of looks. */
-async function until(page, read, holds, what) {
-  let value;
-  for (let look = 0; look < 100; look += 1) {
-    value = await read();
-    if (holds(value)) return value;
-    await page.waitForTimeout(100);
-  }
-  assert.fail(`${what}; last seen: ${JSON.stringify(value)}`);
-}
-
 pageTest('two tabs keep what each other wrote, and see it', {}, async (first) => {
   await first.setLongestReply(8);
   const second = await first.openTab();
@@ -43,8 +32,8 @@ pageTest('two tabs keep what each other wrote, and see it', {}, async (first) =>
   await second.ask('From the second tab');
   const both = (titles) =>
     ['From the first tab', 'From the second tab'].every((title) => titles.includes(title));
-  await until(first.page, () => first.titles, both, 'the first tab lists both');
-  await until(second.page, () => second.titles, both, 'the second tab lists both');
+  await until(() => first.titles, both, 'the first tab lists both');
+  await until(() => second.titles, both, 'the second tab lists both');
   await first.page.reload();
   await second.page.reload();
   await settled(async () => assert.ok(both(await first.titles), 'both survive both reloads'));
@@ -52,22 +41,28 @@ pageTest('two tabs keep what each other wrote, and see it', {}, async (first) =>
 
   // Deleted in one tab while the other one shows it: gone in both, for good.
   await second.page.getByRole('button', { name: 'From the first tab', exact: true }).click();
-  await first.page.getByRole('listitem').filter({ hasText: 'From the first tab' }).hover();
-  await first.button('Delete From the first tab').click();
+  await first.chooseOf('From the first tab', 'Delete');
   await first.button('Delete').click();
   const gone = (titles) => !titles.includes('From the first tab');
-  await until(second.page, () => second.titles, gone, 'the deletion reaches the second tab');
-  await second.ask('And more'); // In what is left.
+  await until(() => second.titles, gone, 'the deletion reaches the second tab');
+  await second.page.getByText(/Another tab deleted “From the first tab”/).waitFor();
+  await second.ask('And more'); // In a conversation of its own.
+  await until(
+    () => first.titles,
+    (titles) => titles.includes('And more'),
+    'the new one is a third',
+  );
   await first.page.reload();
   await second.page.reload();
   assert.ok(gone(await first.titles) && gone(await second.titles), 'it does not come back');
 });
 
-pageTest('a reply that streams in one tab grows in the other, which only reads', {}, async (writer) => {
+heldTest('a reply that streams in one tab grows in the other, which only reads', {}, async (writer, held) => {
   await writer.withSettings((panel) => panel.getByText('Max', { exact: true }).click());
   await writer.setLongestReply(3000);
-  await writer.slowDown();
   await writer.say('Tell me a very long story about a whale.');
+  const reply = await held.nextReply();
+  reply.release(12);
   await writer.replies.locator('.markdown').first().waitFor();
   const reader = await writer.openTab();
   await reader.page.getByText('Another tab of this browser receives this reply.').waitFor();
@@ -77,14 +72,14 @@ pageTest('a reply that streams in one tab grows in the other, which only reads',
       .innerText()
       .then((text) => text.length);
   const before = await length();
-  await until(reader.page, length, (now) => now > before, 'the text grows in the other tab');
+  reply.release(40);
+  await until(length, (now) => now > before, 'the text grows in the other tab');
   await reader.entry.fill('Me too');
   assert.ok(await reader.button('Send').isDisabled());
   await writer.page.keyboard.press('Escape');
   await writer.replied();
   await reader.replied();
   await until(
-    reader.page,
     () => reader.button('Send').isDisabled(),
     (disabled) => !disabled,
     'it may send now',
@@ -134,7 +129,6 @@ pageTest('a reply that was cut goes on where it ended', {}, async (chat) => {
   const begun = await chat.answer.innerText();
   await chat.button('Continue this reply').click();
   await until(
-    chat.page,
     () => chat.answer.innerText(),
     (text) => text.length > begun.length,
     'the reply is longer',
@@ -176,7 +170,6 @@ pageTest(
     assert.equal(await chat.page.evaluate(() => window.ran), undefined);
     await picker.setInputFiles(file('good.json', JSON.stringify(hostile)));
     await until(
-      chat.page,
       async () => (await chat.titles).filter((title) => title.startsWith('<img')).length,
       (count) => count === 2,
       'a second import is a second conversation',
@@ -257,7 +250,6 @@ pageTest('the keys work, and the sheet of keys says which', {}, async (chat) => 
   await chat.replied();
   await keyboard.press('Control+Shift+KeyO');
   await until(
-    chat.page,
     () => chat.replies.count(),
     (count) => count === 0,
     'a new conversation',
@@ -272,7 +264,6 @@ pageTest('the keys work, and the sheet of keys says which', {}, async (chat) => 
   await sheet.waitFor({ state: 'detached' });
   await keyboard.press('/');
   await until(
-    chat.page,
     () => chat.entry.evaluate((entry) => entry === entry.ownerDocument.activeElement),
     (focused) => focused,
     'the entry has the focus',
@@ -300,24 +291,196 @@ test('a browser that keeps nothing says so, and chats', { timeout: kTestMs }, as
   await chat.close();
 });
 
-test('of four hundred messages only those near the view are rendered', { timeout: kTestMs }, async () => {
-  const turns = Array.from({ length: 400 }, (_, index) => {
+test('of a thousand messages only those near the view are elements', { timeout: kTestMs }, async () => {
+  const turns = Array.from({ length: 1000 }, (_, index) => {
     const [id, parent] = [`${index}`, index === 0 ? null : `${index - 1}`];
     const text = `**Message ${index}** ${'and some words to fill the line '.repeat(20)}`;
     return index % 2 === 0 ? userTurn(id, parent, text) : replyTurn(id, parent, text);
   });
   const chat = await shared.open({ storage: record(conversation('big', 'Big', turns)) });
-  await chat.answer.getByText('Message 399').waitFor();
-  const rendered = () => chat.page.locator('.markdown').count();
-  await settled(async () => assert.equal(await chat.page.getByRole('article').count(), 400));
-  assert.ok((await rendered()) < 20, `${await rendered()} are rendered`);
+  await chat.answer.getByText('Message 999').waitFor();
+  const messages = () => chat.page.getByRole('article').count();
+  const elements = () => chat.page.locator('.messages *').count();
+  const opened = await messages();
+  assert.ok(opened <= 24, `${opened} messages are rendered`);
+  assert.ok((await elements()) < 1000, `${await elements()} elements for a thousand messages`);
   const scroller = chat.page.locator('.scroller');
   const atEnd = () => scroller.evaluate((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2);
-  await until(chat.page, atEnd, Boolean, 'it opens at its end');
+  await until(atEnd, Boolean, 'it opens at its end');
+  // The browser's own search still finds what is far away.
+  assert.ok(await scroller.evaluate((one) => one.textContent.includes('Message 500')));
 
   await scroller.evaluate((one) => one.scrollTo(0, 0));
-  await chat.replies.first().locator('.markdown').waitFor();
-  await chat.page.getByRole('article').nth(1).getByText('Message 1', { exact: true }).waitFor();
-  assert.ok((await rendered()) < 40, `${await rendered()} are rendered`);
+  await chat.replies.first().getByText('Message 1', { exact: true }).waitFor();
+  const both = await messages();
+  assert.ok(both <= opened + 48, `${both} messages are rendered at both ends`);
   await chat.close();
+});
+
+test('two tabs on an empty store have a conversation each', { timeout: kTestMs }, async () => {
+  const first = await shared.open();
+  await first.setLongestReply(8);
+  const second = await first.openTab();
+  await first.ask('From the first');
+  await until(
+    () => second.titles,
+    (titles) => titles.includes('From the first'),
+    'the second tab lists it',
+  );
+  assert.equal(await second.replies.count(), 0, 'but shows its own');
+  await second.ask('From the second');
+  assert.equal(await second.replies.count(), 1);
+  await until(
+    () => first.titles,
+    (titles) => titles.includes('From the second'),
+    'the first tab lists it',
+  );
+  assert.deepEqual(await first.page.locator('.said-text').allInnerTexts(), ['From the first']);
+  for (const [tab, text] of [
+    [first, 'From the first'],
+    [second, 'From the second'],
+  ]) {
+    await tab.page.reload();
+    await tab.page.getByRole('article', { name: 'You' }).getByText(text, { exact: true }).waitFor();
+    assert.equal(await tab.replies.count(), 1, 'each goes on with its own after a reload');
+  }
+  await first.close();
+});
+
+test(
+  'what is being written stays when another tab deletes the conversation',
+  { timeout: kTestMs },
+  async () => {
+    const one = conversation('a', 'Doomed', [userTurn('1', null, 'hi'), replyTurn('2', '1', 'ho')]);
+    const other = conversation('b', 'Other', [userTurn('1', null, 'he'), replyTurn('2', '1', 'ha')]);
+    const first = await shared.open({ storage: { ...record(one), ...record(other) } });
+    await first.setLongestReply(8);
+    const open = (tab, title) => tab.page.getByRole('button', { name: title, exact: true }).click();
+    const second = await first.openTab();
+    await open(second, 'Doomed');
+    await second.entry.fill('Half a tho');
+    await first.chooseOf('Doomed', 'Delete');
+    await first.button('Delete').click();
+    await second.page.getByText(/Another tab deleted “Doomed”/).waitFor();
+    assert.equal(await second.entry.inputValue(), 'Half a tho');
+    await second.ask('Half a thought');
+    assert.deepEqual((await second.titles).toSorted(), ['Half a thought', 'Other']);
+    await open(second, 'Other');
+    assert.equal(await second.replies.count(), 1, 'nothing was sent to the other one');
+    await first.close();
+  },
+);
+
+pageTest('a conversation is forked, whole and from a message', {}, async (chat) => {
+  await chat.setLongestReply(8);
+  await chat.ask('One');
+  await chat.ask('Two');
+  await chat.page.getByRole('article', { name: 'You' }).first().hover();
+  await chat.page.getByRole('button', { name: 'More of this reply' }).first().click();
+  await chat.page.getByRole('menuitem', { name: 'Fork from here' }).click();
+  await until(
+    () => chat.titles,
+    (titles) => titles.includes('One (fork)'),
+    'the fork is in the list',
+  );
+  await until(
+    () => chat.replies.count(),
+    (count) => count === 1,
+    'it ends at the first reply',
+  );
+  await chat.ask('Three');
+  assert.deepEqual(
+    chat.requests.at(-1).messages.map(({ role }) => role),
+    ['user', 'assistant', 'user'],
+  );
+  await chat.page.getByRole('button', { name: 'One', exact: true }).click();
+  await until(
+    () => chat.replies.count(),
+    (count) => count === 2,
+    'the first one is as it was',
+  );
+  await chat.chooseOf('One', 'Fork');
+  await until(
+    () => chat.titles,
+    (titles) => titles.filter((one) => one === 'One (fork)').length === 2,
+    'two forks',
+  );
+  assert.equal(await chat.replies.count(), 2);
+});
+
+pageTest('a message is deleted with what followed, in every tab and for good', {}, async (first) => {
+  await first.setLongestReply(8);
+  await first.ask('One');
+  await first.ask('Two');
+  const second = await first.openTab();
+  await until(
+    () => second.replies.count(),
+    (count) => count === 2,
+    'the second tab shows both',
+  );
+  await first.page.getByText('Two', { exact: true }).last().hover();
+  await first.page.getByRole('button', { name: 'More of this message' }).last().click();
+  await first.page.getByRole('menuitem', { name: 'Delete with all that follows' }).click();
+  await until(
+    () => first.replies.count(),
+    (count) => count === 1,
+    'it is gone',
+  );
+  await until(
+    () => second.replies.count(),
+    (count) => count === 1,
+    'in the second tab too',
+  );
+  await second.ask('Another two');
+  await until(
+    () => first.replies.count(),
+    (count) => count === 2,
+    'the second tab goes on',
+  );
+  await first.page.reload();
+  await until(
+    () => first.replies.count(),
+    (count) => count === 2,
+    'it does not come back',
+  );
+  assert.equal(
+    await first.page.getByRole('article', { name: 'You' }).getByText('Two', { exact: true }).count(),
+    0,
+  );
+});
+
+pageTest('a reply is edited in place, and goes on from there', {}, async (chat) => {
+  await chat.setLongestReply(8);
+  await chat.ask('Tell me a story.');
+  await chat.choose('More of this reply', 'Edit');
+  const editor = chat.page.getByRole('textbox', { name: 'Edit this reply' });
+  await editor.fill('Once upon a time, a whale');
+  await chat.button('Save').click();
+  await until(
+    () => chat.answer.innerText(),
+    (text) => text === 'Once upon a time, a whale',
+    'the new words',
+  );
+  await chat.page.getByText('Edited', { exact: true }).waitFor();
+  await chat.page.reload();
+  await until(
+    () => chat.answer.innerText(),
+    (text) => text === 'Once upon a time, a whale',
+    'after a reload',
+  );
+  await chat.choose('More of this reply', 'Edit');
+  await editor.fill('Once upon a time, a little whale');
+  await chat.button('Save and continue').click();
+  await until(
+    () => chat.answer.innerText(),
+    (text) => text.startsWith('Once upon a time, a little whale') && text.length > 34,
+    'the model goes on from the new words',
+  );
+  await chat.replied();
+  const last = chat.requests.at(-1).messages.at(-1);
+  assert.deepEqual(
+    [last.role, last.content, last.prefix],
+    ['assistant', 'Once upon a time, a little whale', true],
+  );
+  assert.equal(await chat.replies.count(), 1, 'in place, not as another version');
 });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { kTestMs, pageUnderTest, settled } from './page_under_test.mjs';
 
-const shared = pageUnderTest(200_000);
+const shared = pageUnderTest();
 
 /** Each would set `window.ran` or load something, if it were taken for more than text. */
 const kPayloads = [
@@ -85,7 +85,7 @@ function everywhere(text, index) {
 
 test(
   'what comes from outside is text: in messages, files, titles, calls, code and formulas',
-  { timeout: 2 * kTestMs },
+  { timeout: kTestMs },
   async () => {
     const storage = Object.fromEntries(
       kPayloads.map((text, index) => [`baleen.conversation.p${index}`, everywhere(text, index)]),

@@ -1,7 +1,7 @@
 // The page in Chromium, against the server with the bundled model: `npm test` here, after a release build.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kTestMs, pageUnderTest, settled } from './page_under_test.mjs';
+import { kTestMs, pageUnderTest, settled, until } from './page_under_test.mjs';
 import { startServer } from './server_process.mjs';
 import { ChatPage } from './chat_page.mjs';
 
@@ -23,44 +23,67 @@ const kTool = {
   },
 };
 
-const shared = pageUnderTest(240_000);
-const { pageTest } = shared;
+const shared = pageUnderTest();
+const { heldTest, pageTest } = shared;
 
-pageTest('a message is sent with Enter, and the reply streams in with its figures', {}, async (chat) => {
-  await chat.entry.press('Shift+Enter');
-  await settled(async () => assert.equal(await chat.entry.inputValue(), '\n'));
-  await chat.page.evaluate(() => {
-    window.lengths = new Set();
-    new MutationObserver(() => {
-      const text = document.querySelector('.reply > .markdown')?.textContent ?? '';
-      if (text) window.lengths.add(text.length);
-    }).observe(document.body, { subtree: true, childList: true, characterData: true });
-  });
-  await chat.ask(kStory);
-  const lengths = await chat.page.evaluate(() => [...window.lengths]);
-  assert.ok(lengths.length >= 3, `the text grew in ${lengths.length} steps`);
-  assert.ok(lengths[0] < lengths.at(-1), lengths.join(' '));
-  const figures = await chat.replies.last().getByRole('list', { name: 'Figures of this reply' }).innerText();
-  for (const part of [/\d+ tokens/, /tokens\/s/, /first after/, /prompt \d+, \d+ cached/])
-    assert.match(figures, part);
+const kKind = {
+  type: 'object',
+  properties: { kind: { enum: ['fox', 'owl'] } },
+  required: ['kind'],
+  additionalProperties: false,
+};
+/** Events of a stream: some words of a reply. */
+const kFew = 12;
 
-  const [request] = chat.requests;
-  assert.deepEqual(request.messages, [{ role: 'user', content: kStory }]);
-  assert.equal(request.stream, true);
-  assert.deepEqual(request.thinking, { type: 'disabled' });
-});
+heldTest(
+  'a message is sent with Enter, and the reply streams in with its figures',
+  {},
+  async (chat, held) => {
+    await chat.entry.press('Shift+Enter');
+    await settled(async () => assert.equal(await chat.entry.inputValue(), '\n'));
+    await chat.say(kStory);
+    const reply = await held.nextReply();
+    await chat.page.getByLabel('Waiting for the first token').waitFor();
+    const shown = () =>
+      chat.page
+        .locator('.reply > .markdown')
+        .innerText({ timeout: 100 })
+        .catch(() => '');
+    let length = 0;
+    for (let step = 0; step < 3; step += 1) {
+      reply.release(kFew);
+      const text = await until(shown, (now) => now.length > length, `the text grows in step ${step}`);
+      length = text.length;
+    }
+    reply.release(Infinity);
+    await chat.replied();
+    const figures = await chat.replies
+      .last()
+      .getByRole('list', { name: 'Figures of this reply' })
+      .innerText();
+    for (const part of [/\d+ tokens/, /tokens\/s/, /first after/, /prompt \d+, \d+ cached/])
+      assert.match(figures, part);
 
-pageTest('Escape stops a reply, and the server goes on answering', {}, async (chat) => {
+    const [request] = chat.requests;
+    assert.deepEqual(request.messages, [{ role: 'user', content: kStory }]);
+    assert.equal(request.stream, true);
+    assert.deepEqual(request.thinking, { type: 'disabled' });
+  },
+);
+
+heldTest('Escape stops a reply, and the server goes on answering', {}, async (chat, held) => {
   await chat.withSettings((panel) => panel.getByText('Max', { exact: true }).click());
-  await chat.slowDown();
   await chat.say('Tell me a very long story about a whale.');
   await chat.button('Stop').waitFor();
+  (await held.nextReply()).release(kFew);
   await chat.replies.locator('.markdown').first().waitFor();
   await chat.page.keyboard.press('Escape');
   await chat.replied();
   await chat.page.getByText('Stopped', { exact: true }).waitFor();
   await chat.setLongestReply(8);
-  await chat.ask('And another.');
+  await chat.say('And another.');
+  (await held.nextReply()).release(Infinity);
+  await chat.replied();
   await chat.page.getByText('Cut at the longest reply').waitFor();
 });
 
@@ -102,41 +125,40 @@ pageTest(
     );
 
     const list = chat.page.getByRole('complementary', { name: 'Conversations' });
-    await list.getByRole('listitem').first().hover();
-    await list.getByRole('button', { name: /^Rename/ }).click();
+    const [title] = await chat.titles;
+    await chat.chooseOf(title, 'Rename');
     await list.getByRole('textbox', { name: 'Title' }).fill('The fox');
     await chat.page.keyboard.press('Enter');
     await list.getByRole('button', { name: 'The fox', exact: true }).waitFor();
 
     const [download] = await Promise.all([
       chat.page.waitForEvent('download'),
-      list.getByRole('button', { name: 'Export The fox' }).click(),
+      chat.chooseOf('The fox', 'Export'),
     ]);
     assert.equal(download.suggestedFilename(), 'The-fox.json');
 
     await chat.button('New conversation').first().click();
     await settled(async () => assert.equal(await chat.replies.count(), 0));
-    await list.getByRole('listitem').filter({ hasText: 'The fox' }).hover();
-    await list.getByRole('button', { name: 'Delete The fox' }).click();
+    await chat.chooseOf('The fox', 'Delete');
     await chat.button('Delete').click();
     await settled(async () => assert.equal(await list.getByText('The fox').count(), 0));
   },
 );
 
-pageTest('thinking is open while it streams and folded when the answer begins', {}, async (chat) => {
+heldTest('thinking is open while it streams and folded when the answer begins', {}, async (chat, held) => {
   await chat.withSettings((panel) => panel.getByText('High', { exact: true }).click());
-  await chat.slowDown();
   await chat.say(kStory);
+  const reply = await held.nextReply();
+  reply.release(kFew);
   await chat.page.locator('.thinking-title[aria-expanded="true"]').waitFor();
+  reply.release(Infinity);
   await chat.replied();
   const title = chat.page.locator('.thinking-title');
   await settled(async () => assert.match(await title.innerText(), /Thought\s+for \d/));
   assert.equal(await title.getAttribute('aria-expanded'), 'false');
   await settled(async () => assert.equal(await chat.page.locator('.thinking-text').count(), 0));
   await title.click();
-  await settled(async () =>
-    assert.ok((await chat.page.locator('.thinking-text').innerText()).length > 0),
-  );
+  await settled(async () => assert.ok((await chat.page.locator('.thinking-text').innerText()).length > 0));
   assert.deepEqual(chat.requests[0].thinking, { type: 'enabled' });
   assert.equal(chat.requests[0].reasoning_effort, 'high');
 });
@@ -166,6 +188,70 @@ pageTest('a forced tool call is a card; its result goes back and the model goes 
   assert.deepEqual(roles, ['user', 'assistant', 'tool']);
   assert.equal(chat.requests[1].messages[2].content, '21 degrees and clear');
   assert.equal(chat.requests[1].messages[2].tool_call_id, chat.requests[1].messages[1].tool_calls[0].id);
+});
+
+pageTest('the address names the view: typed, from a link, with Back and Forward', {}, async (chat) => {
+  const { page } = chat;
+  const machine = page.getByRole('main', { name: 'Machine' });
+  const isChat = () => chat.entry.waitFor();
+  await page.evaluate(() => {
+    location.hash = '#machine';
+  });
+  await machine.waitFor();
+  await page.goBack();
+  await isChat();
+  await page.goForward();
+  await machine.waitFor();
+  await chat.button('Chat').click();
+  await isChat();
+  assert.equal(await page.evaluate(() => location.hash), '');
+  await page.goBack();
+  await machine.waitFor();
+  for (const unknown of ['#Machine', '#machine?x', '#', '#%', '#<b>']) {
+    await page.evaluate((hash) => {
+      location.hash = hash;
+    }, unknown);
+    await isChat();
+  }
+  await page.goto(`${shared.server.url}/?from=here#machine`);
+  await machine.waitFor();
+  await chat.button('Chat').click();
+  await isChat();
+  assert.match(page.url(), /\?from=here$/);
+});
+
+pageTest('stop strings, penalties and a schema are sent, and the server holds to them', {}, async (chat) => {
+  await chat.setLongestReply(60);
+  await chat.withSettings(async (panel) => {
+    for (const [label, value] of [
+      ['Presence penalty', '0.5'],
+      ['Frequency penalty', '-0.25'],
+      ['Repetition penalty', '1.1'],
+    ]) {
+      await panel.getByLabel(label, { exact: true }).fill(value);
+      await panel.getByLabel(label, { exact: true }).press('Tab');
+    }
+    await panel.getByLabel('Stop strings').fill('the\n\\n');
+  });
+  await chat.ask(kStory);
+  const [first] = chat.requests;
+  assert.deepEqual(
+    [first.presence_penalty, first.frequency_penalty, first.repetition_penalty, first.stop],
+    [0.5, -0.25, 1.1, ['the', '\n']],
+  );
+  assert.ok(!(await chat.answer.innerText()).includes('the'));
+
+  await chat.withSettings(async (panel) => {
+    await panel.getByRole('button', { name: 'Reset' }).click();
+    await panel.getByText('Reply in JSON, as this schema says').click();
+    await panel.getByLabel('JSON schema of replies').fill('{');
+    await panel.getByText(/No schema is sent/).waitFor();
+    await panel.getByLabel('JSON schema of replies').fill(JSON.stringify(kKind));
+  });
+  await chat.setLongestReply(60);
+  await chat.ask('What is it?');
+  assert.ok(['fox', 'owl'].includes(JSON.parse(await chat.answer.innerText()).kind));
+  assert.equal(chat.requests.at(-1).stop, undefined, 'reset with all of sampling');
 });
 
 pageTest('the machine shows pools, tree and expert load', {}, async (chat) => {
@@ -209,7 +295,10 @@ test('the machine shows the loads of ranks before and after', { timeout: kTestMs
     const layers = chat.page.getByRole('list', { name: 'Loads of the ranks by layer, before and after' });
     await layers.waitFor();
     assert.equal(await layers.getByRole('listitem').count(), 7, 'six layers and the MTP block');
-    const words = await layers.getByRole('img', { name: /^after: / }).first().getAttribute('aria-label');
+    const words = await layers
+      .getByRole('img', { name: /^after: / })
+      .first()
+      .getAttribute('aria-label');
     assert.match(words, /^after: [\d,]+, [\d,]+ tokens$/);
     assert.equal(await layers.locator('.rank-bars').first().locator('rect').count(), 2);
     await chat.page.getByText(/mean over largest load of ranks: \d+% to \d+% over layers/).waitFor();
@@ -241,8 +330,9 @@ pageTest('the machine can be read with the keyboard alone', {}, async (chat) => 
 });
 
 pageTest('a page that is opened later shows the rates of before', {}, async (early) => {
-  const rows = () => early.page.evaluate(async () => (await (await fetch('/stats?history=1')).json()).history.rows);
-  for (let look = 0; look < 100 && (await rows()).length < 4; look += 1) await early.page.waitForTimeout(200);
+  const rows = () =>
+    early.page.evaluate(async () => (await (await fetch('/stats?history=1')).json()).history.rows);
+  await until(rows, (all) => all.length >= 4, 'the server has noted its counters');
   const late = await early.openTab();
   const first = late.page.waitForResponse(/\/stats/);
   await late.page.keyboard.press('Alt+KeyM');
@@ -260,7 +350,15 @@ pageTest('licences of what the page contains are a link away', {}, async (chat) 
   assert.equal(reply.status(), 200);
   assert.match(reply.headers()['content-type'], /^text\/plain/);
   const text = await reply.text();
-  for (const name of ['preact', '@preact/signals', 'marked', 'temml', 'highlight.js', 'lowlight'])
+  for (const name of [
+    'preact',
+    '@preact/signals',
+    'marked',
+    'temml',
+    'highlight.js',
+    'lowlight',
+    'pdfjs-dist',
+  ])
     assert.ok(text.includes(`\n${name} `), name);
 });
 
@@ -273,14 +371,17 @@ pageTest('code that is wider than the page is scrolled with the keyboard', {}, a
   await picker.setInputFiles({ name: 'c.json', mimeType: 'application/json', buffer: Buffer.from(text) });
   const code = chat.page.getByRole('group', { name: 'Code, cpp' });
   await code.focus();
-  assert.equal(await code.evaluate((one) => document.activeElement === one && one.scrollWidth > one.clientWidth), true);
-  await settled(async () =>
-    assert.ok((await code.locator('.code-type').count()) > 0, 'it has colours'),
+  assert.equal(
+    await code.evaluate((one) => document.activeElement === one && one.scrollWidth > one.clientWidth),
+    true,
   );
+  await settled(async () => assert.ok((await code.locator('.code-type').count()) > 0, 'it has colours'));
   await chat.page.keyboard.press('ArrowRight');
-  for (let look = 0; look < 50 && (await code.evaluate((one) => one.scrollLeft)) === 0; look += 1)
-    await chat.page.waitForTimeout(50);
-  assert.ok((await code.evaluate((one) => one.scrollLeft)) > 0);
+  await until(
+    () => code.evaluate((one) => one.scrollLeft),
+    (left) => left > 0,
+    'the code is scrolled',
+  );
 });
 
 test(
@@ -336,6 +437,51 @@ test('what a model writes is never run, and loads nothing', { timeout: kTestMs }
   await chat.close();
 });
 
+test(
+  'on a narrow screen no word is broken, and a title has the line to itself',
+  { timeout: kTestMs },
+  async () => {
+    const heads = ['Specification', 'Measurement', 'Configuration', 'Requirements'];
+    const row = (cells) => `| ${cells.join(' | ')} |`;
+    const table = [
+      row(heads),
+      row(heads.map(() => '---')),
+      row(heads.map((head) => `${head.toLowerCase()} of it`)),
+    ];
+    const title = 'A title that is longer than the list of conversations is wide';
+    const message = { role: 'assistant', text: table.join('\n'), ending: 'stop' };
+    const messages = [{ role: 'user', text: 'x' }, message];
+    const storage = { 'baleen.conversations': [{ id: 'c', title, changed: 1, messages }] };
+    for (const width of [400, 1200]) {
+      const chat = await shared.open({ storage, viewport: { width, height: 700 } });
+      const cells = chat.answer.locator('th');
+      await until(
+        () => cells.count(),
+        (count) => count === 4,
+        'the table is there',
+      );
+      const lines = await cells.evaluateAll((all) =>
+        all.map((cell) => {
+          const range = document.createRange();
+          range.selectNodeContents(cell);
+          return new Set([...range.getClientRects()].map(({ top }) => top)).size;
+        }),
+      );
+      assert.deepEqual(lines, [1, 1, 1, 1], `each heading is one word on one line at ${width} px`);
+      if (width === 400) await chat.button('Conversations').click();
+      const entry = chat.page.locator('.entry').first();
+      await entry.hover();
+      const share = await entry.evaluate((one) => {
+        const buttons = [...one.querySelectorAll('.icon-button')];
+        const taken = buttons.reduce((sum, button) => sum + button.getBoundingClientRect().width, 0);
+        return taken / one.getBoundingClientRect().width;
+      });
+      assert.ok(share < 0.15, `buttons take ${Math.round(100 * share)}% of a title at ${width} px`);
+      await chat.close();
+    }
+  },
+);
+
 test('a narrow screen has everything, and nothing sticks out', { timeout: kTestMs }, async () => {
   const chat = await shared.open({ viewport: { width: 360, height: 640 } });
   await chat.setLongestReply(24);
@@ -371,9 +517,7 @@ test('a refusal shows the sentence of the server once, at its reply', { timeout:
   await settled(async () => assert.equal(await alerts.count(), 1));
   const sentence = await alerts.innerText();
   assert.ok(sentence.length > 10);
-  await settled(async () =>
-    assert.equal(await chat.page.getByText(sentence, { exact: true }).count(), 1),
-  );
+  await settled(async () => assert.equal(await chat.page.getByText(sentence, { exact: true }).count(), 1));
   await chat.context.close(); // The browser writes the status 400 to its console.
 });
 

@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 
 const kRepository = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const kBaleen = process.env.BALEEN ?? join('build', 'release', 'src', 'app', 'baleen');
-const kStartMs = 30_000;
+/** Ends what hangs; a slow machine never takes so long. */
+const kStartMs = 300_000;
 
 /** Resolves when the server listens; `port` 0 takes any. `options` are further ones of the command line. */
 export async function startServer(port = 0, options = []) {

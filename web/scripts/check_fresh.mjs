@@ -9,7 +9,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'baleen_web_'));
 try {
   await build({ root, logLevel: 'warn', build: { outDir: folder, emptyOutDir: true } });
-  for (const name of ['index.html', 'notices.txt']) {
+  for (const name of ['index.html', 'pdf_reader.js', 'notices.txt']) {
     const built = readFileSync(join(folder, name));
     const committed = readFileSync(join(root, 'dist', name));
     if (built.equals(committed)) {

@@ -2,9 +2,12 @@ import { createHash } from 'node:crypto';
 
 const sha256 = (text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
+/** Stand beside the page: what the server gives under names of their own. */
+const kBeside = ['notices.txt', 'pdf_reader.js'];
+
 /**
- * Puts the one script and the one style sheet into index.html, with a policy that lets the page run nothing else and
- * speak to no other origin.
+ * Puts the one script and the one style sheet into index.html, with a policy that lets the page run nothing
+ * else but the server's workers, and speak to no other origin.
  */
 export function singleFile() {
   return {
@@ -12,7 +15,7 @@ export function singleFile() {
     enforce: 'post',
     apply: 'build',
     generateBundle(_options, bundle) {
-      const files = Object.values(bundle).filter((file) => file.fileName !== 'notices.txt');
+      const files = Object.values(bundle).filter((file) => !kBeside.includes(file.fileName));
       const page = files.find((file) => file.fileName === 'index.html');
       const scripts = files.filter((file) => file.type === 'chunk');
       const styles = files.filter((file) => file.fileName.endsWith('.css'));
@@ -26,6 +29,8 @@ export function singleFile() {
         "default-src 'none'",
         `script-src ${sha256(script)}`,
         `style-src ${sha256(style)}`,
+        "worker-src 'self'",
+        // The server adds the origins of MCP servers that its operator allows.
         "connect-src 'self'",
         'img-src data:',
         "base-uri 'none'",

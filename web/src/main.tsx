@@ -1,7 +1,10 @@
 import { render } from 'preact';
 import { greet, streamsHere, watchReplies } from './chat/chat_session';
 import { persist } from './chat/conversation_store';
+import { syncWithServer, watchServerCopies } from './chat/server_copies';
+import { connectToolServers } from './chat/tool_servers';
 import { App } from './frame/app';
+import { followAddress } from './frame/layout_state';
 import { listenForShortcuts } from './frame/shortcuts';
 import { watchConnection } from './api/connection';
 import { applyTheme } from './style/theme';
@@ -18,7 +21,14 @@ import './style/machine.css';
 applyTheme();
 persist(streamsHere);
 watchReplies();
+connectToolServers();
+watchServerCopies();
 listenForShortcuts();
-watchConnection(() => void greet());
-void greet();
+followAddress();
+const begin = () => {
+  void greet();
+  void syncWithServer();
+};
+watchConnection(begin);
+begin();
 render(<App />, document.getElementById('app') as HTMLElement);

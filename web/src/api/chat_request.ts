@@ -10,6 +10,11 @@ export interface ChatRequest {
   min_p?: number;
   max_tokens?: number;
   seed?: number;
+  presence_penalty?: number;
+  frequency_penalty?: number;
+  repetition_penalty?: number;
+  stop?: string[];
+  response_format?: { type: 'json_schema'; json_schema: { name: string; schema: object; strict: true } };
   thinking: { type: 'enabled' | 'disabled' };
   reasoning_effort?: 'high' | 'max';
   tools?: unknown[];

@@ -7,20 +7,25 @@ import { reportLost, reportRefusal, clearRefusal } from '../api/connection';
 import { composeRequest } from './compose_request';
 import {
   closed,
+  forked,
   hasOpenReply,
   pathOf,
   showing,
   turnOf,
+  withCall,
   withMessage,
-  withToolResult,
+  withoutTurn,
   withTurn,
   type Conversation,
   type Reply,
   type TextFile,
+  type ToolCall,
 } from './conversation';
 import { conversations, current, keep, open, settings } from './conversation_store';
 import { watchOtherTabs } from './other_tabs';
 import { kEmptyReply, ReplyBuilder } from './reply_builder';
+import { decide, runAllowed, runsToolsOf, stopToolsExcept, stopToolsOf, type Decision } from './tool_runs';
+import { declarationOf, offeredTools, toolsKnown } from './tool_servers';
 
 interface Run {
   conversationId: string;
@@ -32,7 +37,7 @@ const runs = signal<Run[]>([]);
 
 export const streamsHere = (id: string): boolean => runs.value.some((run) => run.conversationId === id);
 
-export const isReplying = computed(() => streamsHere(current.value.id));
+export const isReplying = computed(() => streamsHere(current.value.id) || runsToolsOf(current.value.id));
 /** Another tab streams a reply of this conversation; here it is shown as it arrives, and nothing else is sent. */
 export const isElsewhere = computed(() => !isReplying.value && hasOpenReply(current.value));
 export const isBusy = computed(() => isReplying.value || isElsewhere.value);
@@ -61,6 +66,7 @@ export function watchReplies(): void {
   effect(() => {
     const known = new Set(conversations.value.map(({ id }) => id));
     for (const run of runs.peek()) if (!known.has(run.conversationId)) run.abort.abort();
+    stopToolsExcept(known);
   });
   watchOtherTabs(
     streamsHere,
@@ -95,6 +101,7 @@ export function stop(): void {
   for (const run of runs.value) {
     if (run.conversationId === current.value.id) run.abort.abort();
   }
+  stopToolsOf(current.value.id);
 }
 
 /** Another reply in place of `id`; the one that was there stays beside it, unless it says nothing. */
@@ -113,20 +120,34 @@ export function regenerateLast(): void {
   else if (last && !isBusy.value) void answer(current.value, last.id);
 }
 
-/** Whether the rest of a reply that was cut can be had. */
+/** Whether there can be more of a reply: it was cut, or the user changed it. */
 export function canContinue(reply: Reply): boolean {
-  return (
-    (reply.ending === 'length' || reply.ending === 'stopped' || reply.ending === 'failed') &&
-    reply.text !== '' &&
-    reply.calls.length === 0
-  );
+  const isPart = reply.ending === 'length' || reply.ending === 'stopped' || reply.ending === 'failed';
+  return (isPart || reply.edited === true) && reply.text !== '' && reply.calls.length === 0;
 }
 
-/** The rest of a reply that was cut. */
+/** The rest of a reply that was cut or changed. */
 export function continueReply(id: string): void {
   const reply = turnOf(current.value, id)?.message;
   if (isBusy.value || reply?.role !== 'assistant' || !canContinue(reply)) return;
   void stream(current.value, id, reply);
+}
+
+/** Puts other words into the model's mouth, in place of the reply's own. */
+export function editReply(id: string, text: string): void {
+  const reply = turnOf(current.value, id)?.message;
+  if (isBusy.value || reply?.role !== 'assistant' || reply.ending === null || text === reply.text) return;
+  keep(withMessage(current.value, id, { ...reply, text, failure: null, edited: true }, Date.now()));
+}
+
+/** Deletes a message or reply, and all that followed it. */
+export function deleteTurn(id: string): void {
+  if (!isBusy.value) keep(withoutTurn(current.value, id, Date.now()));
+}
+
+/** Goes on in a conversation of its own, which ends with the turn `id`. */
+export function forkAt(id: string): void {
+  open(forked(current.value, id, Date.now()));
 }
 
 /** Shows the path through another version of a turn. */
@@ -137,7 +158,21 @@ export function showVersion(id: string): void {
 export function setToolResult(id: string, callId: string, result: string): void {
   const reply = turnOf(current.value, id)?.message;
   if (reply?.role !== 'assistant') return;
-  keep(withMessage(current.value, id, withToolResult(reply, callId, result), Date.now()));
+  keep(withMessage(current.value, id, withCall(reply, callId, { result }), Date.now()));
+}
+
+/** What the user said to the question whether a tool may run. */
+export function decideCall(id: string, call: ToolCall, decision: Decision): void {
+  if (!isBusy.value || runsToolsOf(current.value.id))
+    decide(current.value.id, id, call, decision, onwardFrom(current.value.id, id));
+}
+
+/** Goes on after the tools of a reply, unless the conversation has gone another way meanwhile. */
+function onwardFrom(conversationId: string, id: string): () => void {
+  return () => {
+    const conversation = conversations.value.find((one) => one.id === conversationId);
+    if (conversation?.leaf === id && !streamsHere(conversationId)) void answer(conversation, id);
+  };
 }
 
 /** Goes on after the tools have said their results. */
@@ -182,7 +217,9 @@ async function stream(conversation: Conversation, id: string, base: Reply): Prom
     if (model.value === '') await learnModel();
     const path = pathOf(conversation, id).map(({ message }) => message);
     const history = base === kEmptyReply ? path.slice(0, -1) : path;
-    const request = composeRequest(model.value, history, settings.value, conversation.system);
+    await toolsKnown();
+    const tools = offeredTools.value.map(declarationOf);
+    const request = composeRequest(model.value, history, settings.value, conversation.system, tools);
     await streamChat(request, abort.signal, (chunk) => {
       builder.add(chunk, elapsed());
       showSoon();
@@ -202,4 +239,5 @@ async function stream(conversation: Conversation, id: string, base: Reply): Prom
   cancelAnimationFrame(frame);
   runs.value = runs.value.filter((other) => other !== run);
   show(reply);
+  if (reply.ending === 'tool_calls') runAllowed(conversation.id, id, onwardFrom(conversation.id, id));
 }

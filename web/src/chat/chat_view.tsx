@@ -3,15 +3,15 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import { isElsewhere, isReplying } from './chat_session';
 import { Composer } from './composer';
 import { attach } from './composer_draft';
-import { childrenOf, pathOf } from './conversation';
-import { current } from './conversation_store';
-import { kScrollerClass, MessageSlot } from './message_slot';
+import { childrenOf, pathOf, type Conversation } from './conversation';
+import { current, deletedElsewhere } from './conversation_store';
+import { kBlockTurns, kScrollerClass, MessageBlock, type ShownTurn } from './message_block';
 import { versionsOf } from './version_switch';
 
 /** So close to the end the view follows what arrives. */
 const kFollowPx = 60;
-/** Messages at the end that are rendered when a conversation opens: more than a screen of short ones. */
-const kRenderedAtOnce = 8;
+/** Blocks at the end that are rendered when a conversation opens: the last one may have a single message. */
+const kBlocksAtOnce = 2;
 
 export function ChatView(): VNode {
   const conversation = current.value;
@@ -37,6 +37,11 @@ export function ChatView(): VNode {
     >
       <Messages />
       {isElsewhere.value && <p class="elsewhere">Another tab of this browser receives this reply.</p>}
+      {deletedElsewhere.value !== null && (
+        <p class="elsewhere" role="status">
+          Another tab deleted “{deletedElsewhere.value}”. What you write begins a new conversation.
+        </p>
+      )}
       <Composer key={conversation.id} conversationId={conversation.id} />
     </main>
   );
@@ -44,8 +49,7 @@ export function ChatView(): VNode {
 
 function Messages(): VNode {
   const conversation = current.value;
-  const path = useMemo(() => pathOf(conversation), [conversation]);
-  const children = useMemo(() => childrenOf(conversation), [conversation]);
+  const blocks = useMemo(() => blocksOf(conversation), [conversation]);
   const [scroller, list, onScroll] = useFollowing(`${conversation.id}/${conversation.turns.length}`);
   return (
     <div
@@ -57,14 +61,13 @@ function Messages(): VNode {
       aria-label="Conversation"
     >
       <div class="messages" ref={list} role="log" aria-label="Messages" aria-busy={isReplying.value}>
-        {path.length === 0 && <Welcome />}
-        {path.map((turn, index) => (
-          <MessageSlot
-            key={`${conversation.id}/${turn.id}`}
-            turn={turn}
-            isLast={index === path.length - 1}
-            isNear={index >= path.length - kRenderedAtOnce}
-            {...versionsOf(turn, children.get(turn.parent) ?? [turn])}
+        {blocks.length === 0 && <Welcome />}
+        {blocks.map((shown, index) => (
+          <MessageBlock
+            key={`${conversation.id}/${index}`}
+            shown={shown}
+            isLast={index === blocks.length - 1}
+            isNear={index >= blocks.length - kBlocksAtOnce}
           />
         ))}
       </div>
@@ -72,14 +75,28 @@ function Messages(): VNode {
   );
 }
 
+/** The path that is shown, from its beginning, in blocks of which only the last one may be shorter. */
+function blocksOf(conversation: Conversation): ShownTurn[][] {
+  const children = childrenOf(conversation);
+  const blocks: ShownTurn[][] = [];
+  for (const [index, turn] of pathOf(conversation).entries()) {
+    if (index % kBlockTurns === 0) blocks.push([]);
+    blocks.at(-1)?.push({ turn, versions: versionsOf(turn, children.get(turn.parent) ?? [turn]) });
+  }
+  return blocks;
+}
+
 /** Keeps the end in view while it grows, unless the user has scrolled away; goes there whenever `shown` changes. */
 function useFollowing(shown: string) {
   const scroller = useRef<HTMLDivElement>(null);
   const list = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
+  const lastTop = useRef(0);
   const toEnd = () => {
     const element = scroller.current;
-    if (element && follows.current) element.scrollTop = element.scrollHeight;
+    if (!element || !follows.current) return;
+    element.scrollTop = element.scrollHeight;
+    lastTop.current = element.scrollTop;
   };
   useLayoutEffect(() => {
     follows.current = true;
@@ -93,7 +110,11 @@ function useFollowing(shown: string) {
   const onScroll = () => {
     const element = scroller.current;
     if (!element) return;
-    follows.current = element.scrollHeight - element.scrollTop - element.clientHeight < kFollowPx;
+    // More may have come since the view went to its end: only a way up is the user's.
+    const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < kFollowPx;
+    if (isAtEnd) follows.current = true;
+    else if (element.scrollTop < lastTop.current) follows.current = false;
+    lastTop.current = element.scrollTop;
   };
   return [scroller, list, onScroll] as const;
 }

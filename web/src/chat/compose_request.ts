@@ -1,19 +1,21 @@
 import type { ApiMessage, ChatRequest } from '../api/chat_request';
 import type { Message, Reply, TextFile, UserMessage } from './conversation';
-import { kNumberControls, readTools, type Settings } from './settings';
+import { kNumberControls, readSchema, readStops, readTools, type Settings } from './settings';
 
 /** Stands for what a tool said when the user went on without saying it: the protocol wants a result for every call. */
 const kNoResult = '(no result)';
 
 /**
  * The request for a reply to `messages`; when the last of them is a reply, for the rest of that one. `system` is the
- * prompt of this conversation, null when it has none of its own.
+ * prompt of this conversation, null when it has none of its own. `offered` are declarations of tools beside those of the
+ * settings, of which each has a name of its own.
  */
 export function composeRequest(
   model: string,
   messages: Message[],
   settings: Settings,
   system: string | null = null,
+  offered: readonly unknown[] = [],
 ): ChatRequest {
   const prompt = (system ?? settings.system).trim();
   const history: ApiMessage[] = prompt ? [{ role: 'system', content: prompt }] : [];
@@ -32,10 +34,17 @@ export function composeRequest(
     const value = settings[key];
     if (value !== null) request[field] = value;
   }
+  const stop = readStops(settings.stop);
+  if (stop.length > 0) request.stop = stop;
+  const schema = settings.schemaOn ? readSchema(settings.schema) : null;
+  if (schema && typeof schema !== 'string')
+    request.response_format = { type: 'json_schema', json_schema: { name: 'reply', schema, strict: true } };
   const declared = settings.toolsOn ? readTools(settings.tools) : null;
-  if (declared && typeof declared !== 'string' && declared.tools.length > 0) {
-    request.tools = declared.tools;
-    request.tool_choice = toolChoice(settings.toolChoice, declared.names);
+  const own = declared === null || typeof declared === 'string' ? { tools: [], names: [] } : declared;
+  const tools = [...own.tools, ...offered];
+  if (tools.length > 0) {
+    request.tools = tools;
+    request.tool_choice = toolChoice(settings.toolsOn ? settings.toolChoice : 'auto', own.names);
   }
   return request;
 }

@@ -7,7 +7,7 @@ import { FileChips } from './file_chips';
 import { fitHeight, sendsOn } from './text_entry';
 
 export function Composer({ conversationId: id }: { conversationId: string }): VNode {
-  const { text, files, trouble } = draftOf(id);
+  const { text, files, reading, trouble } = draftOf(id);
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => fitHeight(area.current), [text]);
@@ -15,7 +15,7 @@ export function Composer({ conversationId: id }: { conversationId: string }): VN
 
   const isEmpty = text.trim() === '' && files.length === 0;
   const send = () => {
-    if (isBusy.value || isEmpty) return;
+    if (isBusy.value || isEmpty || reading.length > 0) return;
     say(text, files);
     clearDraft(id);
   };
@@ -43,6 +43,11 @@ export function Composer({ conversationId: id }: { conversationId: string }): VN
           files={files}
           onRemove={(index) => changeDraft(id, { files: files.filter((_, other) => other !== index) })}
         />
+        {reading.length > 0 && (
+          <p class="composer-reading" role="status">
+            Reading {reading.join(', ')}
+          </p>
+        )}
         <div class="composer-line">
           <input
             ref={picker}
@@ -54,7 +59,7 @@ export function Composer({ conversationId: id }: { conversationId: string }): VN
               currentTarget.value = '';
             }}
           />
-          <IconButton icon="clip" label="Attach text files" onClick={() => picker.current?.click()} />
+          <IconButton icon="clip" label="Attach text files or PDFs" onClick={() => picker.current?.click()} />
           <textarea
             ref={area}
             class="composer-text"
@@ -78,7 +83,7 @@ export function Composer({ conversationId: id }: { conversationId: string }): VN
               icon="send"
               label="Send"
               onClick={send}
-              disabled={isEmpty || isBusy.value}
+              disabled={isEmpty || isBusy.value || reading.length > 0}
             />
           )}
         </div>

@@ -21,8 +21,10 @@ export interface ToolCall {
   name: string;
   /** JSON, perhaps not all of it yet. */
   arguments: string;
-  /** What the tool said, typed by the user; null until then. */
+  /** What the tool said, typed by the user or from a server; null until then. */
   result: string | null;
+  /** A tab of this browser began to run it; absent when not. */
+  began?: true;
 }
 
 export const kEndings = ['stop', 'length', 'tool_calls', 'stopped', 'failed'] as const;
@@ -38,6 +40,8 @@ export interface Reply {
   /** The sentence that explains 'failed'. */
   failure: string | null;
   figures: Figures;
+  /** The user changed its text; absent when not. */
+  edited?: true;
 }
 
 export type Message = UserMessage | Reply;
@@ -63,6 +67,8 @@ export interface Conversation {
   turns: Turn[];
   /** The last turn of the path that is shown; null while there is none. */
   leaf: string | null;
+  /** Ids of turns that were deleted, so that a record of another tab does not bring them back; absent without any. */
+  removed?: string[];
 }
 
 const kTitleLength = 48;
@@ -152,8 +158,44 @@ export function showing(conversation: Conversation, id: string, now: number): Co
   return { ...conversation, changed: now, leaf };
 }
 
-export function withToolResult(reply: Reply, callId: string, result: string): Reply {
-  return { ...reply, calls: reply.calls.map((call) => (call.id === callId ? { ...call, result } : call)) };
+/** Without the turn `id` and all that followed it, in every version. What is shown is the nearest of what is left. */
+export function withoutTurn(conversation: Conversation, id: string, now: number): Conversation {
+  const gone = new Set([id]);
+  for (const { id: other, parent } of conversation.turns)
+    if (parent !== null && gone.has(parent)) gone.add(other);
+  const parent = turnOf(conversation, id)?.parent ?? null;
+  const turns = conversation.turns.filter((turn) => !gone.has(turn.id));
+  const left: Conversation = {
+    ...conversation,
+    changed: now,
+    turns,
+    removed: [...(conversation.removed ?? []), ...gone],
+  };
+  if (conversation.leaf !== null && !gone.has(conversation.leaf)) return left;
+  const sibling = turns.findLast((turn) => turn.parent === parent);
+  return sibling ? showing(left, sibling.id, now) : { ...left, leaf: parent };
+}
+
+/**
+ * A conversation of its own that begins as this one: all of it, or with `last` what leads to that turn. Replies that
+ * still stream are stopped in it.
+ */
+export function forked(conversation: Conversation, last: string | null, now: number): Conversation {
+  const { removed: _, ...kept } = closed(conversation);
+  return {
+    ...kept,
+    id: newId(now),
+    title: `${conversation.title} (fork)`,
+    changed: now,
+    ...(last === null ? {} : { turns: pathOf(kept, last), leaf: last }),
+  };
+}
+
+export function withCall(reply: Reply, callId: string, changes: Partial<ToolCall>): Reply {
+  return {
+    ...reply,
+    calls: reply.calls.map((call) => (call.id === callId ? { ...call, ...changes } : call)),
+  };
 }
 
 export const isOpen = ({ message }: Turn): boolean => message.role === 'assistant' && message.ending === null;
@@ -173,7 +215,7 @@ export function closed(conversation: Conversation): Conversation {
 
 /**
  * Two versions of a conversation that was changed in two tabs: the turns of both; what both have is taken from the one
- * that changed last, but a reply that is over is never replaced by one that streams.
+ * that changed last, but a reply that is over is never replaced by one that streams. What either deleted is gone.
  */
 export function merged(mine: Conversation, theirs: Conversation): Conversation {
   const newer = theirs.changed >= mine.changed ? theirs : mine;
@@ -185,8 +227,17 @@ export function merged(mine: Conversation, theirs: Conversation): Conversation {
     return isOpen(candidate) && !isOpen(turn) ? turn : candidate;
   };
   const known = new Set(other.turns.map(({ id }) => id));
-  const turns = [...other.turns.map(pick), ...newer.turns.filter(({ id }) => !known.has(id))];
-  return { ...newer, turns };
+  const removed = new Set([...(mine.removed ?? []), ...(theirs.removed ?? [])]);
+  const all = [...other.turns.map(pick), ...newer.turns.filter(({ id }) => !known.has(id))];
+  if (removed.size === 0) return { ...newer, turns: all };
+  // What one tab added below a turn that the other one deleted goes with it.
+  const turns: Turn[] = [];
+  for (const turn of all) {
+    if (removed.has(turn.id) || (turn.parent !== null && removed.has(turn.parent))) removed.add(turn.id);
+    else turns.push(turn);
+  }
+  const leaf = turns.some(({ id }) => id === newer.leaf) ? newer.leaf : (turns.at(-1)?.id ?? null);
+  return { ...newer, turns, leaf, removed: [...removed] };
 }
 
 /** When something was last said in it. */

@@ -1,10 +1,20 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import { IconButton } from '../elements/icons';
-import { kUntitled, type Conversation } from './conversation';
-import { current, currentId, deleteConversation, keep } from './conversation_store';
+import type { KeptEntry } from '../api/kept_conversations';
+import { Icon } from '../elements/icons';
+import { MenuButton, type MenuItem } from '../elements/menu';
+import { forked, kUntitled, type Conversation } from './conversation';
+import { current, deleteConversation, keep, open, show } from './conversation_store';
 import { exportConversation } from './export';
 import type { Finding } from './search';
+import {
+  deleteOnServer,
+  hasCopy,
+  keepOnServer,
+  openFromServer,
+  removeCopy,
+  serverKeeps,
+} from './server_copies';
 
 interface EntryProps {
   conversation: Conversation;
@@ -16,17 +26,7 @@ export function ConversationEntry({ conversation, excerpt, onOpen }: EntryProps)
   const [mode, setMode] = useState<'shown' | 'renamed' | 'deleted'>('shown');
   if (mode === 'renamed') return <Rename conversation={conversation} onDone={() => setMode('shown')} />;
   if (mode === 'deleted') {
-    return (
-      <li class="entry entry-ask">
-        <span>Delete for good?</span>
-        <button type="button" onClick={() => setMode('shown')}>
-          No
-        </button>
-        <button type="button" class="danger" onClick={() => deleteConversation(conversation.id)}>
-          Delete
-        </button>
-      </li>
-    );
+    return <AskDeletion onNo={() => setMode('shown')} onYes={() => deleteConversation(conversation.id)} />;
   }
   const { id, title } = conversation;
   const isCurrent = current.value.id === id;
@@ -38,10 +38,11 @@ export function ConversationEntry({ conversation, excerpt, onOpen }: EntryProps)
         title={title}
         aria-current={isCurrent ? 'true' : undefined}
         onClick={() => {
-          currentId.value = id;
+          show(id);
           onOpen();
         }}
       >
+        {hasCopy(id) && <Icon name="server" size={14} />}
         {title}
         {excerpt && (
           <small>
@@ -51,11 +52,69 @@ export function ConversationEntry({ conversation, excerpt, onOpen }: EntryProps)
           </small>
         )}
       </button>
-      <div class="actions">
-        <IconButton icon="pencil" label={`Rename ${title}`} onClick={() => setMode('renamed')} />
-        <IconButton icon="down" label={`Export ${title}`} onClick={() => exportConversation(conversation)} />
-        <IconButton icon="bin" label={`Delete ${title}`} onClick={() => setMode('deleted')} />
-      </div>
+      <MenuButton
+        label={`More of ${title}`}
+        items={[
+          { icon: 'pencil', label: 'Rename', act: () => setMode('renamed') },
+          { icon: 'fork', label: 'Fork', act: () => open(forked(conversation, null, Date.now())) },
+          ...serverItems(conversation),
+          { icon: 'down', label: 'Export', act: () => exportConversation(conversation) },
+          { icon: 'bin', label: 'Delete', act: () => setMode('deleted'), danger: true },
+        ]}
+      />
+    </li>
+  );
+}
+
+/** What the server may do with it, where it keeps conversations. */
+function serverItems(conversation: Conversation): MenuItem[] {
+  if (!serverKeeps.value) return [];
+  const { id, turns } = conversation;
+  return hasCopy(id)
+    ? [{ icon: 'server', label: 'Remove from the server', act: () => void removeCopy(id) }]
+    : [
+        {
+          icon: 'server',
+          label: 'Keep on the server',
+          act: () => void keepOnServer(conversation),
+          disabled: turns.length === 0,
+        },
+      ];
+}
+
+/** A conversation that the server has and this browser does not. */
+export function ServerEntry({ entry, onOpen }: { entry: KeptEntry; onOpen: () => void }): VNode {
+  const [asks, setAsks] = useState(false);
+  const { id, title } = entry;
+  if (asks) return <AskDeletion onNo={() => setAsks(false)} onYes={() => void deleteOnServer(id)} />;
+  return (
+    <li class="entry">
+      <button
+        type="button"
+        class="entry-title"
+        title={title}
+        onClick={() => void openFromServer(id).then(onOpen)}
+      >
+        {title}
+      </button>
+      <MenuButton
+        label={`More of ${title}`}
+        items={[{ icon: 'bin', label: 'Delete on the server', act: () => setAsks(true), danger: true }]}
+      />
+    </li>
+  );
+}
+
+function AskDeletion({ onNo, onYes }: { onNo: () => void; onYes: () => void }): VNode {
+  return (
+    <li class="entry entry-ask">
+      <span>Delete for good?</span>
+      <button type="button" onClick={onNo}>
+        No
+      </button>
+      <button type="button" class="danger" onClick={onYes}>
+        Delete
+      </button>
     </li>
   );
 }

@@ -33,6 +33,8 @@ export function readConversation(value: unknown, now: number): Conversation {
     ? readTurns(fields.turns, now)
     : readMessages(asList(fields.messages, '"messages" or "turns"'), now);
   const leaf = turns.some(({ id }) => id === fields.leaf) ? (fields.leaf as string) : null;
+  const isRemoved = (id: unknown) => typeof id === 'string' && !turns.some((turn) => turn.id === id);
+  const removed: string[] = Array.isArray(fields.removed) ? fields.removed.filter(isRemoved) : [];
   return {
     id: typeof fields.id === 'string' && fields.id !== '' ? fields.id.slice(0, kLongestTitle) : newId(now),
     title: readTitle(fields.title, turns),
@@ -40,6 +42,7 @@ export function readConversation(value: unknown, now: number): Conversation {
     system: typeof fields.system === 'string' && fields.system.trim() !== '' ? fields.system : null,
     turns,
     leaf: leaf ?? turns.at(-1)?.id ?? null,
+    ...(removed.length > 0 ? { removed } : {}),
   };
 }
 
@@ -110,6 +113,7 @@ function readReply(fields: Fields, where: string): Reply {
     ending: ending as Ending | null,
     failure: typeof fields.failure === 'string' ? fields.failure : null,
     figures: readFigures(fields.figures),
+    ...(fields.edited === true ? { edited: true as const } : {}),
   };
 }
 
@@ -120,6 +124,7 @@ function readCall(value: unknown, where: string): ToolCall {
     name: asText(fields.name, `the name of a call of ${where}`),
     arguments: asText(fields.arguments, `the arguments of a call of ${where}`),
     result: typeof fields.result === 'string' ? fields.result : null,
+    ...(fields.began === true ? { began: true as const } : {}),
   };
 }
 

@@ -2,11 +2,12 @@ import { signal } from '@preact/signals';
 import type { VNode } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { IconButton, Icon } from '../elements/icons';
-import { ConversationEntry } from './conversation_entry';
+import { ConversationEntry, ServerEntry } from './conversation_entry';
 import { conversations, isSaved, startConversation } from './conversation_store';
 import { groupByDate } from './date_groups';
 import { importFile } from './import';
 import { search } from './search';
+import { onServerAlone, serverTrouble } from './server_copies';
 
 /** Outlives the list, which a narrow screen closes. */
 const query = signal('');
@@ -18,6 +19,9 @@ export function ConversationList({ onOpen }: { onOpen: () => void }): VNode {
     search(conversations.value, query.value).map((finding) => [finding.conversation, finding.excerpt]),
   );
   const groups = groupByDate([...findings.keys()], Date.now());
+  // Of those on the server the page knows the titles alone.
+  const words = query.value.trim().toLowerCase();
+  const found = onServerAlone.value.filter(({ title }) => title.toLowerCase().includes(words));
   return (
     <aside class="panel list" aria-label="Conversations">
       <div class="list-top">
@@ -63,7 +67,22 @@ export function ConversationList({ onOpen }: { onOpen: () => void }): VNode {
           </ul>
         </section>
       ))}
-      {groups.length === 0 && <p class="list-note">Nothing found.</p>}
+      {found.length > 0 && (
+        <section aria-label="On the server">
+          <h2>On the server</h2>
+          <ul>
+            {found.map((entry) => (
+              <ServerEntry key={entry.id} entry={entry} onOpen={onOpen} />
+            ))}
+          </ul>
+        </section>
+      )}
+      {serverTrouble.value !== null && (
+        <p class="invalid" role="alert">
+          {serverTrouble.value}
+        </p>
+      )}
+      {groups.length === 0 && found.length === 0 && <p class="list-note">Nothing found.</p>}
       {!isSaved.value && <p class="list-note">This browser keeps no more: its storage is full or closed.</p>}
     </aside>
   );

@@ -1,6 +1,7 @@
 /** The conversations and settings of this browser: signals, kept in localStorage and shared with other tabs. */
-import { computed, effect, signal } from '@preact/signals';
+import { batch, computed, effect, signal, type ReadonlySignal } from '@preact/signals';
 import { kUntitled, closed, lastSaid, newConversation, type Conversation } from './conversation';
+import { moveDraft } from './composer_draft';
 import { ConversationRecords, kNoStorage, kRecordPrefix } from './conversation_records';
 import { browserStorage } from '../storage/browser_storage';
 import { keptValue } from '../storage/kept_value';
@@ -32,14 +33,33 @@ function readRecords(): Conversation[] {
 export const conversations = signal<Conversation[]>(readRecords());
 if (conversations.value.length === 0) conversations.value = [newConversation(Date.now())];
 
-/** Each tab shows its own; a new tab begins with what was last shown in any. */
-export const currentId = signal<string>(
-  ofThisTab?.getItem(kCurrentKey) ?? lasting?.getItem(kCurrentKey) ?? '',
-);
+/** What this tab showed, or any tab did last, as far as it is there: an id without a record may be another tab's. */
+function firstShown(): string {
+  const known = new Set(conversations.value.map(({ id }) => id));
+  const remembered = [ofThisTab, lasting].map((storage) => storage?.getItem(kCurrentKey) ?? '');
+  return remembered.find((id) => known.has(id)) ?? (conversations.value[0] as Conversation).id;
+}
+
+/** Each tab shows its own: always one that is in `conversations`, so that no other tab's change moves it elsewhere. */
+const shownId = signal<string>(firstShown());
+export const currentId: ReadonlySignal<string> = shownId;
 
 export const current = computed<Conversation>(
   () =>
-    conversations.value.find(({ id }) => id === currentId.value) ?? (conversations.value[0] as Conversation),
+    conversations.value.find(({ id }) => id === shownId.value) ?? (conversations.value[0] as Conversation),
+);
+
+/** Shows a conversation of the list. */
+export function show(id: string): void {
+  if (conversations.value.some((other) => other.id === id)) shownId.value = id;
+}
+
+/** Set when another tab deleted what was shown here: its title, and the blank conversation in its place. */
+const deletion = signal<{ title: string; place: string } | null>(null);
+export const deletedElsewhere = computed<string | null>(() =>
+  deletion.value?.place === current.value.id && current.value.turns.length === 0
+    ? deletion.value.title
+    : null,
 );
 
 export const settings = keptValue<Settings>('baleen.settings', readSettings);
@@ -60,8 +80,10 @@ export function keep(conversation: Conversation): void {
 
 /** Puts a conversation before all others and shows it. */
 export function open(conversation: Conversation): void {
-  conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)];
-  currentId.value = conversation.id;
+  batch(() => {
+    conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)];
+    shownId.value = conversation.id;
+  });
 }
 
 /** Opens a blank conversation: the one that is there, or a new one. */
@@ -71,12 +93,35 @@ export function startConversation(): void {
 
 function drop(id: string): void {
   conversations.value = conversations.value.filter((other) => other.id !== id);
-  if (conversations.value.length === 0) startConversation();
 }
 
+/** The one below it in time is shown next. */
 export function deleteConversation(id: string): void {
   records.remove(id);
-  drop(id);
+  batch(() => {
+    const wasShown = shownId.value === id;
+    drop(id);
+    const next = [...conversations.value].sort(byRecency)[0];
+    if (!next) startConversation();
+    else if (wasShown) shownId.value = next.id;
+  });
+}
+
+/**
+ * Another tab deleted it. Where it is shown, a blank one takes its place: what is being written is never sent to a
+ * conversation that the user did not choose.
+ */
+function dropDeletedElsewhere(id: string): void {
+  const gone = conversations.value.find((other) => other.id === id);
+  if (!gone) return;
+  batch(() => {
+    const wasShown = shownId.value === id;
+    drop(id);
+    if (!wasShown) return;
+    startConversation();
+    moveDraft(id, shownId.value);
+    deletion.value = { title: gone.title, place: shownId.value };
+  });
 }
 
 /** Writes those that changed; each on its own, so that one that finds no room does not keep others from it. */
@@ -86,7 +131,7 @@ function flush(all: readonly Conversation[]): void {
     if (isBlank(conversation)) continue;
     try {
       const stored = records.write(conversation);
-      if (stored === null) drop(conversation.id);
+      if (stored === null) dropDeletedElsewhere(conversation.id);
       else if (stored !== conversation) keep(stored);
     } catch {
       wasSaved = false;
@@ -101,7 +146,7 @@ function followOtherTabs(): void {
     const id = key.slice(kRecordPrefix.length);
     const mine = conversations.value.find((other) => other.id === id);
     const next = records.takeOver(id, newValue, mine);
-    if (next === null) drop(id);
+    if (next === null) dropDeletedElsewhere(id);
     else if (mine) keep(next);
     else conversations.value = [next, ...conversations.value];
   });

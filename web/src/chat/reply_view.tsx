@@ -1,12 +1,15 @@
 import type { VNode } from 'preact';
+import { useState } from 'preact/hooks';
 import { CopyButton } from '../elements/copy_button';
 import { IconButton } from '../elements/icons';
 import { Markdown } from '../markdown/markdown';
-import { canContinue, continueReply, isBusy, regenerate } from './chat_session';
+import { canContinue, continueReply, editReply, isBusy, regenerate } from './chat_session';
 import type { Reply } from './conversation';
 import { figureLine } from './figures';
+import { TextEditor } from './text_editor';
 import { Thinking } from './thinking';
 import { ToolCalls } from './tool_calls';
+import { TurnMenu } from './turn_menu';
 import { VersionSwitch, type Versions } from './version_switch';
 
 const kEndingNotes: Partial<Record<NonNullable<Reply['ending']>, string>> = {
@@ -22,6 +25,7 @@ interface ReplyViewProps {
 }
 
 export function ReplyView({ id, reply, isLast, versions }: ReplyViewProps): VNode {
+  const [isEdited, setIsEdited] = useState(false);
   const streams = reply.ending === null;
   const isEmpty = !reply.text && !reply.reasoning && reply.calls.length === 0;
   return (
@@ -31,19 +35,48 @@ export function ReplyView({ id, reply, isLast, versions }: ReplyViewProps): VNod
       {streams && isEmpty && reply.figures.prefilled !== undefined && (
         <p class="prefilled">Reading the prompt: {Math.floor(100 * reply.figures.prefilled)}%</p>
       )}
-      {reply.text && <Markdown text={reply.text} />}
+      {isEdited ? (
+        <ReplyEditor id={id} reply={reply} isLast={isLast} onDone={() => setIsEdited(false)} />
+      ) : (
+        reply.text && <Markdown text={reply.text} />
+      )}
       {reply.calls.length > 0 && <ToolCalls reply={reply} id={id} isLast={isLast} />}
       {reply.failure !== null && (
         <p class="failure" role={isLast ? 'alert' : undefined}>
           {reply.failure}
         </p>
       )}
-      {!streams && <Footer id={id} reply={reply} isLast={isLast} versions={versions} />}
+      {!streams && !isEdited && (
+        <Footer id={id} reply={reply} isLast={isLast} versions={versions} onEdit={() => setIsEdited(true)} />
+      )}
     </article>
   );
 }
 
-function Footer({ id, reply, isLast, versions }: ReplyViewProps): VNode {
+function ReplyEditor(props: { id: string; reply: Reply; isLast: boolean; onDone: () => void }): VNode {
+  const { id, reply, isLast, onDone } = props;
+  const save = (text: string) => {
+    editReply(id, text);
+    onDone();
+  };
+  const onward = (text: string) => {
+    save(text);
+    continueReply(id);
+  };
+  const canGoOn = isLast && reply.calls.length === 0;
+  return (
+    <TextEditor
+      text={reply.text}
+      label="Edit this reply"
+      note="The model will take these for its own words."
+      done={canGoOn ? { label: 'Save and continue', act: onward } : { label: 'Save', act: save }}
+      {...(canGoOn ? { other: { label: 'Save', act: save } } : {})}
+      onCancel={onDone}
+    />
+  );
+}
+
+function Footer({ id, reply, isLast, versions, onEdit }: ReplyViewProps & { onEdit: () => void }): VNode {
   const note = reply.ending && kEndingNotes[reply.ending];
   return (
     <footer class="reply-footer">
@@ -56,6 +89,11 @@ function Footer({ id, reply, isLast, versions }: ReplyViewProps): VNode {
           disabled={isBusy.value}
           onClick={() => regenerate(id)}
         />
+        <TurnMenu
+          id={id}
+          of="reply"
+          own={[{ icon: 'pencil', label: 'Edit', act: onEdit, disabled: isBusy.value }]}
+        />
       </div>
       {isLast && canContinue(reply) && (
         <button type="button" class="continue" disabled={isBusy.value} onClick={() => continueReply(id)}>
@@ -64,6 +102,7 @@ function Footer({ id, reply, isLast, versions }: ReplyViewProps): VNode {
       )}
       <ul class="figures" aria-label="Figures of this reply">
         {note && <li class="note">{note}</li>}
+        {reply.edited && <li class="note">Edited</li>}
         {figureLine(reply.figures).map(({ label, text }) => (
           <li key={label} title={label}>
             {text}

@@ -10,6 +10,14 @@ export interface Settings {
   minP: number | null;
   maxTokens: number | null;
   seed: number | null;
+  presencePenalty: number | null;
+  frequencyPenalty: number | null;
+  repetitionPenalty: number | null;
+  /** Texts that end a reply, one a line, as typed. */
+  stop: string;
+  /** JSON schema of replies, as typed. */
+  schema: string;
+  schemaOn: boolean;
   /** JSON of the declarations, as typed. */
   tools: string;
   toolsOn: boolean;
@@ -17,12 +25,23 @@ export interface Settings {
   toolChoice: string;
 }
 
-export type NumberSetting = 'temperature' | 'topP' | 'topK' | 'minP' | 'maxTokens' | 'seed';
+export type NumberSetting = {
+  [Key in keyof Settings]: Settings[Key] extends number | null ? Key : never;
+}[keyof Settings];
 
 export interface NumberControl {
   key: NumberSetting;
   /** The field of the request. */
-  field: 'temperature' | 'top_p' | 'top_k' | 'min_p' | 'max_tokens' | 'seed';
+  field:
+    | 'temperature'
+    | 'top_p'
+    | 'top_k'
+    | 'min_p'
+    | 'max_tokens'
+    | 'seed'
+    | 'presence_penalty'
+    | 'frequency_penalty'
+    | 'repetition_penalty';
   label: string;
   hint: string;
   min: number;
@@ -75,6 +94,33 @@ export const kNumberControls: NumberControl[] = [
     step: 1,
   },
   {
+    key: 'presencePenalty',
+    field: 'presence_penalty',
+    label: 'Presence penalty',
+    hint: 'Above 0, tokens that the reply has already become less likely.',
+    min: -2,
+    max: 2,
+    step: 0.05,
+  },
+  {
+    key: 'frequencyPenalty',
+    field: 'frequency_penalty',
+    label: 'Frequency penalty',
+    hint: 'Above 0, tokens become less likely with each time that the reply has them.',
+    min: -2,
+    max: 2,
+    step: 0.05,
+  },
+  {
+    key: 'repetitionPenalty',
+    field: 'repetition_penalty',
+    label: 'Repetition penalty',
+    hint: 'Above 1, tokens of the prompt and the reply become less likely.',
+    min: 0.01,
+    max: 100,
+    step: 0.01,
+  },
+  {
     key: 'maxTokens',
     field: 'max_tokens',
     label: 'Longest reply',
@@ -116,6 +162,18 @@ export const kExampleTools = JSON.stringify(
   2,
 );
 
+/** An answer with the reasons for it: something to begin from. */
+export const kExampleSchema = JSON.stringify(
+  {
+    type: 'object',
+    properties: { answer: { type: 'string' }, reasons: { type: 'array', items: { type: 'string' } } },
+    required: ['answer', 'reasons'],
+    additionalProperties: false,
+  },
+  null,
+  2,
+);
+
 export const kDefaultSettings: Settings = {
   system: '',
   thinking: 'off',
@@ -125,6 +183,12 @@ export const kDefaultSettings: Settings = {
   minP: null,
   maxTokens: null,
   seed: null,
+  presencePenalty: null,
+  frequencyPenalty: null,
+  repetitionPenalty: null,
+  stop: '',
+  schema: kExampleSchema,
+  schemaOn: false,
   tools: kExampleTools,
   toolsOn: false,
   toolChoice: 'auto',
@@ -151,6 +215,34 @@ export function readNumber(text: string, control: NumberControl): number | null 
   if (!Number.isFinite(value)) return null;
   const inRange = Math.min(Math.max(value, control.min), control.max);
   return Number.isInteger(control.step) ? Math.round(inRange) : inRange;
+}
+
+/** The texts that end a reply, one a line: \n, \t and \\ stand for a line break, a tab and a backslash. */
+export function readStops(text: string): string[] {
+  const kEscapes: Record<string, string> = { n: '\n', t: '\t', '\\': '\\' };
+  const read = (line: string) =>
+    line.replace(/\\([nt\\])/g, (_, letter: string) => kEscapes[letter] ?? letter);
+  return [
+    ...new Set(
+      text
+        .split('\n')
+        .filter((line) => line !== '')
+        .map(read),
+    ),
+  ];
+}
+
+/** The schema, or a sentence that says what is wrong with it. */
+export function readSchema(text: string): object | string {
+  let schema: unknown;
+  try {
+    schema = JSON.parse(text);
+  } catch (error) {
+    return `Not JSON: ${(error as Error).message}`;
+  }
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema))
+    return 'Expected an object, { … }, that is a JSON schema.';
+  return schema;
 }
 
 export interface Declarations {

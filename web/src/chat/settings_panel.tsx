@@ -3,6 +3,9 @@ import { apiKey } from '../api/api_key';
 import { greet } from './chat_session';
 import { changeSettings, current, keep, settings } from './conversation_store';
 import { kDefaultSettings, kNumberControls, readNumber, type NumberControl, type Settings } from './settings';
+import { SchemaEditor } from './schema_editor';
+import { ToolServersEditor } from './tool_servers_editor';
+import { syncWithServer } from './server_copies';
 import { ToolsEditor } from './tools_editor';
 
 const kThinking: { value: Settings['thinking']; label: string }[] = [
@@ -11,10 +14,12 @@ const kThinking: { value: Settings['thinking']; label: string }[] = [
   { value: 'max', label: 'Max' },
 ];
 
-/** Everything but the tools, back to the model's own. */
+/** All of sampling, back to the model's own. */
 function reset(): void {
-  const { tools, toolsOn, toolChoice } = settings.value;
-  changeSettings({ ...kDefaultSettings, tools, toolsOn, toolChoice });
+  changeSettings({
+    stop: kDefaultSettings.stop,
+    ...Object.fromEntries(kNumberControls.map(({ key }) => [key, kDefaultSettings[key]])),
+  });
 }
 
 /** Left empty, the prompt for all conversations holds. */
@@ -46,6 +51,17 @@ export function SettingsPanel(): VNode {
         {kNumberControls.map((control) => (
           <NumberField key={control.key} control={control} />
         ))}
+        <label class="field" title="A reply ends before the first of these texts.">
+          <span>Stop strings, one a line; \n is a line break</span>
+          <textarea
+            rows={2}
+            spellcheck={false}
+            aria-label="Stop strings"
+            placeholder="None"
+            value={settings.value.stop}
+            onInput={(event) => changeSettings({ stop: event.currentTarget.value })}
+          />
+        </label>
         <button type="button" class="quiet" onClick={reset}>
           Reset
         </button>
@@ -73,7 +89,9 @@ export function SettingsPanel(): VNode {
           />
         </label>
       </fieldset>
+      <SchemaEditor />
       <ToolsEditor />
+      <ToolServersEditor />
       <fieldset>
         <legend>API key</legend>
         <form onSubmit={(event) => event.preventDefault()}>
@@ -86,6 +104,7 @@ export function SettingsPanel(): VNode {
             onChange={(event) => {
               apiKey.value = event.currentTarget.value.trim();
               void greet();
+              void syncWithServer();
             }}
           />
         </form>

@@ -47,8 +47,8 @@ function Sheet(): VNode {
         ))}
       </dl>
       <p>
-        Text files can be dropped on the conversation or pasted into the message. The arrow keys walk through
-        the tree of the machine view.
+        Text files and PDFs can be dropped on the conversation or pasted into the message. The arrow keys walk
+        through the tree of the machine view.
       </p>
       <p>
         <a href="/notices.txt" target="_blank" rel="noopener">

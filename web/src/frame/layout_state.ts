@@ -7,14 +7,29 @@ export type View = 'chat' | 'machine';
 export const kRoomy = matchMedia('(min-width: 60rem)');
 const kMachineHash = '#machine';
 
-export const view = signal<View>(location.hash === kMachineHash ? 'machine' : 'chat');
+/** Every fragment but that of the machine is the chat. */
+const viewOfHash = (): View => (location.hash === kMachineHash ? 'machine' : 'chat');
+
+export const view = signal<View>(viewOfHash());
 export const listOpen = signal(kRoomy.matches);
 export const settingsOpen = signal(false);
 export const helpOpen = signal(false);
 
+/** A view is a step of the browser's history, so that Back and Forward go from one to the other. */
 export function openView(next: View): void {
+  if (view.value === next) return;
   view.value = next;
-  history.replaceState(null, '', next === 'machine' ? kMachineHash : location.pathname);
+  const chat = location.pathname + location.search;
+  history.pushState(null, '', next === 'machine' ? chat + kMachineHash : chat);
+}
+
+/** Follows Back, Forward, and fragments that are typed or come from a link. */
+export function followAddress(): void {
+  const follow = () => {
+    view.value = viewOfHash();
+  };
+  window.addEventListener('hashchange', follow);
+  window.addEventListener('popstate', follow);
 }
 
 /** On a narrow screen the panels lie over the chat, one at a time. */

@@ -1,7 +1,7 @@
 /** The keys of the page: one table that acts and that the help shows. */
 import { isReplying, regenerateLast, stop } from '../chat/chat_session';
 import { kSearchId } from '../chat/conversation_list';
-import { conversations, currentId, current, startConversation } from '../chat/conversation_store';
+import { conversations, current, show, startConversation } from '../chat/conversation_store';
 import { groupByDate } from '../chat/date_groups';
 import { helpOpen, listOpen, openView, toggleList, toggleSettings, view } from './layout_state';
 
@@ -37,7 +37,7 @@ function focusSoon(selector: string): void {
 function step(by: number): void {
   const order = groupByDate(conversations.value, Date.now()).flatMap((group) => group.conversations);
   const next = order[order.findIndex(({ id }) => id === current.value.id) + by];
-  if (next) currentId.value = next.id;
+  if (next) show(next.id);
 }
 
 export const kShortcuts: Shortcut[] = [

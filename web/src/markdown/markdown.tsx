@@ -83,7 +83,7 @@ function renderTable(table: Tokens.Table): VNode {
       <Cell style={cell.align ? { textAlign: cell.align } : undefined}>{renderInline(cell.tokens)}</Cell>
     ));
   return (
-    <div class="wide">
+    <div class="wide" tabIndex={0} role="group" aria-label="Table">
       <table>
         <thead>
           <tr>{cells(table.header, 'th')}</tr>

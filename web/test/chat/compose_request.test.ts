@@ -29,6 +29,12 @@ test('every setting has its field', () => {
     minP: 0.1,
     maxTokens: 9,
     seed: 7,
+    presencePenalty: 0.5,
+    frequencyPenalty: -1,
+    repetitionPenalty: 1.1,
+    stop: 'END',
+    schema: '{"type":"object"}',
+    schemaOn: true,
     toolsOn: true,
     toolChoice: 'get_weather',
   });
@@ -41,6 +47,14 @@ test('every setting has its field', () => {
     min_p: 0.1,
     max_tokens: 9,
     seed: 7,
+    presence_penalty: 0.5,
+    frequency_penalty: -1,
+    repetition_penalty: 1.1,
+    stop: ['END'],
+    response_format: {
+      type: 'json_schema',
+      json_schema: { name: 'reply', schema: { type: 'object' }, strict: true },
+    },
     tool_choice: { type: 'function', function: { name: 'get_weather' } },
   });
   expect(request.messages[0]).toEqual({ role: 'system', content: 'be brief' });
@@ -102,4 +116,13 @@ test('files stand before the text, in fences longer than any of theirs', () => {
     kDefaultSettings,
   ).messages;
   expect(message?.content).toBe('a.md:\n`````\n````js\nx\n````\n`````\n\nb.txt:\n```\nplain\n```\n\ncompare');
+});
+
+test('tools of servers are offered beside those of the settings, and without them', () => {
+  const offered = [{ type: 'function', function: { name: 'roll' } }];
+  const both = composeRequest('m', [said], { ...kDefaultSettings, toolsOn: true }, null, offered);
+  expect(both.tools).toHaveLength(2);
+  const alone = composeRequest('m', [said], { ...kDefaultSettings, toolChoice: 'required' }, null, offered);
+  expect(alone.tools).toEqual(offered);
+  expect(alone.tool_choice).toBe('auto');
 });

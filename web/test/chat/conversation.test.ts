@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import {
   childrenOf,
   closed,
+  forked,
   kUntitled,
   merged,
   newConversation,
@@ -9,7 +10,8 @@ import {
   showing,
   titleFrom,
   withMessage,
-  withToolResult,
+  withoutTurn,
+  withCall,
   withTurn,
   type Conversation,
   type Message,
@@ -66,10 +68,9 @@ test('another reply keeps the one that was there, and each path its own end', ()
 
 test('a tool result goes to its call alone', () => {
   const calls = ['a', 'b'].map((id) => ({ id, name: 'f', arguments: '{}', result: null }));
-  expect(withToolResult({ ...kEmptyReply, calls }, 'b', '4').calls.map(({ result }) => result)).toEqual([
-    null,
-    '4',
-  ]);
+  expect(withCall({ ...kEmptyReply, calls }, 'b', { result: '4' }).calls.map(({ result }) => result)).toEqual(
+    [null, '4'],
+  );
 });
 
 test('two tabs that went on from the same place keep the turns of both', () => {
@@ -104,4 +105,40 @@ test('a reply whose page went away is stopped', () => {
   const streaming = withTurn(asked, asked.leaf, { ...kEmptyReply, text: 'on' }, 3);
   expect(closed(streaming).turns[1]?.message).toMatchObject({ text: 'on', ending: 'stopped' });
   expect(closed(asked)).toBe(asked);
+});
+
+test('a turn goes with all that followed it; what is left is shown', () => {
+  const all = branched();
+  const [asked, first, second] = all.turns.map(({ id }) => id) as [string, string, string];
+  const withoutSecond = withoutTurn(all, second, 9);
+  expect(texts(withoutSecond)).toEqual(['hello', 'first']);
+  expect(withoutSecond.removed).toHaveLength(2);
+  const withoutFirst = withoutTurn(all, first, 9);
+  expect(texts(withoutFirst)).toEqual(['hello', 'second', 'and then?']);
+  expect(withoutTurn(all, asked, 9)).toMatchObject({ turns: [], leaf: null });
+});
+
+test('what one tab deleted does not come back from another, nor what the other added below it', () => {
+  const all = branched();
+  const second = all.turns[2]?.id as string;
+  const mine = withoutTurn(all, second, 9);
+  const theirs = withTurn(all, all.leaf, replied('added'), 10);
+  for (const both of [merged(mine, theirs), merged(theirs, mine)]) {
+    expect(texts(both)).toEqual(['hello', 'first']);
+    expect(both.removed).toHaveLength(3);
+  }
+  const later = withTurn(theirs, theirs.turns[1]?.id as string, said('beside'), 11);
+  expect(texts(merged(mine, later))).toEqual(['hello', 'first', 'beside']);
+});
+
+test('a fork has an id of its own and what leads to its last turn', () => {
+  const all = { ...branched(), removed: ['x'] };
+  const whole = forked(all, null, 9);
+  expect(whole.id).not.toBe(all.id);
+  expect(whole.turns).toEqual(all.turns);
+  expect(whole.title).toBe(`${all.title} (fork)`);
+  expect(whole.removed).toBeUndefined();
+  expect(texts(forked(all, all.turns[1]?.id as string, 9))).toEqual(['hello', 'first']);
+  const streams = withTurn(all, all.leaf, kEmptyReply, 10);
+  expect(forked(streams, null, 11).turns.at(-1)?.message).toMatchObject({ ending: 'stopped' });
 });

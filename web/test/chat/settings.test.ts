@@ -3,6 +3,8 @@ import {
   kDefaultSettings,
   kNumberControls,
   readNumber,
+  readSchema,
+  readStops,
   readTools,
   type NumberControl,
 } from '../../src/chat/settings';
@@ -28,4 +30,17 @@ test('declarations that will not do are refused with a sentence', () => {
   for (const bad of ['[1]', '[null]', '[{"function":{}}]', '[{"function":{"name":""}}]']) {
     expect(readTools(bad)).toBe('Declaration 1 has no function.name.');
   }
+});
+
+test('stop strings stand one a line, with escapes', () => {
+  expect(readStops('')).toEqual([]);
+  expect(readStops('\n\n')).toEqual([]);
+  expect(readStops('END\n\\n\\n\n a \nEND')).toEqual(['END', '\n\n', ' a ']);
+  expect(readStops('C:\\\\dir\\x')).toEqual(['C:\\dir\\x']);
+});
+
+test('a schema is an object; the example is one', () => {
+  expect(readSchema(kDefaultSettings.schema)).toMatchObject({ type: 'object' });
+  expect(readSchema('{')).toMatch(/^Not JSON: /);
+  for (const bad of ['[]', '1', 'null', '"x"']) expect(readSchema(bad)).toMatch(/object/);
 });
