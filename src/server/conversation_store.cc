@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace baleen {
 namespace {
@@ -23,6 +24,8 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kExtension = ".json", kKeyFolder = "key-", kUnfinished = ".json.tmp-";
 constexpr std::size_t kMaxIdLength = 64;
+/// Of a title in the list, which has as many as there are conversations.
+constexpr std::size_t kMaxTitleBytes = 512;
 /// Turns hold messages, which hold calls: deeper texts are no conversations.
 constexpr JsonLimits kLimits{.max_depth = 64, .max_values = std::size_t{1} << 20};
 
@@ -68,7 +71,8 @@ Result<Outline> outline_of(std::string_view text) {
   if (title == value.end() || !title->is_string())
     return failure("title: expected text, as the name of the conversation");
   if (turns == value.end() || !turns->is_array()) return failure("turns: expected a list of the messages");
-  Outline outline{.title = title->get<std::string>()};
+  Outline outline{.title = title->get<std::string>().substr(0, kMaxTitleBytes)};
+  outline.title.resize(outline.title.size() - unfinished_utf8(outline.title));
   if (changed != value.end() && changed->is_number()) outline.changed = changed->get<double>();
   return outline;
 }

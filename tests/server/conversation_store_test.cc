@@ -156,6 +156,16 @@ TEST(ConversationStore, IsBounded) {
   EXPECT_EQ(std::get<KeptConversation>(store.read("", "a")).text, small) << "what was there stays";
 }
 
+TEST(ConversationStore, TheListHasTheBeginningOfALongTitle) {
+  const TemporaryFolder folder;
+  ConversationStore store({.folder = folder.path()});
+  std::string title = "x";
+  for (int i = 0; i < 1000; ++i) title += "\u00e9";
+  ASSERT_EQ(status_of(store.write("", "x", conversation(title), kAny)), 200);
+  EXPECT_EQ(titles(store).at(0), title.substr(0, 511)) << "whole characters of two bytes, after one of one";
+  EXPECT_EQ(std::get<KeptConversation>(store.read("", "x")).text, conversation(title));
+}
+
 TEST(ConversationStore, RefusesWhatIsNoConversationWithASentence) {
   const TemporaryFolder folder;
   ConversationStore store({.folder = folder.path()});
