@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/quoted_text.h"
 #include "checkpoint/folder_check.h"
 
 namespace baleen {
@@ -44,10 +45,11 @@ class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
     if (!in_map()) return other_value();
     if (file.empty() || file == "." || file == ".." || file.find('/') != std::string::npos ||
         file.find('\0') != std::string::npos) {
-      fail("{}: tensor \"{}\" should be in \"{}\", which is not a plain file name", label_, name_, file);
+      fail("{}: tensor {} should be in {}, which is not a plain file name", label_, quoted_text(name_, 200),
+           quoted_text(file, 200));
     }
     if (!map_.emplace(name_, std::move(file)).second)
-      fail("{}: tensor \"{}\" is listed twice", label_, name_);
+      fail("{}: tensor {} is listed twice", label_, quoted_text(name_, 200));
     return true;
   }
   bool null() override { return other_value(); }
@@ -67,8 +69,8 @@ class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   [[noreturn]] void refuse_value() const {
-    fail("{}: expected \"weight_map\" to map tensor names to file names, found another value at \"{}\"",
-         label_, name_);
+    fail("{}: expected \"weight_map\" to map tensor names to file names, found another value at {}", label_,
+         quoted_text(name_, 200));
   }
 
   std::string_view label_;
@@ -140,8 +142,8 @@ void Checkpoint::open_shards(const std::filesystem::path& index_path) {
   for (const auto& [name, file] : weight_map) {
     const TensorInfo* tensor = shards.at(file)->find(name);
     if (tensor == nullptr) {
-      fail("{}: no tensor \"{}\", though {} puts it there; do index and shards come from the same revision?",
-           (folder_ / file).string(), name, kIndexFileName);
+      fail("{}: no tensor {}, though {} puts it there; do index and shards come from the same revision?",
+           (folder_ / file).string(), quoted_text(name, 200), kIndexFileName);
     }
     tensors_.push_back(*tensor);
   }
@@ -156,7 +158,8 @@ void Checkpoint::open_shards(const std::filesystem::path& index_path) {
 const TensorInfo& Checkpoint::at(std::string_view name) const {
   const TensorInfo* tensor = find(name);
   if (tensor == nullptr)
-    fail("{}: tensor \"{}\" is missing; is this a complete checkpoint?", folder_.string(), name);
+    fail("{}: tensor {} is missing; is this a complete checkpoint?", folder_.string(),
+         quoted_text(name, 200));
   return *tensor;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/quoted_text.h"
 #include "checkpoint/folder_check.h"
 
 namespace baleen {
@@ -68,7 +69,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ != 2 || field_ != "dtype" || list_ != nullptr || dtype_seen_) refuse("a misplaced string");
     const auto dtype = dtype_from_name(text);
     if (!dtype) {
-      refuse(fmt::format("dtype \"{}\" is none that is known here", text.substr(0, 40)));
+      refuse(fmt::format("dtype {} is none that is known here", quoted_text(text)));
     }
     current_.dtype = *dtype;
     dtype_seen_ = true;
@@ -83,7 +84,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     } else if (field_ == "data_offsets" && offsets_.empty()) {
       list_ = &offsets_;
     } else {
-      refuse(fmt::format("a second or unknown list \"{}\"", field_.substr(0, 40)));
+      refuse(fmt::format("a second or unknown list {}", quoted_text(field_)));
     }
     return true;
   }
@@ -96,7 +97,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(std::uint64_t value) override {
     if (list_ == nullptr) refuse("a misplaced number");
     if (value > static_cast<std::uint64_t>(INT64_MAX)) refuse(fmt::format("{} is too large", value));
-    if (list_->size() == kMaxRank) refuse(fmt::format("more than {} numbers in \"{}\"", kMaxRank, field_));
+    if (list_->size() == kMaxRank)
+      refuse(fmt::format("more than {} numbers in {}", kMaxRank, quoted_text(field_)));
     list_->push_back(static_cast<std::int64_t>(value));
     return true;
   }
@@ -122,7 +124,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    fail("{}: header, tensor \"{}\": {}; is the file damaged?", label_, current_.name.substr(0, 200), what);
+    fail("{}: header, tensor {}: {}; is the file damaged?", label_, quoted_text(current_.name, 200), what);
   }
 
   void add_tensor() {
@@ -173,17 +175,20 @@ void check_coverage(std::span<const TensorInfo> tensors, std::span<const std::by
   std::string_view before = "the header";
   for (const TensorInfo* tensor : by_place) {
     if (tensor->bytes.data() < covered) {
-      fail("{}: tensors \"{}\" and \"{}\" overlap; is the file damaged?", label, before, tensor->name);
+      fail("{}: tensors {} and {} overlap; is the file damaged?", label, quoted_text(before, 200),
+           quoted_text(tensor->name, 200));
     }
     if (tensor->bytes.data() > covered) {
-      fail("{}: {} bytes between \"{}\" and \"{}\" belong to no tensor; is the file damaged?", label,
-           tensor->bytes.data() - covered, before, tensor->name);
+      fail("{}: {} bytes between {} and {} belong to no tensor; is the file damaged?", label,
+           tensor->bytes.data() - covered, quoted_text(before, 200), quoted_text(tensor->name, 200));
     }
     covered = tensor->bytes.data() + tensor->bytes.size();
     before = tensor->name;
   }
   const auto left = data.data() + data.size() - covered;
-  if (left != 0) fail("{}: {} bytes after the last tensor \"{}\"; is the file damaged?", label, left, before);
+  if (left != 0)
+    fail("{}: {} bytes after the last tensor {}; is the file damaged?", label, left,
+         quoted_text(before, 200));
 }
 
 }  // namespace
@@ -226,7 +231,8 @@ std::vector<TensorInfo> parse_safetensors(std::span<const std::byte> file, std::
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   const auto twin = std::adjacent_find(tensors.begin(), tensors.end(),
                                        [](const auto& a, const auto& b) { return a.name == b.name; });
-  if (twin != tensors.end()) fail("{}: tensor \"{}\" appears twice; is the file damaged?", label, twin->name);
+  if (twin != tensors.end())
+    fail("{}: tensor {} appears twice; is the file damaged?", label, quoted_text(twin->name, 200));
   return tensors;
 }
 

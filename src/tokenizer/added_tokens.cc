@@ -1,6 +1,7 @@
 #include "tokenizer/added_tokens.h"
 
 #include "base/error.h"
+#include "base/quoted_text.h"
 
 namespace baleen {
 
@@ -19,7 +20,8 @@ AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens, std::string_view
       node = child;
     }
     if (nodes_[node].id != kNone) {
-      fail("{}: added_tokens lists \"{}\" twice, as {} and {}", name, token.text, nodes_[node].id, token.id);
+      fail("{}: added_tokens lists {} twice, as {} and {}", name, quoted_text(token.text), nodes_[node].id,
+           token.id);
     }
     nodes_[node].id = token.id;
   }

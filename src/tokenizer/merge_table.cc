@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/quoted_text.h"
 #include "tokenizer/byte_level.h"
 
 namespace baleen {
@@ -13,8 +14,8 @@ MergeTable::MergeTable(const TokenIndex& ids, const std::vector<MergeRule>& rule
     const std::string character = byte_level_character(static_cast<std::uint8_t>(byte));
     const auto found = ids.find(character);
     if (found == ids.end()) {
-      fail("{}: model.vocab has no \"{}\", the token of byte 0x{:02X}; a byte-level vocabulary holds all 256",
-           name, character, byte);
+      fail("{}: model.vocab has no {}, the token of byte 0x{:02X}; a byte-level vocabulary holds all 256",
+           name, quoted_text(character), byte);
     }
     token_of_byte_[byte] = found->second;
   }
@@ -28,15 +29,16 @@ MergeTable::MergeTable(const TokenIndex& ids, const std::vector<MergeRule>& rule
     const auto id_of = [&](std::string_view token) {
       const auto found = ids.find(token);
       if (found == ids.end()) {
-        fail("{}: model.merges[{}] joins \"{}\" and \"{}\", but \"{}\" is not in model.vocab", name, rank,
-             left, right, token);
+        fail("{}: model.merges[{}] joins {} and {}, but {} is not in model.vocab", name, rank,
+             quoted_text(left), quoted_text(right), quoted_text(token));
       }
       return found->second;
     };
     const TokenId left_id = id_of(left);
     const TokenId right_id = id_of(right);
     if (!insert(left_id, right_id, {static_cast<Rank>(rank), id_of(merged)})) {
-      fail("{}: model.merges[{}] repeats the pair \"{}\" and \"{}\"", name, rank, left, right);
+      fail("{}: model.merges[{}] repeats the pair {} and {}", name, rank, quoted_text(left),
+           quoted_text(right));
     }
   }
 }

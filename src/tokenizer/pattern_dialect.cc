@@ -1,6 +1,7 @@
 #include "tokenizer/pattern_dialect.h"
 
 #include "base/error.h"
+#include "base/quoted_text.h"
 
 namespace baleen {
 namespace {
@@ -16,8 +17,8 @@ std::string pcre2_from_oniguruma(std::string_view pattern, std::string_view wher
   std::string result;
   bool in_class = false;
   const auto refuse = [&](std::string_view construct) {
-    fail("{}: the pattern \"{}\" uses {}, which is not supported; write the set or the alternatives out",
-         where, pattern, construct);
+    fail("{}: the pattern {} uses {}, which is not supported; write the set or the alternatives out", where,
+         quoted_text(pattern, kMaxShownPatternBytes), construct);
   };
   const auto append_escape = [&](char letter) {
     switch (letter) {

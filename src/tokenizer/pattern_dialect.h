@@ -3,10 +3,14 @@
 /// rest.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace baleen {
+
+/// Sentences show a pattern up to here.
+inline constexpr std::size_t kMaxShownPatternBytes = 200;
 
 /// The PCRE2 pattern that matches what `pattern` matches in Oniguruma, under PCRE2_UTF, PCRE2_UCP and
 /// PCRE2_MULTILINE. Spells out `\s` and `\w`, which in PCRE2 are other sets.

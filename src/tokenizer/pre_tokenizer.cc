@@ -1,6 +1,7 @@
 #include "tokenizer/pre_tokenizer.h"
 
 #include "base/error.h"
+#include "base/quoted_text.h"
 
 namespace baleen {
 
@@ -13,7 +14,7 @@ PreTokenizer::PreTokenizer(const std::vector<SplitRule>& rules, std::string_view
 
 PreTokenizer::GaveUp PreTokenizer::gave_up(const SplitPattern& pattern, const SplitPattern::Match& match,
                                            const char* at) {
-  return {fmt::format("the pattern \"{}\" gave up: {}", pattern.source(),
+  return {fmt::format("the pattern {} gave up: {}", quoted_text(pattern.source()),
                       SplitPattern::error_text(match.error_code)),
           at};
 }

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/quoted_text.h"
 #include "tokenizer/pattern_dialect.h"
 
 namespace baleen {
@@ -50,13 +51,14 @@ SplitPattern::SplitPattern(const SplitRule& rule, std::string_view where) : sour
   code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
                             &error_code, &error_offset, nullptr));
   if (code_ == nullptr) {
-    fail("{}: the pattern \"{}\" does not compile: {}", where, source_, error_text(error_code));
+    fail("{}: the pattern {} does not compile: {}", where, quoted_text(source_, kMaxShownPatternBytes),
+         error_text(error_code));
   }
   std::uint32_t can_match_nothing = 0;
   pcre2_pattern_info(code_.get(), PCRE2_INFO_MATCHEMPTY, &can_match_nothing);
   if (can_match_nothing != 0) {
-    fail("{}: the pattern \"{}\" can match the empty string; only patterns that consume text are supported",
-         where, source_);
+    fail("{}: the pattern {} can match the empty string; only patterns that consume text are supported",
+         where, quoted_text(source_, kMaxShownPatternBytes));
   }
   // Where machine code is not to be had, pcre2_match interprets; results are the same.
   (void)pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/quoted_text.h"
 #include "base/utf8.h"
 #include "base/work_budget.h"
 #include "tokenizer/byte_pair_merger.h"
@@ -48,7 +49,9 @@ std::optional<TokenId> named_token(const Json& config, const char* key, const To
     fail("{}: {} is {}; a string, or an object with \"content\", was expected", name, key,
          found->type_name());
   const auto id = tokenizer.id_of(text.get_ref<const std::string&>());
-  if (!id) fail("{}: {} is {}, which is not an added token of tokenizer.json", name, key, text.dump());
+  if (!id)
+    fail("{}: {} is {}, which is not an added token of tokenizer.json", name, key,
+         quoted_text(text.get_ref<const std::string&>()));
   return id;
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/quoted_text.h"
 #include "tokenizer/tokenizer_json_sax.h"
 
 namespace baleen {
@@ -52,7 +53,8 @@ struct Place {
 AddedToken read_added_token(const Place& place) {
   const Place id = place.at("id");
   if (!id.value.is_number_unsigned() || id.value > kMaxTokenId) {
-    id.refuse("is {}; a whole number from 0 to {} was expected", id.value.dump(), kMaxTokenId);
+    id.refuse("is {}; a whole number from 0 to {} was expected", shortened_text(id.value.dump()),
+              kMaxTokenId);
   }
   const Place content = place.at("content");
   if (content.string().empty()) content.refuse("is empty; an added token needs some text to be matched by");
@@ -67,7 +69,7 @@ AddedToken read_added_token(const Place& place) {
 SplitRule read_split(const Place& split) {
   const Place behavior = split.at("behavior");
   if (behavior.string() != "Isolated") {
-    behavior.refuse("is \"{}\"; only \"Isolated\" is supported", behavior.string());
+    behavior.refuse("is {}; only \"Isolated\" is supported", quoted_text(behavior.string()));
   }
   // "invert" swaps matches and gaps; both become pieces here, so it changes nothing.
   const Place pattern = split.at("pattern");
@@ -106,7 +108,7 @@ std::vector<SplitRule> read_pre_tokenizer(const Place& place) {
     } else if (type == "Split" && !last) {
       splits.push_back(read_split(step));
     } else {
-      step.refuse("is a \"{}\"; expected \"Split\" steps and \"ByteLevel\" as the last one", type);
+      step.refuse("is a {}; expected \"Split\" steps and \"ByteLevel\" as the last one", quoted_text(type));
     }
   }
   return splits;
@@ -116,21 +118,22 @@ std::vector<SplitRule> read_pre_tokenizer(const Place& place) {
 void check_normalizer(const Place& place) {
   if (place.value.is_null()) return;
   const std::string& type = place.at("type").string();
-  if (type != "Sequence") place.refuse("is a \"{}\"; only null or an empty Sequence is supported", type);
+  if (type != "Sequence")
+    place.refuse("is a {}; only null or an empty Sequence is supported", quoted_text(type));
   const Place list = place.at("normalizers");
   if (list.array_size() != 0) list.refuse("is not empty; normalization is not supported");
 }
 
 void check_decoder(const Place& place) {
   const std::string& type = place.at("type").string();
-  if (type != "ByteLevel") place.refuse("is a \"{}\"; only \"ByteLevel\" is supported", type);
+  if (type != "ByteLevel") place.refuse("is a {}; only \"ByteLevel\" is supported", quoted_text(type));
 }
 
 /// Vocabulary and merges were taken out of the tree already; this checks what was left of the model.
 void check_model(const Place& model) {
   if (model.value.is_null()) model.refuse("is missing; a BPE model was expected");
   const Place type = model.at("type");
-  if (type.string() != "BPE") type.refuse("is \"{}\"; only \"BPE\" is supported", type.string());
+  if (type.string() != "BPE") type.refuse("is {}; only \"BPE\" is supported", quoted_text(type.string()));
   for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Place place = model.at(affix);
     if (!place.value.is_null() && !place.string().empty()) place.refuse("is set; only null is supported");

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/quoted_text.h"
 
 namespace baleen {
 namespace {
@@ -22,7 +23,7 @@ class PartsReader final : public nlohmann::json_sax<Json> {
   bool number_unsigned(std::uint64_t number) override {
     if (state_ != State::kVocabulary) return value(number);
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) {
-      fail("{}: model.vocab gives \"{}\" the id {}; at most {} is believed", name_, key_, number,
+      fail("{}: model.vocab gives {} the id {}; at most {} is believed", name_, quoted_text(key_), number,
            kMaxTokenId);
     }
     parts_.vocabulary.push_back({std::move(key_), static_cast<TokenId>(number)});
@@ -72,7 +73,8 @@ class PartsReader final : public nlohmann::json_sax<Json> {
     // noise.
     std::string_view what = error.what();
     what.remove_prefix(std::min(what.find("] "), what.size() - 2) + 2);
-    fail("{}: not valid JSON at byte {}: {}; was the file cut short or edited?", name_, position, what);
+    fail("{}: not valid JSON at byte {}: {}; was the file cut short or edited?", name_, position,
+         shortened_text(what));
   }
 
  private:
@@ -102,8 +104,11 @@ class PartsReader final : public nlohmann::json_sax<Json> {
 
   bool value(Json&& json) {
     if (state_ == State::kVocabulary) {
-      fail("{}: model.vocab gives \"{}\" {}; a whole number that is not negative was expected", name_, key_,
-           json.dump(-1, ' ', false, Json::error_handler_t::replace));
+      const std::string found =
+          json.is_string() ? quoted_text(json.get_ref<const std::string&>())
+                           : shortened_text(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+      fail("{}: model.vocab gives {} {}; a whole number that is not negative was expected", name_,
+           quoted_text(key_), found);
     }
     if (state_ != State::kTree) bad_merge(parts_.merges.size() - (state_ == State::kMergePair ? 1 : 0));
     place(std::move(json));

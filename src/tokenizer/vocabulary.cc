@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/quoted_text.h"
 #include "tokenizer/byte_level.h"
 
 namespace baleen {
@@ -14,14 +15,15 @@ TokenIndex index_tokens(const std::vector<VocabularyEntry>& entries, const std::
   for (const VocabularyEntry& entry : entries) {
     const auto [found, inserted] = index.emplace(entry.text, entry.id);
     if (!inserted) {
-      fail("{}: model.vocab lists \"{}\" twice, as {} and {}", name, entry.text, found->second, entry.id);
+      fail("{}: model.vocab lists {} twice, as {} and {}", name, quoted_text(entry.text), found->second,
+           entry.id);
     }
   }
   for (const AddedToken& token : added) {
     const auto found = index.find(token.text);
     if (found != index.end() && found->second != token.id) {
-      fail("{}: \"{}\" has id {} in model.vocab and {} in added_tokens", name, token.text, found->second,
-           token.id);
+      fail("{}: {} has id {} in model.vocab and {} in added_tokens", name, quoted_text(token.text),
+           found->second, token.id);
     }
   }
   return index;
@@ -37,8 +39,8 @@ Vocabulary::Vocabulary(const std::vector<VocabularyEntry>& entries, const std::v
   const auto claim = [&](TokenId id, const std::string& text) {
     const std::string*& owner = text_of[id];
     if (owner != nullptr && *owner != text) {
-      fail("{}: id {} belongs to both \"{}\" and \"{}\"; every token needs an id of its own", name, id,
-           *owner, text);
+      fail("{}: id {} belongs to both {} and {}; every token needs an id of its own", name, id,
+           quoted_text(*owner), quoted_text(text));
     }
     owner = &text;
   };

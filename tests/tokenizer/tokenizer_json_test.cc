@@ -227,5 +227,41 @@ TEST_F(Config, AbsentFolder) {
   EXPECT_THROW((void)Tokenizer::load(folder_), Error);
 }
 
+TEST(TokenizerJson, SentencesShowLittleOfTheFile) {
+  const std::string much(20'000, 'x');
+  const std::vector<std::function<void(Json&)>> damages = {
+      [&](Json& j) { j["model"]["type"] = much; },
+      [&](Json& j) { j["model"]["vocab"][much] = much; },
+      [&](Json& j) { j["model"]["vocab"][much] = 7; },
+      [&](Json& j) { j["model"]["vocab"][much] = Json::array(); },
+      [&](Json& j) { j["model"]["merges"][0] = much + " b"; },
+      [&](Json& j) {
+        j["normalizer"] = {{"type", much}};
+      },
+      [&](Json& j) { j["decoder"]["type"] = much; },
+      [&](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["type"] = much; },
+      [&](Json& j) { j["pre_tokenizer"]["pretokenizers"][0]["behavior"] = much; },
+      [&](Json& j) { j["pre_tokenizer"]["pretokenizers"][0] = split("Regex", much + "[a"); },
+      [&](Json& j) { j["pre_tokenizer"]["pretokenizers"][0] = split("Regex", "(?:" + much + ")*"); },
+      [&](Json& j) { j["pre_tokenizer"]["pretokenizers"][0] = split("Regex", "[a&&b]" + much); },
+      [&](Json& j) { j["added_tokens"][0]["id"] = much; },
+      [&](Json& j) {
+        j["added_tokens"] =
+            Json::array({added_token(258, much, true, false), added_token(259, much, true, false)});
+      },
+  };
+  for (std::size_t i = 0; i < damages.size(); ++i) {
+    Json json = sound();
+    damages[i](json);
+    const std::string sentence = sentence_for(json.dump());
+    EXPECT_NE(sentence, "accepted") << i;
+    EXPECT_LT(sentence.size(), 1000u) << i << sentence.substr(0, 300);
+  }
+  // What the library says of text that is no JSON repeats the text.
+  const std::string sentence = sentence_for("{\"model\": \"" + much + "\x01\"}");
+  EXPECT_NE(sentence.find("not valid JSON at byte"), std::string::npos) << sentence.substr(0, 300);
+  EXPECT_LT(sentence.size(), 1000u);
+}
+
 }  // namespace
 }  // namespace baleen
