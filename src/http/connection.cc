@@ -212,7 +212,6 @@ void Connection::refuse(HttpError error) {
   form_.unix_seconds = std::time(nullptr);
   const HttpErrorWriter& write_error = state_.options.write_error;
   HttpResponse response = write_error ? write_error(error) : default_error_response(error);
-  if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
   queue(write_response(response, form_));
 }
 

@@ -151,6 +151,7 @@ HttpResponse default_error_response(const HttpError& error) {
   response.body =
       fmt::format(R"({{"error": {{"message": "{}", "type": "{}", "code": "{}"}}}})", error.message,
                   error.status >= 500 ? "server_error" : "invalid_request_error", error.code);
+  if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
   return response;
 }
 

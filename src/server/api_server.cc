@@ -15,6 +15,7 @@
 #include "log/log.h"
 #include "server/conversation_routes.h"
 #include "server/labelled_exchange.h"
+#include "server/route_path.h"
 #include "server/stats.h"
 #include "server/token_routes.h"
 
@@ -25,15 +26,6 @@ constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
 /// The rates of the last ten minutes.
 constexpr double kSampleSeconds = 1;
 constexpr std::size_t kHistorySamples = 601;
-
-/// Clients that are given this server's address where their API's would end in /v1 leave it out.
-std::string with_version(std::string path) {
-  for (const std::string_view api :
-       {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
-    if (path == api || path.starts_with(std::string(api) + "/")) return "/v1" + path;
-  }
-  return path;
-}
 
 Api api_of(std::string_view path) {
   if (path.starts_with("/v1/messages")) return Api::kMessages;
@@ -61,15 +53,11 @@ std::string random_name() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
-/// What the HTTP server itself refuses, in the shape of the protocol that was spoken.
-HttpServerOptions with_protocol_errors(HttpServerOptions options) {
-  options.write_error = [](const HttpError& error) {
-    ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
-    if (error.status >= 500) refusal.type = "server_error";
-    return HttpResponse{.status = error.status,
-                        .body = error_body(api_of(with_version(error.path)), refusal)};
-  };
-  return options;
+/// A mark that some editors and languages write before UTF-8, and that is no part of the JSON.
+std::string_view without_byte_order_mark(std::string_view body) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (body.starts_with(kMark)) body.remove_prefix(kMark.size());
+  return body;
 }
 
 /// The number after `name=` in a query; `otherwise` when there is none. Fails for what is no number.
@@ -84,13 +72,6 @@ Result<double> query_number(std::string_view query, std::string_view name, doubl
     return value.value();
   }
   return otherwise;
-}
-
-HttpResponse refusal(Api api, const ApiError& error, std::string_view request_id) {
-  HttpResponse response{.status = error.status, .body = error_body(api, error, request_id)};
-  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
-  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  return response;
 }
 
 /// For the last words of replies that a drain cuts: some steps of the engine, and what the network takes.
@@ -174,7 +155,12 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
 }
 
 HttpServerOptions ApiServer::http_options() {
-  HttpServerOptions options = with_protocol_errors(options_.http);
+  HttpServerOptions options = options_.http;
+  options.write_error = [this](const HttpError& error) {
+    ApiError refused{.status = error.status, .code = error.code, .message = error.message};
+    if (error.status >= 500) refused.type = "server_error";
+    return refusal(api_of(route_path(error.path)), refused, {});
+  };
   options.check_head = [this](const HttpRequest& head) { return check_head(head); };
   return options;
 }
@@ -184,7 +170,7 @@ std::string ApiServer::new_request_id(const HttpRequest& head) {
 }
 
 std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) {
-  const std::string request_id = new_request_id(head), path = with_version(head.path);
+  const std::string request_id = new_request_id(head), path = route_path(head.path);
   std::optional<HttpResponse> answer;
   if (const auto error = access_.refuse_source(head)) {
     answer = refusal(api_of(path), *error, request_id);
@@ -228,10 +214,25 @@ std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std:
   return std::nullopt;
 }
 
+HttpResponse ApiServer::refusal(Api api, const ApiError& error, std::string_view request_id,
+                                RetryAfter* queue, std::int64_t places) const {
+  HttpResponse response{.status = error.status, .body = error_body(api, error, request_id)};
+  if (error.status == 429 || error.status == 503) {
+    // A server that ends is another one's to replace; until then nothing is taken.
+    const double now = uptime_seconds();
+    const int seconds = draining_          ? RetryAfter::bounded(drained_seconds_ - now)
+                        : queue != nullptr ? queue->seconds(now, places)
+                                           : replies_retry_.seconds(now, 0);
+    response.headers.emplace_back("Retry-After", fmt::format("{}", seconds));
+  }
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
 void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   exchange = labelled_exchange(with_headers(std::move(exchange), access_.cors_headers(request)),
                                new_request_id(request));
-  request.path = with_version(std::move(request.path));
+  request.path = route_path(request.path);
   for (const Route& route : routes()) {
     if (route.has_path(request.path) && route.has_method(request.method))
       return (this->*route.handler)(request, exchange);
@@ -357,7 +358,10 @@ void ApiServer::experts(HttpRequest&, const std::shared_ptr<Exchange>& exchange)
 }
 
 void ApiServer::sample_counters() {
-  counter_history_.add(uptime_seconds(), scheduler_.stats());
+  const SchedulerStats stats = scheduler_.stats();
+  counter_history_.add(uptime_seconds(), stats);
+  replies_retry_.sample(uptime_seconds(), stats.submitted - stats.waiting, stats.waiting);
+  preparation_retry_.sample(uptime_seconds(), preparation_.num_done(), preparation_.num_waiting());
   http_.after(kSampleSeconds, [this] { sample_counters(); });
 }
 
@@ -379,8 +383,10 @@ void ApiServer::prepare(Api api, HttpRequest& request, const std::shared_ptr<Exc
   PreparationTask preparing;
   preparing.body = std::move(request.body);
   preparing.body_share = std::move(request.body_share);
-  preparing.run = std::move(task);
-  preparing.refuse = [this, api, exchange](const ApiError& error) { refuse(exchange, api, error); };
+  preparing.run = [task = std::move(task)](std::string_view body) { task(without_byte_order_mark(body)); };
+  preparing.refuse = [this, api, exchange](const ApiError& error) {
+    exchange->respond(refusal(api, error, request_id_of(*exchange), &preparation_retry_));
+  };
   preparation_.add(std::move(preparing));
 }
 
@@ -417,13 +423,14 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
                              metrics_.observe(report);
                              log_job(report);
                            }};
+  const std::int64_t num_choices = std::ssize(request.choices);
   const auto job = std::make_shared<CompletionJob>(context, std::move(request), identity, exchange);
   if (job->start()) return;
-  refuse(exchange, api,
-         {.status = 429,
-          .type = "rate_limit_error",
-          .code = "queue_full",
-          .message = "the queue is full; try again in a moment"});
+  const ApiError full{.status = 429,
+                      .type = "rate_limit_error",
+                      .code = "queue_full",
+                      .message = "the queue is full; try again after the time in Retry-After"};
+  exchange->respond(refusal(api, full, request_id_of(*exchange), &replies_retry_, num_choices));
 }
 
 std::string ApiServer::owner_of(const HttpRequest& request) const {
@@ -476,6 +483,7 @@ void ApiServer::detokenize(HttpRequest& request, const std::shared_ptr<Exchange>
 }
 
 void ApiServer::drain(double seconds) {
+  drained_seconds_ = uptime_seconds() + seconds;
   draining_ = true;
   scheduler_.drain();
   http_.post([this] {

@@ -28,6 +28,7 @@
 #include "server/preparation.h"
 #include "server/prepared_request.h"
 #include "server/response_store.h"
+#include "server/retry_after.h"
 #include "server/served_model.h"
 
 namespace baleen {
@@ -101,6 +102,10 @@ class ApiServer {
   /// Copies the engine's state out between two steps, then calls `use` in the HTTP thread.
   void with_engine_view(std::function<void(const EngineView&)> use);
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
+  /// The answer, with the time after which one of 429 or 503 is worth another try. `queue`: the one that is full, if one is;
+  /// `places`: of it, that the request wants.
+  [[nodiscard]] HttpResponse refusal(Api api, const ApiError& error, std::string_view request_id,
+                                     RetryAfter* queue = nullptr, std::int64_t places = 1) const;
   void log_job(const JobReport& report) const;
   [[nodiscard]] HttpServerOptions http_options();
   [[nodiscard]] ApiContext api_context(std::string client_key = {},
@@ -118,11 +123,14 @@ class ApiServer {
   Metrics metrics_;
   Access access_;
   CounterHistory counter_history_;  ///< used by the HTTP thread alone
+  /// Places in the scheduler's queue, and in the lanes of the preparation. Thread-safe.
+  mutable RetryAfter replies_retry_, preparation_retry_;
   RequestPreparer preparer_;
   double started_seconds_;
   std::string instance_;  ///< random, so that ids differ between runs
   std::atomic<std::int64_t> next_id_ = 0;
   std::atomic<bool> draining_ = false;
+  std::atomic<double> drained_seconds_ = 0;  ///< of `uptime_seconds`: when a drain ends at the latest
   /// Streams of /stats, which no drain waits for; the HTTP thread's.
   std::set<std::shared_ptr<Exchange>> watchers_;
   HttpServer http_;

@@ -26,7 +26,7 @@ ApiError queue_full() {
   return {.status = 429,
           .type = "rate_limit_error",
           .code = "queue_full",
-          .message = "too many requests at once; try again in a moment"};
+          .message = "too many requests at once; try again after the time in Retry-After"};
 }
 
 ApiError too_much_work() {
@@ -88,6 +88,11 @@ class Preparation::Lane {
     changed_.notify_one();
   }
 
+  std::int64_t num_waiting() {
+    const std::lock_guard lock(mutex_);
+    return std::ssize(tasks_);
+  }
+
  private:
   void serve(const std::stop_token& stop) {
     while (true) {
@@ -129,12 +134,17 @@ void Preparation::add(PreparationTask task) {
   (small ? quick_ : patient_)->add(std::make_unique<PreparationTask>(std::move(task)));
 }
 
+std::int64_t Preparation::num_waiting() const { return quick_->num_waiting() + patient_->num_waiting(); }
+
 void Preparation::run_quickly(OwnedTask task) {
-  if (!run_within(*task, limits_.quick_work)) patient_->add(std::move(task));
+  const bool done = run_within(*task, limits_.quick_work);
+  if (!done) patient_->add(std::move(task));
+  ++num_done_;
 }
 
-void Preparation::run_patiently(const PreparationTask& task) const {
+void Preparation::run_patiently(const PreparationTask& task) {
   if (!run_within(task, limits_.patient_work)) refuse(task, too_much_work());
+  ++num_done_;
 }
 
 }  // namespace baleen

@@ -7,6 +7,7 @@
 ///     large body ──► patient lane ──done, or 400──► ones, however costly those beside it turn out to be.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -51,13 +52,18 @@ class Preparation {
 
   /// Runs the task, or refuses it. Any thread; does not wait.
   void add(PreparationTask task);
+  /// Tasks that have ever left a lane. Any thread.
+  [[nodiscard]] std::int64_t num_done() const { return num_done_; }
+  /// Tasks that wait in a lane now. Any thread.
+  [[nodiscard]] std::int64_t num_waiting() const;
 
  private:
   class Lane;
   void run_quickly(std::unique_ptr<PreparationTask> task);
-  void run_patiently(const PreparationTask& task) const;
+  void run_patiently(const PreparationTask& task);
 
   const PreparationLimits limits_;
+  std::atomic<std::int64_t> num_done_ = 0;
   std::unique_ptr<Lane> quick_, patient_;
 };
 
