@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "protocols/requested_format.h"
 
 namespace baleen {
@@ -29,6 +33,41 @@ void settle_system_messages(std::vector<Message>& messages) {
   messages = std::move(settled);
 }
 
+/// Lines that clients write into system texts for their provider's accounts. They differ from request to request, so no
+/// prefix of an earlier one would be found in the cache, and they say nothing to a model.
+constexpr std::array<std::string_view, 1> kClientLines = {"x-anthropic-billing-header:"};
+
+/// The name of the client's line that the text begins with; empty where it begins with none.
+std::string_view client_line(std::string_view text) {
+  const auto* const line =
+      std::ranges::find_if(kClientLines, [&](std::string_view begin) { return text.starts_with(begin); });
+  return line == kClientLines.end() ? std::string_view() : line->substr(0, line->size() - 1);
+}
+
+/// The text without such lines and what divided them from the next; notes the name of the first.
+std::string without_client_lines(std::string_view text, std::vector<std::string>& ignored) {
+  std::string kept;
+  bool is_noted = false;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    if (const std::string_view name = client_line(text); name.empty()) {
+      kept += text.substr(0, end);
+      text.remove_prefix(end);
+    } else {
+      if (!std::exchange(is_noted, true)) ignored.emplace_back(name);
+      text.remove_prefix(std::min(text.find_first_not_of("\r\n", end), text.size()));
+    }
+  }
+  return kept;
+}
+
+void leave_out_client_lines(ApiRequest& request) {
+  for (Message& message : request.messages) {
+    if (message.role == Role::kSystem)
+      message.content = without_client_lines(message.content, request.ignored);
+  }
+}
+
 }  // namespace
 
 void append_part(std::string& whole, std::string_view text) {
@@ -49,6 +88,7 @@ void arrange_conversation(const RequestFields& fields, std::string_view field, R
   if (last.role == Role::kAssistant && !last.tool_calls.empty()) {
     return fields.refuse(field, "ends with tool calls; add their results");
   }
+  leave_out_client_lines(request);
   settle_system_messages(messages);
   PythonJson format = format_in_prompt(request.response_format);
   if (tools.functions.empty() && format.is_null()) return;

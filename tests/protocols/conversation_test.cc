@@ -60,5 +60,26 @@ TEST(Conversation, HistoryWithoutReasoningIsAccepted) {
             kBos + "<｜User｜>q" + kAsk + "a<｜end▁of▁sentence｜><｜User｜>p<｜Assistant｜><think>");
 }
 
+TEST(Conversation, LinesThatClientsWriteForTheirProviderAreLeftOut) {
+  const auto messages_request = [](const std::string& system) {
+    return accepted(parse_messages, R"({"model": "m", "max_tokens": 1, "system": )" + system +
+                                        R"(, "messages": [{"role": "user", "content": "q"}]})");
+  };
+  const std::string line = "x-anthropic-billing-header: cc_version=2.1; cch=a1b2c;";
+  const ApiRequest blocks = messages_request(R"([{"type": "text", "text": ")" + line +
+                                             R"("}, {"type": "text", "text": "You are careful."}])");
+  EXPECT_EQ(blocks.messages[0].content, "You are careful.");
+  EXPECT_EQ(blocks.ignored, std::vector<std::string>{"x-anthropic-billing-header"});
+  EXPECT_EQ(messages_request("\"" + line + R"(\nYou are careful.\n\nx\n")").messages[0].content,
+            "You are careful.\n\nx\n");
+  EXPECT_EQ(messages_request("\"" + line + "\"").messages[0].content, "");
+  // What comes through a proxy that speaks the other API.
+  EXPECT_EQ(prompt(message("system", line + R"(\n\nYou are careful.)") + "," + message("user", "q")),
+            kBos + "You are careful.<｜User｜>q" + kAsk);
+  // A user may ask about such a line, and a system text may.
+  EXPECT_EQ(prompt(message("system", "Say " + line) + "," + message("user", line)),
+            kBos + "Say " + line + "<｜User｜>" + line + kAsk);
+}
+
 }  // namespace
 }  // namespace baleen
