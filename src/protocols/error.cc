@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <array>
+#include <utility>
 
 #include "protocols/reply_json.h"
 
@@ -25,9 +28,53 @@ std::string_view anthropic_type(int status) {
   return status >= 500 ? "api_error" : "invalid_request_error";
 }
 
+constexpr std::size_t kMaxMessageBytes = 2000, kMaxParamBytes = 300;
+
+/// Leaves out the middle of a text that is too long: its end often says what to do.
+void bound(std::string& text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return;
+  constexpr std::string_view kCut = " [...] ";
+  const std::size_t half = (max_bytes - kCut.size()) / 2;
+  text = fmt::format("{}{}{}", std::string_view(text).substr(0, half), kCut,
+                     std::string_view(text).substr(text.size() - half));
+}
+
 }  // namespace
 
-std::string error_body(Api api, const ApiError& error, std::string_view request_id) {
+std::string_view prompt_field(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+      return "prompt";
+    case Api::kResponses:
+      return "input";
+    case Api::kChatCompletions:
+    case Api::kMessages:
+      break;
+  }
+  return "messages";
+}
+
+ApiError prompt_too_long(Api api, std::string field, std::int64_t prompt_tokens, std::int64_t reply_tokens,
+                         std::int64_t context_tokens) {
+  ApiError error{.code = "context_length_exceeded", .param = std::move(field)};
+  if (api == Api::kMessages) {
+    error.message = fmt::format("prompt is too long: {} tokens > {} maximum", prompt_tokens,
+                                context_tokens - reply_tokens);
+  } else {
+    error.message = fmt::format(
+        "This model's maximum context length is {} tokens. However, the {} of this request has {} tokens{}. "
+        "Please reduce the length of the {}.",
+        context_tokens, prompt_field(api), prompt_tokens,
+        reply_tokens > 0 ? ", and the reply needs at least one" : "", prompt_field(api));
+  }
+  return error;
+}
+
+std::string error_body(Api api, const ApiError& whole, std::string_view request_id) {
+  // Sentences are made in many places from what clients sent: names of fields, patterns, paths through a schema.
+  ApiError error = whole;
+  bound(error.message, kMaxMessageBytes);
+  bound(error.param, kMaxParamBytes);
   if (api != Api::kMessages) return json_text({{"error", openai_error(error)}});
   return json_text({{"type", "error"},
                     {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},

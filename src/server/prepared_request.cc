@@ -77,10 +77,11 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(const ApiRe
   }
   const RenderOptions options{.thinking_mode = request.thinking_mode, .reasoning_effort = request.effort};
   const Result<MarkedText> prompt = render_marked_prompt(messages, options);
-  if (!prompt) return bad_request("messages", prompt.error());
+  const std::string field(prompt_field(request.api));
+  if (!prompt) return bad_request(field, prompt.error());
   auto tokens = model_.controls_in_content ? model_.tokenizer->encode(prompt.value().text)
                                            : model_.tokenizer->encode(prompt.value());
-  if (!tokens) return bad_request("messages", tokens.error());
+  if (!tokens) return bad_request(field, tokens.error());
   return std::move(tokens).value();
 }
 
@@ -178,14 +179,12 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
     const auto& tokens = std::get<std::vector<TokenId>>(encoded);
     const auto count = static_cast<std::int64_t>(tokens.size());
     const bool no_reply = request.max_tokens == 0;
-    if (count >= model_.limits.context_tokens + (no_reply ? 1 : 0)) {
-      return ApiError{
-          .status = 400,
-          .code = "context_length_exceeded",
-          .param = raw ? "prompt" : "messages",
-          .message = fmt::format("the prompt has {} tokens, the context holds {} and the reply needs at "
-                                 "least one; shorten the prompt",
-                                 count, model_.limits.context_tokens)};
+    const std::int64_t reply_tokens = no_reply ? 0 : 1;
+    if (count + reply_tokens > model_.limits.context_tokens) {
+      std::string field(prompt_field(request.api));
+      if (num_prompts > 1) field += fmt::format("[{}]", i);
+      return prompt_too_long(request.api, std::move(field), count, reply_tokens,
+                             model_.limits.context_tokens);
     }
     prepared.prompt_tokens += count;
     for (const TokenId token : tokens) {
