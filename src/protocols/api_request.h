@@ -35,6 +35,12 @@ struct ToolChoice {
   bool parallel = true;
 };
 
+/// A tool that its client keeps in a group.
+struct GroupedTool {
+  std::string declared_name;  ///< as the prompt declares it and the model calls it
+  std::string group, name;    ///< as the client knows it
+};
+
 struct ResponseFormat {
   enum class Kind : std::uint8_t { kText, kJsonObject, kJsonSchema, kPattern } kind = Kind::kText;
   std::string name;
@@ -68,6 +74,8 @@ struct ApiRequest {
   ReasoningEffort effort = ReasoningEffort::kDefault;
   std::vector<DeclaredTool> tools;  ///< that the reply may call; the prompt may declare more
   ToolChoice tool_choice;
+  std::vector<GroupedTool> grouped_tools;  ///< kResponses: those of `tools` that the client keeps in groups
+  bool older_calls = false;  ///< kChatCompletions: declared as `functions`, so called as `function_call`
   ResponseFormat response_format;
 
   std::vector<RawPrompt> prompts;  ///< kCompletions: one or more

@@ -99,13 +99,22 @@ void arrange_conversation(const RequestFields& fields, std::string_view field, R
 }
 
 std::string history_arguments(const RequestFields& call, std::string_view name) {
-  std::string arguments = call.required_text(name);
-  if (arguments.find_first_not_of(" \t\r\n") == std::string::npos) return "{}";
-  const Result<PythonJson> json = parse_python_json(arguments);
+  static constexpr std::string_view kNone = "{}";
+  const auto is_none = [](const PythonJson& value) {
+    return value.is_null() || (value.as_array() != nullptr && value.as_array()->empty());
+  };
+  const PythonJson* value = call.find(name);
+  if (value == nullptr || is_none(*value)) return std::string(kNone);
+  if (value->as_object() != nullptr) return dump_python_json(*value);
+  const std::string* text = value->as_string();
+  if (text == nullptr) return call.expected(name, "the JSON of an object"), "";
+  if (text->find_first_not_of(" \t\r\n") == std::string::npos) return std::string(kNone);
+  const Result<PythonJson> json = parse_python_json(*text);
+  if (json && is_none(json.value())) return std::string(kNone);
   if (json && json.value().as_object() == nullptr) {
     call.refuse(name, fmt::format("must be the JSON of an object, not of {}", json.value().kind()));
   }
-  return arguments;
+  return *text;
 }
 
 }  // namespace baleen

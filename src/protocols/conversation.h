@@ -22,8 +22,8 @@ inline constexpr std::size_t kMaxMessages = 100'000;
 void arrange_conversation(const RequestFields& fields, std::string_view field, RequestedTools tools,
                           ApiRequest& request);
 
-/// `arguments` of a call in the history: JSON of an object, or text that is no JSON. Empty means none, which some
-/// clients write for a call without arguments.
+/// The arguments of a call in the history: JSON of an object, as text or as it is, or text that is no JSON. Clients write
+/// a call without arguments in many ways: nothing, null, [] (languages whose empty map is an empty list), "", "null", "[]".
 [[nodiscard]] std::string history_arguments(const RequestFields& call, std::string_view name);
 
 /// `text` behind `whole`, a blank line between, as content parts are joined.

@@ -16,11 +16,7 @@ RequestedTools read_messages_tools(const RequestFields& fields, ApiRequest& requ
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
     if (pass_over_tool(tool, "custom", request)) continue;
-    const std::string* type = tool.text("type");
-    if (type != nullptr && *type != "custom") {
-      tool.expected("type", "\"custom\"; this server runs no tools of its own");
-      break;
-    }
+    (void)tool.text("type");
     if (tool.object("input_schema") == nullptr) {
       tool.expected("input_schema", "a JSON schema");
       break;
@@ -85,7 +81,7 @@ ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bo
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kMessages;
     check_known_fields(fields, request);
-    read_messages_conversation(fields, request.messages);
+    read_messages_conversation(fields, request);
     RequestedTools tools = read_messages_tools(fields, request);
     request.tools = tools.declared;
     read_messages_tool_choice(fields, request);

@@ -22,8 +22,10 @@ ReplyJson OutputItem::json(std::string_view status) const {
     case Kind::kCall:
       break;
   }
-  return {{"id", id},     {"type", "function_call"}, {"status", status}, {"call_id", call_id},
-          {"name", name}, {"arguments", text}};
+  ReplyJson call = {{"id", id},     {"type", "function_call"}, {"status", status}, {"call_id", call_id},
+                    {"name", name}, {"arguments", text}};
+  if (!name_space.empty()) call["namespace"] = name_space;
+  return call;
 }
 
 ReplyJson OutputItem::part(std::string_view part_text, ReplyJson part_logprobs) const {

@@ -16,11 +16,11 @@ constexpr std::size_t kMaxQuotedBytes = 60;
 /// Whole doubles are exact up to here.
 constexpr double kMaxExactDouble = 9007199254740992.0;
 
+}  // namespace
+
 bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
 }
-
-}  // namespace
 
 ApiError invalid_request(std::string path, std::string_view sentence) {
   std::string message = path.empty() ? std::string(sentence) : fmt::format("{}: {}", path, sentence);

@@ -29,6 +29,8 @@ class RequestFields {
   [[nodiscard]] const PythonJson* find(std::string_view name) const;
   [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
 
+  /// The object itself.
+  [[nodiscard]] const PythonJson& value() const { return object_; }
   /// All members, nulls included; none where it is no object.
   [[nodiscard]] const PythonJson::Object& members() const;
 
@@ -71,6 +73,8 @@ class RequestFields {
 };
 
 inline constexpr std::size_t kMaxNameBytes = 128;
+/// Letters, digits, - and _.
+[[nodiscard]] bool is_name_character(char c);
 
 /// A refusal about the value at `path`: "path: sentence".
 [[nodiscard]] ApiError invalid_request(std::string path, std::string_view sentence);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "protocols/text_content.h"
+
 namespace baleen {
 namespace {
 
@@ -25,17 +27,9 @@ void check_schema(const RequestFields& function, std::string_view schema_field) 
 }  // namespace
 
 bool pass_over_tool(const RequestFields& tool, std::string_view own_type, ApiRequest& request) {
-  // Types begin so in the public APIs; some go on with a date.
-  static constexpr std::string_view kHosted[] = {
-      "apply_patch", "bash",   "code_execution",   "code_interpreter", "computer",  "custom",
-      "file_search", "hosted", "image_generation", "local_shell",      "mcp",       "memory",
-      "namespace",   "shell",  "text_editor",      "tool_search",      "web_fetch", "web_search"};
   const PythonJson* type = tool.find("type");
   if (type == nullptr || type->as_string() == nullptr || *type->as_string() == own_type) return false;
-  const std::string& name = *type->as_string();
-  if (std::ranges::none_of(kHosted, [&](std::string_view begin) { return name.starts_with(begin); }))
-    return false;
-  request.ignored.push_back(fmt::format("{} ({})", tool.path(), name));
+  pass_over(tool, *type->as_string(), request.ignored);
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include "protocols/encoders.h"
 #include "protocols/output_item.h"
 #include "protocols/sealed_text.h"
+#include "protocols/tool_groups.h"
 
 namespace baleen {
 namespace {
@@ -60,6 +61,7 @@ class ResponsesEncoder final : public ReplyEncoder {
         seals_(request.keeping.seal_reasoning),
         summarises_(request.keeping.summarise_reasoning),
         client_key_(request.client_key),
+        grouped_tools_(request.grouped_tools),
         identity_(identity),
         response_(response_frame(request, identity)) {}
 
@@ -119,6 +121,10 @@ class ResponsesEncoder final : public ReplyEncoder {
                            .id = item_id("fc"),
                            .call_id = tool_call_id(Api::kResponses, identity_, 0, part.call_idx),
                            .name = part.text};
+        if (const GroupedTool* tool = find_grouped(grouped_tools_, part.text)) {
+          item_->name = tool->name;
+          item_->name_space = tool->group;
+        }
         emit("response.output_item.added", {{"output_index", index()}, {"item", item_->json("in_progress")}});
         break;
       case ReplyPart::Kind::kCallArguments:
@@ -206,6 +212,7 @@ class ResponsesEncoder final : public ReplyEncoder {
 
   bool streams_, show_reasoning_, seals_, summarises_;
   std::string client_key_;
+  std::vector<GroupedTool> grouped_tools_;
   ReplyIdentity identity_;
   ReplyJson response_;  ///< its output holds the closed items
   std::optional<OutputItem> item_;

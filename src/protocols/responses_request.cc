@@ -11,6 +11,7 @@
 #include "protocols/requested_thinking.h"
 #include "protocols/requested_tools.h"
 #include "protocols/responses_input.h"
+#include "protocols/tool_groups.h"
 
 namespace baleen {
 namespace {
@@ -20,11 +21,12 @@ RequestedTools read_responses_tools(const RequestFields& fields, ApiRequest& req
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
-    if (pass_over_tool(tool, "function", request)) continue;
-    if (tool.required_text("type") != "function") {
-      tool.expected("type", "\"function\", or a hosted tool, which is passed over");
-      break;
+    if (const std::string* type = tool.text("type"); type != nullptr && *type == "namespace") {
+      add_tool_group(tool, tools, request);
+      continue;
     }
+    if (pass_over_tool(tool, "function", request)) continue;
+    if (tool.required_text("type").empty()) break;
     add_tool(tool, "parameters", function_in_prompt(tool, "parameters"), tools);
   }
   return tools;
@@ -32,7 +34,7 @@ RequestedTools read_responses_tools(const RequestFields& fields, ApiRequest& req
 
 std::string function_name(const RequestFields& choice) {
   if (choice.required_text("type") != "function") choice.expected("type", "function or allowed_tools");
-  return choice.required_name("name");
+  return required_call_name(choice);
 }
 
 void read_responses_tool_choice(const RequestFields& fields, ApiRequest& request) {
@@ -107,7 +109,8 @@ PythonJson::Array own_tools(const PythonJson::Array& tools) {
   PythonJson::Array own;
   std::ranges::copy_if(tools, std::back_inserter(own), [](const PythonJson& tool) {
     const PythonJson* type = tool.find("type");
-    return type != nullptr && type->as_string() != nullptr && *type->as_string() == "function";
+    return type != nullptr && type->as_string() != nullptr &&
+           (*type->as_string() == "function" || *type->as_string() == "namespace");
   });
   return own;
 }

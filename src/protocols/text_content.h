@@ -1,22 +1,43 @@
-/// Content that is a string or a list of parts, which in every protocol differ in the names of their types alone.
+/// Content that is a string or a list of parts, in the words of every protocol.
+///
+/// This model reads text. What a conversation holds beside text (pictures, files, parts that a later client invents) is
+/// no reason to end it: a short text stands in for it, and the reply's header x-baleen-ignored names it. Where a document
+/// or a search result has text of its own, that is read.
 #pragma once
 
-#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "protocols/request_fields.h"
 
 namespace baleen {
 
-/// The text of the field, parts joined by blank lines; empty when absent. A part is {"type": T, "text": ...} with T among
-/// `text_types`, or {"type": "refusal", "refusal": ...}, which models wrote in place of text. Refuses other parts (images,
-/// audio, files), naming them: this model reads text.
+/// The text of the field, parts joined by blank lines; empty when absent. Refuses what is neither a string nor parts, and
+/// parts of text without a text; all else has a text or a text in its place, and is noted in `ignored` then.
 [[nodiscard]] std::string read_text_content(const RequestFields& fields, std::string_view name,
-                                            std::initializer_list<std::string_view> text_types);
+                                            std::vector<std::string>& ignored);
 /// Refuses when absent.
 [[nodiscard]] std::string required_text_content(const RequestFields& fields, std::string_view name,
-                                                std::initializer_list<std::string_view> text_types);
+                                                std::vector<std::string>& ignored);
 
-/// What is said of a part, block or item of a type that is known or unknown, but not text.
-void refuse_part(const RequestFields& part, std::string_view type, std::string_view taken);
+/// The same of one part, block or item, whose `type` says what it is.
+[[nodiscard]] std::string read_text_part(const RequestFields& part, std::vector<std::string>& ignored);
+
+/// The text that a part, block or item of any type has: in `text`, `content`, or (documents) `source`. Nothing where it has
+/// none.
+[[nodiscard]] std::optional<std::string> text_within(const RequestFields& part,
+                                                     std::vector<std::string>& ignored);
+
+/// What a tool gave back, in whatever form: as content where it is a string, parts or nothing, else its JSON.
+[[nodiscard]] std::string read_tool_output(const RequestFields& fields, std::string_view name,
+                                           std::vector<std::string>& ignored);
+
+/// The members of an object that can be read, as JSON: without `type`, `id` and the like, and without data that is encoded
+/// or encrypted. "{}" where nothing is left.
+[[nodiscard]] std::string readable_json(const PythonJson& value);
+
+/// Notes that a part, block or item of this type was passed over.
+void pass_over(const RequestFields& object, std::string_view type, std::vector<std::string>& ignored);
 
 }  // namespace baleen

@@ -124,25 +124,20 @@ TEST(MessagesRequest, Refusals) {
           {R"("messages": [{"role": "user"}])", "messages[0].content", "found nothing"},
           {R"("messages": [{"role": "user", "content": []}])", "messages[0].content", "empty array"},
           {with_block("user", "7"), "messages[0].content[0]", "an object"},
-          {with_block("user", R"({"type": "image"})"), "messages[0].content[0].type",
-           "\"image\" is not taken here"},
           {with_block("user", R"({"type": "text"})"), "messages[0].content[0].text", "a string"},
           {with_block("user", R"({"type": "tool_result"})"), "messages[0].content[0].tool_use_id",
            "a string"},
-          {with_block("user",
-                      R"({"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]})"),
-           "messages[0].content[0].content[0].type", "reads text"},
-          {with_block("assistant", R"({"type": "image"})"), "messages[0].content[0].type",
-           "text, thinking or tool_use"},
-          {with_block("assistant", R"({"type": "tool_use", "id": "a", "name": "f"})"),
-           "messages[0].content[0].input", "an object"},
+          {with_block("assistant", R"({"type": "tool_use", "id": "a", "name": "f", "input": 7})"),
+           "messages[0].content[0].input", "found 7"},
+          {with_block("assistant", R"({"type": "tool_use", "id": "a", "name": "f", "input": "[1]"})"),
+           "messages[0].content[0].input", "not of an array"},
           {with_block("assistant", R"({"type": "tool_use", "id": "a", "name": "f", "input": {}})"),
            "messages", "ends with tool calls"},
-          {R"("system": [{"type": "image"}])", "system[0].type", "reads text"},
+          {R"("system": [{"type": 7}])", "system[0].type", "a string"},
           {R"("stop_sequences": "x")", "stop_sequences", "an array"},
           {R"("stop_sequences": [""])", "stop_sequences[0]", "1 to 4096"},
           {R"("tools": [{"name": "f"}])", "tools[0].input_schema", "a JSON schema"},
-          {R"("tools": [{"type": "telepathy_1", "name": "t"}])", "tools[0].type", "runs no tools of its own"},
+          {R"("tools": [{"type": 7, "name": "t"}])", "tools[0].type", "a string"},
           {R"("tools": [{"name": "f", "input_schema": {"type": "string"}}])", "tools[0].input_schema.type",
            "\"object\""},
           {R"("tool_choice": {"type": "any"})", "tool_choice", "no tools"},
@@ -158,6 +153,88 @@ TEST(MessagesRequest, Refusals) {
           {R"("container": "c")", "container", "no containers"},
           {R"("metadata": 1)", "metadata", "an object"},
       });
+}
+
+ApiRequest with_blocks(const std::string& user, const std::string& assistant = "") {
+  return accepted(parse_messages,
+                  R"({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "q"},
+    {"role": "assistant", "content": [)" +
+                      assistant + R"(]}, {"role": "user", "content": [)" + user + "]}]}");
+}
+
+TEST(MessagesRequest, ResultsOfAnyContentAreText) {
+  const auto result = [](const std::string& content) {
+    return with_blocks(R"({"type": "tool_result", "tool_use_id": "t", "content": )" + content + "}",
+                       R"({"type": "tool_use", "id": "t", "name": "Read", "input": []})")
+        .messages.back()
+        .content;
+  };
+  EXPECT_EQ(result(R"([{"type": "document", "title": "Report", "source": {"type": "text",
+    "media_type": "text/plain", "data": "page one"}}])"),
+            "Report\n\npage one");
+  EXPECT_EQ(result(R"([{"type": "document", "source": {"type": "content", "content": [
+    {"type": "text", "text": "a"}, {"type": "image"}]}}])"),
+            "a\n\n[image: left out, this model reads text]");
+  EXPECT_EQ(
+      result(R"([{"type": "document", "title": "t.pdf", "source": {"type": "base64", "data": "JVBE"}}])"),
+      "[document \"t.pdf\": left out, this model reads text]");
+  EXPECT_EQ(result(R"([{"type": "search_result", "source": "https://x.example", "title": "t",
+    "content": [{"type": "text", "text": "found"}]}])"),
+            "t\nhttps://x.example\n\nfound");
+  EXPECT_EQ(result(R"([{"type": "text", "text": "a plot"}, {"type": "image", "source": {"type": "base64",
+    "media_type": "image/png", "data": "iVBO"}}])"),
+            "a plot\n\n[image: left out, this model reads text]");
+  EXPECT_EQ(result(R"([{"type": "tool_reference", "tool_name": "open_page"}])"),
+            R"([tool_reference {"tool_name": "open_page"}])");
+  EXPECT_EQ(result("[]"), "");
+  EXPECT_EQ(result("null"), "");
+}
+
+TEST(MessagesRequest, AProvidersOwnCallsAreShownWithTheirResults) {
+  const ApiRequest request = with_blocks(R"({"type": "text", "text": "next"})", R"(
+    {"type": "text", "text": "I look."},
+    {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "w"}},
+    {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result",
+      "url": "https://x.example", "title": "T", "encrypted_content": "abc"}]},
+    {"type": "mcp_tool_use", "id": "s2", "name": "echo", "server_name": "x", "input": {}},
+    {"type": "mcp_tool_result", "tool_use_id": "s2", "is_error": true, "content": [{"type": "text", "text": "no"}]},
+    {"type": "text", "text": "Found."},
+    {"type": "server_tool_use", "id": "s3", "name": "web_search", "input": {}},
+    {"type": "compaction", "content": "Summary."},
+    {"type": "telepathy", "mood": "good"})");
+  const std::vector<Message>& m = request.messages;
+  ASSERT_EQ(m.size(), 7u);
+  EXPECT_EQ(m[1].content, "I look.");
+  ASSERT_EQ(m[1].tool_calls.size(), 1u);
+  EXPECT_EQ(m[1].tool_calls[0].name, "web_search");
+  EXPECT_EQ(m[2].role, Role::kTool);
+  EXPECT_EQ(m[2].content, R"([web_search_result {"url": "https://x.example", "title": "T"}])");
+  EXPECT_EQ(m[3].tool_calls[0].name, "echo");
+  EXPECT_EQ(m[4].content, "Error: no");
+  EXPECT_EQ(m[5].content, "Found.\n\nSummary.");
+  EXPECT_TRUE(m[5].tool_calls.empty());
+  EXPECT_EQ(request.ignored,
+            (std::vector<std::string>{"messages[1].content[2].content[0] (web_search_result)",
+                                      "messages[1].content[6] (server_tool_use)",
+                                      "messages[1].content[8] (telepathy)"}));
+}
+
+TEST(MessagesRequest, BlocksOfOtherKindsHaveATextInTheirPlace) {
+  const ApiRequest request = with_blocks(
+      R"({"type": "image", "source": {"type": "base64", "data": "iVBO"}}, {"type": "container_upload", "file_id": "f"},
+         {"type": "telepathy"}, {"type": "text", "text": "what is it?"})");
+  ASSERT_EQ(request.messages.size(), 6u);
+  EXPECT_EQ(request.messages[2].content, "[image: left out, this model reads text]");
+  EXPECT_EQ(request.messages[3].content, "[file: left out, this model reads text]");
+  EXPECT_EQ(request.messages[4].content, "[telepathy: left out, this model reads text]");
+  EXPECT_EQ(request.ignored.size(), 3u);
+}
+
+TEST(MessagesRequest, ToolsOfOtherKindsArePassedOver) {
+  const ApiRequest request = accepted(parse_messages, "{" + kBase + R"(, "tools": [
+    {"type": "telepathy_20990101", "name": "t"}, {"name": "f", "input_schema": {"type": "object"}}]})");
+  EXPECT_EQ(request.tools.size(), 1u);
+  EXPECT_EQ(request.ignored, std::vector<std::string>{"tools[0] (telepathy_20990101)"});
 }
 
 }  // namespace

@@ -99,12 +99,8 @@ TEST(ResponsesRequest, Refusals) {
           {R"("input": [])", "input", "is empty"},
           {R"("input": 7)", "input", "a string or an array"},
           {with_item("7"), "input[0]", "an object"},
-          {with_item(R"({"type": "web_search_call"})"), "input[0].type",
-           "function_call_output, found \"web_search_call\""},
           {with_item(R"({"role": "wizard", "content": "x"})"), "input[0].role", "system or developer"},
           {with_item(R"({"role": "user"})"), "input[0].content", "found nothing"},
-          {with_item(R"({"role": "user", "content": [{"type": "input_image"}]})"), "input[0].content[0].type",
-           "reads text"},
           {with_item(R"({"type": "function_call", "name": "f", "arguments": "{}"})"), "input[0].call_id",
            "a string"},
           {with_item(R"({"type": "function_call", "call_id": "c", "name": "f", "arguments": "3"})"),
@@ -118,7 +114,8 @@ TEST(ResponsesRequest, Refusals) {
           {R"("background": true)", "background", "nothing in the background"},
           {R"("prompt": {"id": "p"})", "prompt", "keeps no prompts"},
           {R"("context_management": [{"type": "compaction"}])", "context_management", "does not shorten"},
-          {R"("tools": [{"type": "telepathy"}])", "tools[0].type", "found \"telepathy\""},
+          {R"("tools": [{"type": 7}])", "tools[0].type", "a string"},
+          {with_item(R"({"type": "web_search_call"})"), "input", "is empty"},
           {R"("tools": [{"type": "web_search"}], "tool_choice": "required")", "tool_choice", "no tools"},
           {R"("input": [{"type": "reasoning", "encrypted_content": "forged"}])", "input[0].encrypted_content",
            "could not be verified"},
@@ -211,6 +208,141 @@ TEST(ResponsesRequest, HostedAndCustomToolsArePassedOver) {
   EXPECT_EQ(request.tools.size(), 1u);
   EXPECT_EQ(request.ignored,
             (std::vector<std::string>{"tools[0] (web_search_preview)", "tools[1] (custom)"}));
+}
+
+/// Those of a request whose input is these items and a question behind them.
+std::vector<Message> messages_of(const std::string& items, std::vector<std::string>* ignored = nullptr) {
+  ApiRequest request = accepted(parse_responses, R"({"input": [{"role": "user", "content": "q"}, )" + items +
+                                                     R"(, {"role": "user", "content": "go on"}]})");
+  if (ignored != nullptr) *ignored = request.ignored;
+  return request.messages;
+}
+
+TEST(ResponsesRequest, ItemsOfOtherKindsDoNotEndAConversation) {
+  std::vector<std::string> ignored;
+  for (const char* type : {"additional_tools", "web_search_call", "compaction", "compaction_trigger",
+                           "image_generation_call", "mcp_list_tools", "telepathy_call", "telepathy"}) {
+    const std::string item = std::string(R"({"type": ")") + type + R"(", "id": "x", "role": "developer",
+      "tools": [], "encrypted_content": "abc", "action": {"type": "search", "query": "w"}})";
+    EXPECT_EQ(messages_of(item, &ignored).size(), 2u) << type;
+    EXPECT_EQ(ignored, std::vector<std::string>{std::string("input[1] (") + type + ")"});
+  }
+  // A text is one, whoever wrote it.
+  const std::vector<Message> m = messages_of(
+      R"({"type": "agent_message", "author": "a", "content": [{"type": "input_text", "text": "done"}]})");
+  ASSERT_EQ(m.size(), 3u);
+  EXPECT_EQ(m[1].role, Role::kUser);
+  EXPECT_EQ(m[1].content, "done");
+}
+
+TEST(ResponsesRequest, CallsOfOtherKindsAreShownWithTheirOutputs) {
+  struct Pair {
+    const char *call, *output, *name, *arguments, *result;
+  };
+  const std::vector<Pair> pairs = {
+      {R"({"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "*** Begin\n"})",
+       R"({"type": "custom_tool_call_output", "call_id": "c", "output": "ok"})", "apply_patch",
+       R"({"input": "*** Begin\n"})", "ok"},
+      {R"({"type": "tool_search_call", "call_id": "c", "status": "completed", "execution": "client",
+           "arguments": {"query": "browser"}})",
+       R"({"type": "tool_search_output", "call_id": "c", "tools": [{"name": "open_page"}]})", "tool_search",
+       R"({"query": "browser"})", R"({"tools": [{"name": "open_page"}]})"},
+      {R"({"type": "local_shell_call", "call_id": "c", "status": "completed",
+           "action": {"type": "exec", "command": ["ls"]}})",
+       R"({"type": "local_shell_call_output", "id": "c", "output": [{"type": "input_text", "text": "a.txt"}]})",
+       "local_shell", R"({"action": {"type": "exec", "command": ["ls"]}})", "a.txt"},
+      {R"({"type": "telepathy_call", "call_id": "c", "name": "read mind", "arguments": "{\"whose\": 1}"})",
+       R"({"type": "telepathy_call_output", "call_id": "c", "output": {"mood": "good"}})", "read_mind",
+       R"({"whose": 1})", R"({"mood": "good"})"},
+      {R"({"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}})",
+       R"({"type": "computer_call_output", "call_id": "c",
+           "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBO"}})",
+       "computer", R"({"action": {"type": "screenshot"}})", "[image: left out, this model reads text]"}};
+  for (const Pair& pair : pairs) {
+    const std::vector<Message> m = messages_of(std::string(pair.call) + "," + pair.output);
+    ASSERT_EQ(m.size(), 4u) << pair.call;
+    ASSERT_EQ(m[1].tool_calls.size(), 1u) << pair.call;
+    EXPECT_EQ(m[1].tool_calls[0].name, pair.name);
+    EXPECT_EQ(m[1].tool_calls[0].arguments, pair.arguments);
+    EXPECT_EQ(m[2].role, Role::kTool);
+    EXPECT_EQ(m[2].tool_call_id, m[1].tool_calls[0].id);
+    EXPECT_EQ(m[2].content, pair.result);
+  }
+  // A provider's call carries its own output.
+  const std::vector<Message> hosted = messages_of(
+      R"({"type": "mcp_call", "id": "m", "name": "lookup", "arguments": "{\"k\": 1}", "output": "v"})");
+  ASSERT_EQ(hosted.size(), 4u);
+  EXPECT_EQ(hosted[1].tool_calls[0].arguments, R"({"k": 1})");
+  EXPECT_EQ(hosted[2].content, "v");
+}
+
+TEST(ResponsesRequest, PicturesAndFilesHaveATextInTheirPlace) {
+  std::vector<std::string> ignored;
+  const std::vector<Message> m = messages_of(
+      R"({"type": "function_call", "call_id": "c", "name": "view", "arguments": ""},
+         {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "a plot"},
+           {"type": "input_image", "image_url": "data:image/png;base64,iVBO"},
+           {"type": "input_file", "filename": "a.pdf", "file_data": "JVBE"}]})",
+      &ignored);
+  EXPECT_EQ(m[1].tool_calls[0].arguments, "{}");
+  EXPECT_EQ(m[2].content,
+            "a plot\n\n[image: left out, this model reads text]\n\n"
+            "[file \"a.pdf\": left out, this model reads text]");
+  EXPECT_EQ(ignored, (std::vector<std::string>{"input[2].output[1] (input_image)",
+                                               "input[2].output[2] (input_file)"}));
+}
+
+TEST(ResponsesRequest, ResultsWithoutAnIdAreFoundByName) {
+  const std::vector<Message> answered = messages_of(
+      R"({"type": "function_call", "call_id": "c1", "name": "create", "namespace": "goal", "arguments": "{}"},
+         {"type": "function_call_output", "name": "create", "namespace": "goal", "output": "made"})");
+  ASSERT_EQ(answered.size(), 4u);
+  EXPECT_EQ(answered[2].role, Role::kTool);
+  EXPECT_EQ(answered[2].tool_call_id, "c1");
+  // One that no call waits for was put in from outside.
+  const std::vector<Message> alone = messages_of(
+      R"({"type": "function_call", "call_id": "c1", "name": "create", "namespace": "goal", "arguments": "{}"},
+         {"type": "function_call_output", "call_id": "c1", "output": "made"},
+         {"type": "function_call_output", "id": "fco", "name": "create", "namespace": "goal", "output": "later"},
+         {"type": "function_call_output", "output": "nameless"})");
+  ASSERT_EQ(alone.size(), 6u);
+  EXPECT_EQ(alone[3].role, Role::kUser);
+  EXPECT_EQ(alone[3].content, "Result of goal__create:\nlater");
+  EXPECT_EQ(alone[4].role, Role::kTool);
+}
+
+TEST(ResponsesRequest, ToolsOfAGroupAreDeclaredFlat) {
+  const std::string tools = R"("tools": [
+    {"type": "namespace", "name": "mcp__files__", "description": "Files of the host.", "tools": [
+      {"type": "function", "name": "read", "description": "Reads one.", "strict": false,
+       "parameters": {"type": "object"}},
+      {"type": "custom", "name": "exec"},
+      {"type": "function", "name": "write", "parameters": {"type": "object"}}]},
+    {"type": "function", "name": "read"},
+    {"type": "namespace", "name": "mcp__files", "tools": [{"type": "function", "name": "read"}]}])";
+  const ApiRequest request =
+      with(tools + R"(, "tool_choice": {"type": "function", "namespace": "mcp__files__",
+    "name": "write"})");
+  ASSERT_EQ(request.tools.size(), 3u);
+  EXPECT_EQ(request.tools[0].name, "mcp__files__read");
+  EXPECT_EQ(request.tools[2].name, "read");
+  EXPECT_EQ(dump_python_json(request.messages[0].tools[0]),
+            R"({"name": "mcp__files__read", "description": "Files of the host.\n\nReads one.", )"
+            R"("parameters": {"type": "object"}})");
+  EXPECT_EQ(request.tool_choice.name, "mcp__files__write");
+  ASSERT_EQ(request.grouped_tools.size(), 2u);
+  EXPECT_EQ(request.grouped_tools[1].group, "mcp__files__");
+  EXPECT_EQ(request.grouped_tools[1].name, "write");
+  EXPECT_EQ(
+      request.ignored,
+      (std::vector<std::string>{"tools[0] (namespace: flattened)", "tools[0].tools[1] (custom)",
+                                "tools[2] (namespace: flattened)", "tools[2].tools[0] (its name is taken)"}));
+  // Calls in the history are named as the prompt declares them.
+  const std::vector<Message> m = messages_of(
+      R"({"type": "function_call", "call_id": "c", "namespace": "mcp__files__", "name": "read", "arguments": "[]"},
+         {"type": "function_call_output", "call_id": "c", "output": "text"})");
+  EXPECT_EQ(m[1].tool_calls[0].name, "mcp__files__read");
+  EXPECT_EQ(m[1].tool_calls[0].arguments, "{}");
 }
 
 }  // namespace
