@@ -14,6 +14,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
         identity_(identity),
         logprobs_(request.logprobs),
         show_reasoning_(request.show_reasoning),
+        older_calls_(request.older_calls),
         choices_(static_cast<std::size_t>(request.num_choices)) {}
 
   std::string begin() override {
@@ -32,6 +33,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
     std::string events;
     for (const ReplyPart& part : parts) {
       if (part.kind == ReplyPart::Kind::kReasoning && !show_reasoning_) continue;
+      if (older_calls_ && part.call_idx > 0) continue;  // the older form holds one
       if (part.kind == ReplyPart::Kind::kCallDropped) ++choice.num_dropped_calls;
       if (!envelope_.streams()) {
         collect(choice_idx, choice, part);
@@ -44,8 +46,10 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
 
   std::string choice_finished(int choice_idx, StopReason reason,
                               const std::string& /*stop_string*/) override {
-    choices_[static_cast<std::size_t>(choice_idx)].finish_reason = finish_reason(reason);
-    return envelope_.streams() ? chunk(choice_idx, ReplyJson::object(), finish_reason(reason)) : "";
+    std::string_view word = finish_reason(reason);
+    if (older_calls_ && reason == StopReason::kToolCalls) word = "function_call";
+    choices_[static_cast<std::size_t>(choice_idx)].finish_reason = word;
+    return envelope_.streams() ? chunk(choice_idx, ReplyJson::object(), word) : "";
   }
 
   std::string finish(const Usage& usage) override {
@@ -112,11 +116,13 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
       case ReplyPart::Kind::kContent:
         return {{"content", part.text}};
       case ReplyPart::Kind::kCallBegin:
+        if (older_calls_) return {{"function_call", {{"name", part.text}, {"arguments", ""}}}};
         return call_delta({{"index", part.call_idx},
                            {"id", call_id(choice_idx, part)},
                            {"type", "function"},
                            {"function", {{"name", part.text}, {"arguments", ""}}}});
       case ReplyPart::Kind::kCallArguments:
+        if (older_calls_) return {{"function_call", {{"arguments", part.text}}}};
         return call_delta({{"index", part.call_idx}, {"function", {{"arguments", part.text}}}});
       case ReplyPart::Kind::kCallEnd:
       case ReplyPart::Kind::kCallDropped:
@@ -146,13 +152,17 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
     return {{"content", std::exchange(choice.logprobs, ReplyJson::array())}, {"refusal", nullptr}};
   }
 
-  static ReplyJson message(const Choice& choice) {
+  [[nodiscard]] ReplyJson message(const Choice& choice) const {
     const bool only_calls = choice.content.empty() && !choice.calls.empty();
     ReplyJson json = {{"role", "assistant"},
                       {"content", only_calls ? ReplyJson() : ReplyJson(choice.content)},
                       {"refusal", nullptr}};
     if (!choice.reasoning.empty()) json["reasoning_content"] = choice.reasoning;
     for (const ToolCall& call : choice.calls) {
+      if (older_calls_) {
+        json["function_call"] = {{"name", call.name}, {"arguments", call.arguments}};
+        continue;
+      }
       json["tool_calls"].push_back({{"id", call.id},
                                     {"type", "function"},
                                     {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
@@ -163,6 +173,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
   CompletionEnvelope envelope_;
   ReplyIdentity identity_;
   bool logprobs_, show_reasoning_;
+  bool older_calls_;  ///< calls are written as `function_call`, one a reply
   std::vector<Choice> choices_;
 };
 

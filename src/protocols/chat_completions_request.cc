@@ -10,6 +10,19 @@
 namespace baleen {
 namespace {
 
+/// `functions`, which `tools` took the place of: the same objects without their wrapping, and calls one at a time.
+void read_older_functions(const RequestFields& fields, RequestedTools& tools, ApiRequest& request) {
+  const PythonJson::Array* list = fields.list("functions", kMaxTools);
+  if (list == nullptr || list->empty()) return;
+  if (!tools.declared.empty())
+    return fields.refuse("functions", "is the older form of tools; send one of them");
+  request.older_calls = true;
+  for (std::size_t i = 0; i < list->size() && !fields.error(); ++i) {
+    const RequestFields function((*list)[i], fields.path("functions", i), fields.error());
+    add_tool(function, "parameters", (*list)[i], tools);
+  }
+}
+
 RequestedTools read_chat_tools(const RequestFields& fields, ApiRequest& request) {
   RequestedTools tools;
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
@@ -25,6 +38,7 @@ RequestedTools read_chat_tools(const RequestFields& fields, ApiRequest& request)
     // The inner object goes into the prompt as it came: that is what the model was trained on.
     add_tool(*function, "parameters", *tool.find("function"), tools);
   }
+  read_older_functions(fields, tools, request);
   return tools;
 }
 
@@ -49,7 +63,28 @@ void read_allowed_tools(const RequestFields& choice, ApiRequest& request) {
   allow_only(*allowed, "tools", names, request.tools);
 }
 
+/// `function_call`, the older form of `tool_choice`.
+void read_older_choice(const RequestFields& fields, ApiRequest& request) {
+  request.tool_choice.parallel = false;
+  const PythonJson* value = fields.find("function_call");
+  if (value == nullptr) return;
+  if (const std::string* word = value->as_string()) {
+    if (*word != "none" && *word != "auto") fields.expected("function_call", "none, auto or {\"name\": ...}");
+    if (*word == "none") request.tool_choice.kind = ToolChoice::Kind::kNone;
+  } else if (const auto choice = fields.fields("function_call")) {
+    request.tool_choice.kind = ToolChoice::Kind::kNamed;
+    request.tool_choice.name = choice->required_name("name");
+  }
+  check_tool_choice(fields, "function_call", request);
+}
+
 void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
+  if (request.older_calls) return read_older_choice(fields, request);
+  if (const PythonJson* older = fields.find("function_call");
+      older != nullptr &&
+      (older->as_string() == nullptr || (*older->as_string() != "auto" && *older->as_string() != "none"))) {
+    return fields.refuse("function_call", "is the older form of tool_choice, and goes with functions alone");
+  }
   request.tool_choice.parallel = fields.flag("parallel_tool_calls").value_or(true);
   const PythonJson* value = fields.find("tool_choice");
   if (value == nullptr) return;

@@ -97,6 +97,8 @@ constexpr KnownField kNewerOpenAi[] = {
 
 constexpr KnownField kChatCompletionsAlone[] = {
     {"messages"},
+    {"functions"},
+    {"function_call"},
     {"reasoning_effort"},
     {"thinking"},
     {"thinking_mode"},
@@ -111,8 +113,6 @@ constexpr KnownField kChatCompletionsAlone[] = {
     {"continue_final_message", kRefused, "set \"prefix\": true in the last message to continue it"},
     {"skip_special_tokens", kRefused, "special tokens are never shown", "true"},
     {"spaces_between_special_tokens", kRefused, "special tokens are never shown", "true"},
-    {"functions", kRefused, "is the older form; send tools"},
-    {"function_call", kRefused, "is the older form; send tool_choice"},
     {"audio", kRefused, kTextOnly},
     {"web_search_options", kRefused, "this server searches nothing; declare a tool for it"},
     {"structural_tag", kRefused, "declare tools; their calls are enforced"},

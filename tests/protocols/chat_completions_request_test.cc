@@ -247,14 +247,17 @@ TEST(ChatCompletionsRequest, Refusals) {
           {R"("thinking": {"type": "enabled"}, "thinking_mode": "chat")", "thinking_mode", "contradicts"},
           {R"("thinking": {"type": "enabled"}, "reasoning_effort": "none")", "reasoning_effort",
            "contradicts"},
-          {R"("functions": [{}])", "functions", "send tools"},
-          {R"("function_call": "auto")", "function_call", "send tool_choice"},
+          {R"("functions": [{}])", "functions[0].name", "a string"},
+          {R"("functions": [{"name": "f"}], "tools": [)" + f + "]", "functions", "send one of them"},
+          {R"("functions": [{"name": "f"}], "function_call": "any")", "function_call", "none, auto or"},
+          {R"("functions": [{"name": "f"}], "function_call": {"name": "g"})", "function_call", "not among"},
+          {R"("function_call": {"name": "f"})", "function_call", "goes with functions alone"},
           {R"("audio": {})", "audio", "text alone"},
           {R"("modalities": ["text", "audio"])", "modalities", "text alone"},
           {R"("web_search_options": {})", "web_search_options", "declare a tool"},
           {R"("tools": {})", "tools", "an array"},
           {R"("tools": [7])", "tools[0]", "an object"},
-          {R"("tools": [{"type": "telepathy"}])", "tools[0].type", "\"function\", found \"telepathy\""},
+          {R"("tools": [{"type": 7}])", "tools[0].type", "a string"},
           {R"("tools": [{"type": "function"}])", "tools[0].function", "found nothing"},
           {R"("tools": [)" + tool(R"({"name": "a b"})") + "]", "tools[0].function.name", "letters, digits"},
           {R"("tools": [)" + tool(R"({"name": ""})") + "]", "tools[0].function.name", "letters, digits"},
@@ -303,19 +306,13 @@ TEST(ChatCompletionsRequest, RefusedMessages) {
           {R"("messages": [{"content": "x"}])", "messages[0].role", "a string"},
           {R"("messages": [{"role": "wizard", "content": "x"}])", "messages[0].role",
            "or tool, found \"wizard\""},
-          {R"("messages": [{"role": "function", "content": "x"}])", "messages[0].role", "older form"},
+          {R"("messages": [{"role": "function", "content": "x"}])", "messages[0].name", "a string"},
           {R"("messages": [{"role": "user"}])", "messages[0].content", "found nothing"},
           {R"("messages": [{"role": "user", "content": 7}])", "messages[0].content",
            "content parts, found 7"},
           {R"("messages": [{"role": "user", "content": [{"type": "text"}]}])", "messages[0].content[0].text",
            "a string"},
           {R"("messages": [{"role": "user", "content": ["x"]}])", "messages[0].content[0]", "an object"},
-          {R"("messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}])",
-           "messages[0].content[1].type", "\"image_url\" is not taken here; this model reads text"},
-          {R"("messages": [{"role": "user", "content": [{"type": "input_audio"}]}])",
-           "messages[0].content[0].type", "reads text"},
-          {R"("messages": [{"role": "user", "content": [{"type": "file"}]}])", "messages[0].content[0].type",
-           "reads text"},
           {R"("messages": [)" + user + R"(, {"role": "assistant", "content": "a"}])", "messages",
            "\"prefix\": true"},
           {R"("messages": [{"role": "assistant", "content": "a", "prefix": true}, )" + user + "]",
@@ -323,22 +320,82 @@ TEST(ChatCompletionsRequest, RefusedMessages) {
           {R"("messages": [{"role": "assistant", "content": "a", "reasoning_content": 1}, )" + user + "]",
            "messages[0].reasoning_content", "a string"},
           {R"("messages": [{"role": "assistant", "function_call": {}}, )" + user + "]",
-           "messages[0].function_call", "send tool_calls"},
+           "messages[0].function_call.name", "a string"},
           {with_call("7"), "messages[0].tool_calls[0]", "an object"},
           {with_call("{}"), "messages[0].tool_calls[0].function", "name and arguments"},
-          {with_call(R"({"type": "custom"})"), "messages[0].tool_calls[0].type", "\"function\""},
+          {with_call(R"({"type": "custom"})"), "messages[0].tool_calls[0].custom", "name and arguments"},
+          {with_call(R"({"type": "telepathy"})"), "messages[0].tool_calls[0].type", "\"function\""},
           {with_call(R"({"function": {"arguments": "{}"}})"), "messages[0].tool_calls[0].function.name",
            "found nothing"},
-          {with_call(R"({"function": {"name": "f"}})"), "messages[0].tool_calls[0].function.arguments",
-           "a string"},
-          {with_call(R"({"function": {"name": "f", "arguments": {}}})"),
-           "messages[0].tool_calls[0].function.arguments", "found an object"},
+          {with_call(R"({"function": {"name": "f", "arguments": 7}})"),
+           "messages[0].tool_calls[0].function.arguments", "found 7"},
           {with_call(R"({"function": {"name": "f", "arguments": "[1]"}})"),
            "messages[0].tool_calls[0].function.arguments", "JSON of an object, not of an array"},
           {R"("messages": [{"role": "assistant", "prefix": true, "tool_calls": [)" +
                tool(R"({"name": "f", "arguments": "{}"})") + "]}]",
            "messages", "ends with tool calls"},
       });
+}
+
+TEST(ChatCompletionsRequest, CallsWithoutArgumentsAreWrittenInManyWays) {
+  for (const char* arguments :
+       {"null", "\"\"", "\" \"", "\"null\"", "\"[]\"", "\" [ ] \"", "[]", "{}", "\"{}\""}) {
+    const ApiRequest request = with_messages(
+        R"([{"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": )" +
+        std::string(arguments) + R"(}}]}, {"role": "tool", "tool_call_id": "a", "content": "r"}])");
+    EXPECT_EQ(request.messages[0].tool_calls[0].arguments, "{}") << arguments;
+  }
+  const ApiRequest absent = with_messages(
+      R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}, {"role": "tool", "content": "r"}])");
+  EXPECT_EQ(absent.messages[0].tool_calls[0].arguments, "{}");
+  const ApiRequest object = with_messages(
+      R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"k": 1}}}]},
+          {"role": "tool", "content": "r"}])");
+  EXPECT_EQ(object.messages[0].tool_calls[0].arguments, R"({"k": 1})");
+}
+
+TEST(ChatCompletionsRequest, PartsOfOtherKindsHaveATextInTheirPlace) {
+  const ApiRequest request = with_messages(R"([{"role": "user", "content": [{"type": "text", "text": "see"},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}},
+    {"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}},
+    {"type": "file", "file": {"filename": "a.pdf", "file_data": "JVBE"}},
+    {"type": "resource", "resource": {"uri": "file:///a", "text": "inside"}},
+    {"type": "telepathy", "mood": "good"}, {"type": "thought", "text": "kept"}]}])");
+  EXPECT_EQ(request.messages[0].content,
+            "see\n\n[image: left out, this model reads text]\n\n[audio: left out, this model reads text]\n\n"
+            "[file \"a.pdf\": left out, this model reads text]\n\ninside\n\n[telepathy {\"mood\": "
+            "\"good\"}]\n\nkept");
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{
+                                 "messages[0].content[1] (image_url)", "messages[0].content[2] (input_audio)",
+                                 "messages[0].content[3] (file)", "messages[0].content[5] (telepathy)"}));
+}
+
+TEST(ChatCompletionsRequest, OlderFunctionsAreTools) {
+  const std::string functions =
+      R"("functions": [{"name": "f", "description": "d", "parameters": {"type": "object"}}, {"name": "g"}])";
+  const ApiRequest request = with(functions);
+  EXPECT_TRUE(request.older_calls);
+  EXPECT_FALSE(request.tool_choice.parallel);
+  ASSERT_EQ(request.tools.size(), 2u);
+  EXPECT_EQ(dump_python_json(request.messages[0].tools[0]),
+            R"({"name": "f", "description": "d", "parameters": {"type": "object"}})");
+  EXPECT_EQ(with(functions + R"(, "function_call": "none")").tool_choice.kind, ToolChoice::Kind::kNone);
+  EXPECT_EQ(with(functions + R"(, "function_call": {"name": "g"})").tool_choice.name, "g");
+  EXPECT_FALSE(with(R"("functions": [], "function_call": "auto")").older_calls);
+
+  const ApiRequest history = with_messages(R"([{"role": "user", "content": "q"},
+    {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"x\": 1}"}},
+    {"role": "function", "name": "f", "content": "2"}])");
+  ASSERT_EQ(history.messages[1].tool_calls.size(), 1u);
+  EXPECT_EQ(history.messages[1].tool_calls[0].arguments, R"({"x": 1})");
+  EXPECT_EQ(history.messages[2].role, Role::kTool);
+}
+
+TEST(ChatCompletionsRequest, ToolsOfOtherKindsArePassedOver) {
+  const ApiRequest request =
+      with(R"("tools": [{"type": "telepathy"}, {"type": "custom", "custom": {"name": "c"}}])");
+  EXPECT_TRUE(request.tools.empty());
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{"tools[0] (telepathy)", "tools[1] (custom)"}));
 }
 
 }  // namespace
