@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
-#include "base/json.h"
+#include "protocols/request_fields.h"
 
 namespace baleen {
 namespace {
@@ -16,10 +17,11 @@ ApiError wrong(std::string param, std::string message) {
   return {.status = 400, .param = std::move(param), .message = std::move(message)};
 }
 
-/// The body as an object; discarded when it is none.
-Json parse_object(std::string_view body) {
-  Result<Json> json = parse_ordered_json(body);
-  return json && json.value().is_object() ? std::move(json).value() : Json(Json::value_t::discarded);
+/// The body, which is an object; nothing when it is none. Linear in the body, however many members it has.
+std::optional<PythonJson> parse_object(std::string_view body) {
+  Result<PythonJson> json = parse_python_json(body);
+  if (!json || json.value().as_object() == nullptr) return std::nullopt;
+  return std::move(json).value();
 }
 
 }  // namespace
@@ -37,25 +39,27 @@ std::string model_json(const ServedModel& model) {
 
 ApiResult<std::string> tokenize_reply(std::string_view body, const ServedModel& model,
                                       const RequestPreparer& preparer, const ApiContext& context) {
-  const Json json = parse_object(body);
-  if (json.is_discarded()) return wrong("", "the body is not a JSON object");
+  const std::optional<PythonJson> json = parse_object(body);
+  if (!json) return wrong("", "the body is not a JSON object");
+  FirstError refused;
+  const RequestFields fields(*json, "", refused);
   std::vector<TokenId> tokens;
-  if (json.contains("messages")) {
+  if (fields.has("messages")) {
     auto request = parse_chat_completions(body, context);
     if (auto* error = std::get_if<ApiError>(&request)) return std::move(*error);
     auto encoded = preparer.conversation_tokens(std::get<ApiRequest>(request));
     if (auto* error = std::get_if<ApiError>(&encoded)) return std::move(*error);
     tokens = std::get<std::vector<TokenId>>(std::move(encoded));
   } else {
-    if (!json.contains("prompt") || !json["prompt"].is_string()) {
+    const PythonJson* prompt = fields.find("prompt");
+    if (prompt == nullptr || prompt->as_string() == nullptr) {
       return wrong("prompt", "prompt: a string is expected (or messages, as for chat completions)");
     }
-    auto encoded = model.tokenizer->encode(json["prompt"].get<std::string>());
+    auto encoded = model.tokenizer->encode(*prompt->as_string());
     if (!encoded) return wrong("prompt", encoded.error());
     tokens = std::move(encoded).value();
-    const auto special = json.find("add_special_tokens");
-    if (special != json.end() && special->is_boolean() && special->get<bool>())
-      tokens.insert(tokens.begin(), model.bos);
+    if (fields.flag("add_special_tokens").value_or(false)) tokens.insert(tokens.begin(), model.bos);
+    if (refused) return *std::move(refused);
   }
   // Millions of ids are no JSON value first: its destructor needs memory as large as the list, and ends the
   // program where there is none.
@@ -64,20 +68,21 @@ ApiResult<std::string> tokenize_reply(std::string_view body, const ServedModel& 
 }
 
 ApiResult<std::string> detokenize_reply(std::string_view body, const ServedModel& model) {
-  const Json json = parse_object(body);
-  if (json.is_discarded()) return wrong("", "the body is not a JSON object");
-  if (!json.contains("tokens") || !json["tokens"].is_array()) {
+  const std::optional<PythonJson> json = parse_object(body);
+  if (!json) return wrong("", "the body is not a JSON object");
+  const PythonJson* list = json->find("tokens");
+  if (list == nullptr || list->as_array() == nullptr) {
     return wrong("tokens", "tokens: an array of token ids is expected");
   }
   std::vector<TokenId> tokens;
-  for (const Json& token : json["tokens"]) {
-    const bool fits = token.is_number_integer() && token >= 0 && token < model.limits.vocab_size;
-    if (!fits) {
+  for (const PythonJson& token : *list->as_array()) {
+    const std::optional<std::int64_t> id = whole_number(token);
+    if (!id || *id < 0 || *id >= model.limits.vocab_size) {
       return wrong(fmt::format("tokens[{}]", tokens.size()),
                    fmt::format("tokens[{}]: {} is no token id, those are 0 to {}", tokens.size(),
-                               token.dump(), model.limits.vocab_size - 1));
+                               describe(&token), model.limits.vocab_size - 1));
     }
-    tokens.push_back(token.get<TokenId>());
+    tokens.push_back(static_cast<TokenId>(*id));
   }
   const Json reply = {{"prompt", model.tokenizer->decode(tokens)}};
   return reply.dump();

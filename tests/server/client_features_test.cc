@@ -1,9 +1,12 @@
 // What clients of the public APIs rely on beside a plain reply: kept responses, likelihoods of prompts,
 // request ids, paths without their version, keep-alives, progress.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tests/server/running_server.h"
 #include "tests/support/temporary_folder.h"
@@ -160,6 +163,148 @@ TEST_F(ClientFeatures, PathsWithoutTheirVersion) {
   EXPECT_EQ(server_->ask("/responses", respond("hi"))["object"], "response");
   EXPECT_EQ(server_->get("/models").status, 200);
   EXPECT_EQ(Json::parse(server_->post("/messages", {{"max_tokens", 1}}).body)["type"], "error");
+}
+
+TEST_F(ClientFeatures, AByteOrderMarkIsNoPartOfABody) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const Json message = {{"max_tokens", 1}, {"messages", {{{"role", "user"}, {"content", "hi"}}}}};
+  const std::vector<std::pair<const char*, Json>> requests = {
+      {"/v1/chat/completions", chat("hi")},   {"/v1/completions", {{"prompt", "hi"}}},
+      {"/v1/responses", respond("hi")},       {"/v1/messages", message},
+      {"/v1/messages/count_tokens", message}, {"/tokenize", {{"prompt", "hi"}}},
+      {"/detokenize", {{"tokens", {5}}}}};
+  for (const auto& [path, body] : requests) {
+    const HttpReply reply = test::http_request(server_->port(), "POST", path, mark + body.dump());
+    EXPECT_EQ(reply.status, 200) << path << reply.body;
+  }
+  EXPECT_EQ(test::http_request(server_->port(), "POST", "/tokenize", mark + mark + "{}").status, 400);
+}
+
+TEST_F(ClientFeatures, AddressesWithEmptySegments) {
+  EXPECT_EQ(server_->ask("//v1/chat/completions", chat("hi"))["object"], "chat.completion");
+  EXPECT_EQ(server_->ask("/v1//chat/completions/", chat("hi"))["object"], "chat.completion");
+  EXPECT_EQ(server_->ask("/v1/v1/responses", respond("hi"))["object"], "response");
+  EXPECT_EQ(server_->get("//v1/models").status, 200);
+  EXPECT_EQ(server_->get("/v1/models/").status, 200);
+  EXPECT_EQ(server_->get("//health/").status, 200);
+  // Refusals speak the protocol that was meant.
+  EXPECT_EQ(Json::parse(server_->post("//messages/", {{"max_tokens", 1}}).body)["type"], "error");
+}
+
+TEST_F(ClientFeatures, ClientsLearnThatAPromptIsTooLong) {
+  std::string text;
+  for (int i = 0; i < 3; ++i) text += long_text() + long_text() + long_text();
+  while (text.size() < 400'000) text += text;
+  const auto error = [&](const char* path, const Json& body) {
+    const HttpReply reply = server_->post(path, body);
+    EXPECT_EQ(reply.status, 400) << path;
+    EXPECT_EQ(reply.head.find("Retry-After"), std::string::npos);
+    return Json::parse(reply.body)["error"];
+  };
+  const Json messages = {{{"role", "user"}, {"content", text}}};
+  const Json anthropic = error("/v1/messages", {{"max_tokens", 4}, {"messages", messages}});
+  EXPECT_EQ(anthropic["type"], "invalid_request_error");
+  int tokens = 0, maximum = 0;
+  ASSERT_EQ(std::sscanf(anthropic["message"].get<std::string>().c_str(),
+                        "prompt is too long: %d tokens > %d maximum", &tokens, &maximum),
+            2)
+      << anthropic;
+  EXPECT_GT(tokens, maximum);
+  Json input = respond(text), prompt = {{"prompt", text}, {"max_tokens", 1}};
+  const std::vector<std::tuple<const char*, Json, const char*>> others = {
+      {"/v1/chat/completions", chat(text), "messages"},
+      {"/v1/completions", prompt, "prompt"},
+      {"/v1/responses", input, "input"}};
+  for (const auto& [path, body, param] : others) {
+    const Json refused = error(path, body);
+    EXPECT_EQ(refused["code"], "context_length_exceeded");
+    EXPECT_EQ(refused["param"], param);
+    const std::string sentence = refused["message"];
+    EXPECT_NE(sentence.find(fmt::format("This model's maximum context length is {} tokens.", maximum + 1)),
+              std::string::npos)
+        << sentence;
+  }
+}
+
+TEST_F(ClientFeatures, AToolOfAGroupIsCalledInTheGroupsForm) {
+  Json request = respond("Read it.");
+  request["tools"] = {{{"type", "namespace"},
+                       {"name", "mcp__files__"},
+                       {"description", "Files."},
+                       {"tools", {{{"type", "function"}, {"name", "read"}}}}}};
+  request["tool_choice"] = "required";
+  request["parallel_tool_calls"] = false;
+  request["max_output_tokens"] = 200;
+  const Json call = server_->ask("/v1/responses", request)["output"].back();
+  EXPECT_EQ(call["type"], "function_call");
+  EXPECT_EQ(call["name"], "read");
+  EXPECT_EQ(call["namespace"], "mcp__files__");
+  const std::string events = stream(*server_, "/v1/responses", request);
+  EXPECT_NE(events.find(R"("name":"read","arguments":"","namespace":"mcp__files__")"), std::string::npos)
+      << events;
+  request["tool_choice"] = "auto";
+  request["input"] = {{{"role", "user"}, {"content", "Read it."}},
+                      call,
+                      {{"type", "function_call_output"}, {"call_id", call["call_id"]}, {"output", "text"}}};
+  EXPECT_EQ(server_->post("/v1/responses", request).status, 200);
+}
+
+TEST_F(ClientFeatures, OlderFunctionsAreCalledInTheirForm) {
+  Json request = chat("Weather in Rome?");
+  request["functions"] = {{{"name", "weather"},
+                           {"parameters",
+                            {{"type", "object"},
+                             {"properties", {{"sunny", {{"type", "boolean"}}}}},
+                             {"required", {"sunny"}},
+                             {"additionalProperties", false}}}}};
+  request["function_call"] = {{"name", "weather"}};
+  request["max_tokens"] = 200;
+  request["temperature"] = 0;
+  const Json choice = server_->ask("/v1/chat/completions", request)["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "function_call");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  const Json call = choice["message"]["function_call"];
+  EXPECT_EQ(call["name"], "weather");
+  EXPECT_TRUE(Json::parse(call["arguments"].get<std::string>())["sunny"].is_boolean()) << call;
+  const std::string events = stream(*server_, "/v1/chat/completions", request);
+  EXPECT_NE(events.find(R"("function_call":{"name":"weather","arguments":""})"), std::string::npos) << events;
+  EXPECT_NE(events.find(R"("finish_reason":"function_call")"), std::string::npos) << events;
+  EXPECT_EQ(events.find("tool_calls"), std::string::npos) << events;
+  request.erase("function_call");
+  request["messages"] = {{{"role", "user"}, {"content", "Weather in Rome?"}},
+                         {{"role", "assistant"}, {"content", nullptr}, {"function_call", call}},
+                         {{"role", "function"}, {"name", "weather"}, {"content", "rain"}}};
+  EXPECT_EQ(server_->post("/v1/chat/completions", request).status, 200);
+}
+
+TEST_F(ClientFeatures, ManyMembersOfAnObjectAreReadInOnePass) {
+  // Five minutes where each member is looked for among those before it.
+  std::string members;
+  for (int i = 0; i < 300'000; ++i) members += fmt::format("\"m{}\":0,", i);
+  const std::string message = "{" + members + R"("role": "user", "content": "hi"})";
+  for (const char* path : {"/tokenize", "/v1/messages/count_tokens"}) {
+    EXPECT_EQ(test::http_request(server_->port(), "POST", path, R"({"messages": [)" + message + "]}").status,
+              200);
+  }
+  EXPECT_EQ(
+      test::http_request(server_->port(), "POST", "/tokenize", "{" + members + R"("prompt": "hi"})").status,
+      200);
+  EXPECT_EQ(
+      test::http_request(server_->port(), "POST", "/detokenize", "{" + members + R"("tokens": [5]})").status,
+      200);
+}
+
+TEST_F(ClientFeatures, ErrorsDoNotRepeatWhatWasSentAtLength) {
+  const std::string name(100'000, 'a');
+  Json request = chat("hi");
+  request["response_format"] = {
+      {"type", "json_schema"},
+      {"json_schema",
+       {{"name", "s"},
+        {"schema", {{"type", "object"}, {"properties", {{name, {{"$ref", "#/nothing/" + name}}}}}}}}}};
+  const HttpReply reply = server_->post("/v1/chat/completions", request);
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_LT(reply.body.size(), 4000u);
 }
 
 TEST_F(ClientFeatures, EveryAnswerHasItsRequestId) {
