@@ -43,7 +43,7 @@ class ChatMessageReader {
   }
 
   void read_assistant(const RequestFields& fields, Message& message) {
-    message.content = read_text_content(fields, "content", request_.ignored);
+    message.content = read_text_content(fields, "content", request_.ignored, Speaker::kModel);
     if (message.content.empty()) {
       if (const std::string* refusal = fields.text("refusal")) message.content = *refusal;
     }

@@ -84,7 +84,7 @@ class ItemReader {
   void read_message(const RequestFields& item) {
     const std::string role = item.required_text("role");
     if (role == "assistant") {
-      std::string text = required_text_content(item, "content", ignored_);
+      std::string text = required_text_content(item, "content", ignored_, Speaker::kModel);
       if (!assistant().content.empty() || !assistant().tool_calls.empty())
         messages_.push_back({.role = Role::kAssistant});
       assistant().content = std::move(text);
@@ -101,8 +101,8 @@ class ItemReader {
 
   void read_reasoning(const RequestFields& item) {
     std::string text = sealed_reasoning(item);
-    if (text.empty()) text = read_text_content(item, "content", ignored_);
-    if (text.empty()) text = read_text_content(item, "summary", ignored_);
+    if (text.empty()) text = read_text_content(item, "content", ignored_, Speaker::kModel);
+    if (text.empty()) text = read_text_content(item, "summary", ignored_, Speaker::kModel);
     const bool begun = !assistant().content.empty() || !assistant().tool_calls.empty();
     if (begun) messages_.push_back({.role = Role::kAssistant});
     append_part(assistant().reasoning_content, text);
@@ -154,9 +154,9 @@ class ItemReader {
     message.content = std::move(text);
   }
 
-  /// An item of a kind that this server does not have: of a tool that a provider runs, of a client's own, or newer than this
-  /// code. It stays in the client's conversation for good, so refusing it would end that. Calls and outputs are shown as such,
-  /// a text as one, and the rest is left out.
+  /// An item of a kind that this server does not have: of a tool that a provider runs, of a client's own, or
+  /// newer than this code. It stays in the client's conversation for good, so refusing it would end that.
+  /// Calls and outputs are shown as such, a text as one, and the rest is left out.
   void read_other(const RequestFields& item, const std::string& type) {
     pass_over(item, type, ignored_);
     if (is_output(type)) return add_output(std::string(call_id_of(item.value())), output_text(item));

@@ -99,23 +99,32 @@ std::string stand_in(const RequestFields& part, std::string_view type) {
                       : fmt::format("[{} {}]", shown, said);
 }
 
-/// Parts hold parts: a result a document, that its content. A text is copied at each level, so they are bounded.
+/// Parts hold parts: a result a document, that its content. A text is copied at each level, so they are
+/// bounded.
 constexpr int kMaxPartDepth = 8;
 
-std::string read_part_at(const RequestFields& part, int depth, std::vector<std::string>& ignored);
+/// Where a part stands.
+struct Place {
+  Speaker speaker = Speaker::kOthers;
+  int depth = 0;  ///< in other parts
+
+  [[nodiscard]] Place inside() const { return {speaker, depth + 1}; }
+};
+
+std::string read_part_at(const RequestFields& part, Place place, std::vector<std::string>& ignored);
 
 std::string read_parts(const RequestFields& fields, std::string_view name, const PythonJson::Array& parts,
-                       int depth, std::vector<std::string>& ignored) {
+                       Place place, std::vector<std::string>& ignored) {
   std::string whole;
   for (std::size_t i = 0; i < parts.size() && !fields.error(); ++i) {
     const RequestFields part(parts[i], fields.path(name, i), fields.error());
-    if (!fields.error()) append_part(whole, read_part_at(part, depth, ignored));
+    if (!fields.error()) append_part(whole, read_part_at(part, place, ignored));
   }
   return whole;
 }
 
 /// A document's own text: {"type": "text", "data": ...} or {"type": "content", "content": ...}.
-std::optional<std::string> source_text(const RequestFields& part, int depth,
+std::optional<std::string> source_text(const RequestFields& part, Place place,
                                        std::vector<std::string>& ignored) {
   const PythonJson* source = part.find("source");
   if (source == nullptr || source->as_object() == nullptr) return std::nullopt;
@@ -129,7 +138,7 @@ std::optional<std::string> source_text(const RequestFields& part, int depth,
   const PythonJson* content = *type->as_string() == "content" ? inside.find("content") : nullptr;
   if (content != nullptr && content->as_string() != nullptr) return *content->as_string();
   if (content != nullptr && content->as_array() != nullptr)
-    return read_parts(inside, "content", *content->as_array(), depth + 1, ignored);
+    return read_parts(inside, "content", *content->as_array(), place.inside(), ignored);
   return std::nullopt;
 }
 
@@ -146,16 +155,17 @@ std::string titled(const RequestFields& part, std::string text) {
   return whole;
 }
 
-std::optional<std::string> text_at(const RequestFields& part, int depth, std::vector<std::string>& ignored) {
-  if (depth > kMaxPartDepth) return std::nullopt;
+std::optional<std::string> text_at(const RequestFields& part, Place place,
+                                   std::vector<std::string>& ignored) {
+  if (place.depth > kMaxPartDepth) return std::nullopt;
   for (const char* name : {"text", "content"}) {
     const PythonJson* value = part.find(name);
     if (value == nullptr) continue;
     if (const std::string* text = value->as_string()) return titled(part, *text);
     if (const PythonJson::Array* parts = value->as_array(); parts != nullptr && !parts->empty())
-      return titled(part, read_parts(part, name, *parts, depth + 1, ignored));
+      return titled(part, read_parts(part, name, *parts, place.inside(), ignored));
   }
-  if (std::optional<std::string> text = source_text(part, depth, ignored))
+  if (std::optional<std::string> text = source_text(part, place, ignored))
     return titled(part, *std::move(text));
   // Content of the Model Context Protocol, as some clients hand it on.
   const PythonJson* resource = part.find("resource");
@@ -164,14 +174,14 @@ std::optional<std::string> text_at(const RequestFields& part, int depth, std::ve
   return std::nullopt;
 }
 
-std::string read_part_at(const RequestFields& part, int depth, std::vector<std::string>& ignored) {
+std::string read_part_at(const RequestFields& part, Place place, std::vector<std::string>& ignored) {
   const std::string type = part.required_text("type");
   if (part.error()) return "";
   if (std::ranges::find(kTextTypes, type) != kTextTypes.end()) return part.required_text("text");
   if (type == "refusal") return part.required_text("refusal");
-  if (std::optional<std::string> text = text_at(part, depth, ignored)) return *std::move(text);
+  if (std::optional<std::string> text = text_at(part, place, ignored)) return *std::move(text);
   pass_over(part, type, ignored);
-  return stand_in(part, type);
+  return place.speaker == Speaker::kModel ? "" : stand_in(part, type);
 }
 
 }  // namespace
@@ -192,27 +202,28 @@ std::string readable_json(const PythonJson& value) {
 }
 
 std::optional<std::string> text_within(const RequestFields& part, std::vector<std::string>& ignored) {
-  return text_at(part, 0, ignored);
+  return text_at(part, {}, ignored);
 }
 
 std::string read_text_part(const RequestFields& part, std::vector<std::string>& ignored) {
-  return read_part_at(part, 0, ignored);
+  return read_part_at(part, {}, ignored);
 }
 
 std::string read_text_content(const RequestFields& fields, std::string_view name,
-                              std::vector<std::string>& ignored) {
+                              std::vector<std::string>& ignored, Speaker speaker) {
   const PythonJson* value = fields.find(name);
   if (value == nullptr) return "";
   if (const std::string* text = value->as_string()) return *text;
-  if (const PythonJson::Array* parts = value->as_array()) return read_parts(fields, name, *parts, 0, ignored);
+  if (const PythonJson::Array* parts = value->as_array())
+    return read_parts(fields, name, *parts, {speaker}, ignored);
   fields.expected(name, "a string or an array of content parts");
   return "";
 }
 
 std::string required_text_content(const RequestFields& fields, std::string_view name,
-                                  std::vector<std::string>& ignored) {
+                                  std::vector<std::string>& ignored, Speaker speaker) {
   if (!fields.has(name)) fields.expected(name, "a string or an array of content parts");
-  return read_text_content(fields, name, ignored);
+  return read_text_content(fields, name, ignored, speaker);
 }
 
 std::string read_tool_output(const RequestFields& fields, std::string_view name,

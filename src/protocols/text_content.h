@@ -1,10 +1,12 @@
 /// Content that is a string or a list of parts, in the words of every protocol.
 ///
-/// This model reads text. What a conversation holds beside text (pictures, files, parts that a later client invents) is
-/// no reason to end it: a short text stands in for it, and the reply's header x-baleen-ignored names it. Where a document
-/// or a search result has text of its own, that is read.
+/// This model reads text. What a conversation holds beside text (pictures, files, parts that a later client
+/// invents) is no reason to end it: a short text stands in for it, and the reply's header x-baleen-ignored
+/// names it. Where a document or a search result has text of its own, that is read.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,19 +15,26 @@
 
 namespace baleen {
 
-/// The text of the field, parts joined by blank lines; empty when absent. Refuses what is neither a string nor parts, and
-/// parts of text without a text; all else has a text or a text in its place, and is noted in `ignored` then.
+/// Whose content it is. Nothing stands in for what the model itself is said to have written beside text: it
+/// would learn to write such words.
+enum class Speaker : std::uint8_t { kOthers, kModel };
+
+/// The text of the field, parts joined by blank lines; empty when absent. Refuses what is neither a string
+/// nor parts, and parts of text without a text; all else has a text or a text in its place, and is noted in
+/// `ignored` then.
 [[nodiscard]] std::string read_text_content(const RequestFields& fields, std::string_view name,
-                                            std::vector<std::string>& ignored);
+                                            std::vector<std::string>& ignored,
+                                            Speaker speaker = Speaker::kOthers);
 /// Refuses when absent.
 [[nodiscard]] std::string required_text_content(const RequestFields& fields, std::string_view name,
-                                                std::vector<std::string>& ignored);
+                                                std::vector<std::string>& ignored,
+                                                Speaker speaker = Speaker::kOthers);
 
 /// The same of one part, block or item, whose `type` says what it is.
 [[nodiscard]] std::string read_text_part(const RequestFields& part, std::vector<std::string>& ignored);
 
-/// The text that a part, block or item of any type has: in `text`, `content`, or (documents) `source`. Nothing where it has
-/// none.
+/// The text that a part, block or item of any type has: in `text`, `content`, or (documents) `source`.
+/// Nothing where it has none.
 [[nodiscard]] std::optional<std::string> text_within(const RequestFields& part,
                                                      std::vector<std::string>& ignored);
 
@@ -33,8 +42,8 @@ namespace baleen {
 [[nodiscard]] std::string read_tool_output(const RequestFields& fields, std::string_view name,
                                            std::vector<std::string>& ignored);
 
-/// The members of an object that can be read, as JSON: without `type`, `id` and the like, and without data that is encoded
-/// or encrypted. "{}" where nothing is left.
+/// The members of an object that can be read, as JSON: without `type`, `id` and the like, and without data
+/// that is encoded or encrypted. "{}" where nothing is left.
 [[nodiscard]] std::string readable_json(const PythonJson& value);
 
 /// Notes that a part, block or item of this type was passed over.

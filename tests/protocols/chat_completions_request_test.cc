@@ -346,7 +346,8 @@ TEST(ChatCompletionsRequest, CallsWithoutArgumentsAreWrittenInManyWays) {
     EXPECT_EQ(request.messages[0].tool_calls[0].arguments, "{}") << arguments;
   }
   const ApiRequest absent = with_messages(
-      R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}, {"role": "tool", "content": "r"}])");
+      R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]},
+          {"role": "tool", "content": "r"}])");
   EXPECT_EQ(absent.messages[0].tool_calls[0].arguments, "{}");
   const ApiRequest object = with_messages(
       R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"k": 1}}}]},
@@ -368,6 +369,26 @@ TEST(ChatCompletionsRequest, PartsOfOtherKindsHaveATextInTheirPlace) {
   EXPECT_EQ(request.ignored, (std::vector<std::string>{
                                  "messages[0].content[1] (image_url)", "messages[0].content[2] (input_audio)",
                                  "messages[0].content[3] (file)", "messages[0].content[5] (telepathy)"}));
+}
+
+TEST(ChatCompletionsRequest, NothingStandsInForWhatTheModelWroteBesideText) {
+  const ApiRequest request = with_messages(R"([{"role": "user", "content": "q"},
+    {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "a"},
+      {"type": "image_url", "image_url": {"url": "https://x.example"}}]}, {"role": "user", "content": "p"}])");
+  EXPECT_EQ(request.messages[1].content, "a");
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{"messages[1].content[0] (thinking)",
+                                                       "messages[1].content[2] (image_url)"}));
+}
+
+TEST(ChatCompletionsRequest, PartsWithinPartsAreReadToADepth) {
+  std::string part = R"({"type": "text", "text": "inside"})";
+  for (int i = 0; i < 4; ++i) part = R"({"type": "tray", "content": [)" + part + "]}";
+  const auto content = [](const std::string& text) {
+    return with_messages(R"([{"role": "user", "content": [)" + text + "]}]").messages[0].content;
+  };
+  EXPECT_EQ(content(part), "inside");
+  for (int i = 0; i < 100; ++i) part = R"({"type": "tray", "content": [)" + part + "]}";
+  EXPECT_TRUE(content(part).starts_with("[tray {\"content\": [")) << content(part);
 }
 
 TEST(ChatCompletionsRequest, OlderFunctionsAreTools) {

@@ -197,7 +197,8 @@ TEST(MessagesRequest, AProvidersOwnCallsAreShownWithTheirResults) {
     {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result",
       "url": "https://x.example", "title": "T", "encrypted_content": "abc"}]},
     {"type": "mcp_tool_use", "id": "s2", "name": "echo", "server_name": "x", "input": {}},
-    {"type": "mcp_tool_result", "tool_use_id": "s2", "is_error": true, "content": [{"type": "text", "text": "no"}]},
+    {"type": "mcp_tool_result", "tool_use_id": "s2", "is_error": true,
+      "content": [{"type": "text", "text": "no"}]},
     {"type": "text", "text": "Found."},
     {"type": "server_tool_use", "id": "s3", "name": "web_search", "input": {}},
     {"type": "compaction", "content": "Summary."},
@@ -221,7 +222,8 @@ TEST(MessagesRequest, AProvidersOwnCallsAreShownWithTheirResults) {
 
 TEST(MessagesRequest, BlocksOfOtherKindsHaveATextInTheirPlace) {
   const ApiRequest request = with_blocks(
-      R"({"type": "image", "source": {"type": "base64", "data": "iVBO"}}, {"type": "container_upload", "file_id": "f"},
+      R"({"type": "image", "source": {"type": "base64", "data": "iVBO"}},
+         {"type": "container_upload", "file_id": "f"},
          {"type": "telepathy"}, {"type": "text", "text": "what is it?"})");
   ASSERT_EQ(request.messages.size(), 6u);
   EXPECT_EQ(request.messages[2].content, "[image: left out, this model reads text]");

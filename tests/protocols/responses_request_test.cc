@@ -249,7 +249,8 @@ TEST(ResponsesRequest, CallsOfOtherKindsAreShownWithTheirOutputs) {
        R"({"query": "browser"})", R"({"tools": [{"name": "open_page"}]})"},
       {R"({"type": "local_shell_call", "call_id": "c", "status": "completed",
            "action": {"type": "exec", "command": ["ls"]}})",
-       R"({"type": "local_shell_call_output", "id": "c", "output": [{"type": "input_text", "text": "a.txt"}]})",
+       R"({"type": "local_shell_call_output", "id": "c",
+           "output": [{"type": "input_text", "text": "a.txt"}]})",
        "local_shell", R"({"action": {"type": "exec", "command": ["ls"]}})", "a.txt"},
       {R"({"type": "telepathy_call", "call_id": "c", "name": "read mind", "arguments": "{\"whose\": 1}"})",
        R"({"type": "telepathy_call_output", "call_id": "c", "output": {"mood": "good"}})", "read_mind",
@@ -303,7 +304,8 @@ TEST(ResponsesRequest, ResultsWithoutAnIdAreFoundByName) {
   const std::vector<Message> alone = messages_of(
       R"({"type": "function_call", "call_id": "c1", "name": "create", "namespace": "goal", "arguments": "{}"},
          {"type": "function_call_output", "call_id": "c1", "output": "made"},
-         {"type": "function_call_output", "id": "fco", "name": "create", "namespace": "goal", "output": "later"},
+         {"type": "function_call_output", "id": "fco", "name": "create", "namespace": "goal",
+          "output": "later"},
          {"type": "function_call_output", "output": "nameless"})");
   ASSERT_EQ(alone.size(), 6u);
   EXPECT_EQ(alone[3].role, Role::kUser);
@@ -339,7 +341,8 @@ TEST(ResponsesRequest, ToolsOfAGroupAreDeclaredFlat) {
                                 "tools[2] (namespace: flattened)", "tools[2].tools[0] (its name is taken)"}));
   // Calls in the history are named as the prompt declares them.
   const std::vector<Message> m = messages_of(
-      R"({"type": "function_call", "call_id": "c", "namespace": "mcp__files__", "name": "read", "arguments": "[]"},
+      R"({"type": "function_call", "call_id": "c", "namespace": "mcp__files__", "name": "read",
+          "arguments": "[]"},
          {"type": "function_call_output", "call_id": "c", "output": "text"})");
   EXPECT_EQ(m[1].tool_calls[0].name, "mcp__files__read");
   EXPECT_EQ(m[1].tool_calls[0].arguments, "{}");
