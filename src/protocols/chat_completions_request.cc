@@ -10,7 +10,8 @@
 namespace baleen {
 namespace {
 
-/// `functions`, which `tools` took the place of: the same objects without their wrapping, and calls one at a time.
+/// `functions`, which `tools` took the place of: the same objects without their wrapping, and calls one at a
+/// time.
 void read_older_functions(const RequestFields& fields, RequestedTools& tools, ApiRequest& request) {
   const PythonJson::Array* list = fields.list("functions", kMaxTools);
   if (list == nullptr || list->empty()) return;

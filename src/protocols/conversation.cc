@@ -33,8 +33,8 @@ void settle_system_messages(std::vector<Message>& messages) {
   messages = std::move(settled);
 }
 
-/// Lines that clients write into system texts for their provider's accounts. They differ from request to request, so no
-/// prefix of an earlier one would be found in the cache, and they say nothing to a model.
+/// Lines that clients write into system texts for their provider's accounts. They differ from request to
+/// request, so no prefix of an earlier one would be found in the cache, and they say nothing to a model.
 constexpr std::array<std::string_view, 1> kClientLines = {"x-anthropic-billing-header:"};
 
 /// The name of the client's line that the text begins with; empty where it begins with none.

@@ -71,7 +71,8 @@ ApiError prompt_too_long(Api api, std::string field, std::int64_t prompt_tokens,
 }
 
 std::string error_body(Api api, const ApiError& whole, std::string_view request_id) {
-  // Sentences are made in many places from what clients sent: names of fields, patterns, paths through a schema.
+  // Sentences are made in many places from what clients sent: names of fields, patterns, paths through a
+  // schema.
   ApiError error = whole;
   bound(error.message, kMaxMessageBytes);
   bound(error.param, kMaxParamBytes);

@@ -53,9 +53,9 @@ struct ApiContext {
 /// What the protocol calls the conversation or prompt of a request, for the `param` of refusals.
 [[nodiscard]] std::string_view prompt_field(Api api);
 
-/// The refusal of a prompt that leaves no room in the context: in the words, and with the code, by which clients of that API
-/// know that they have to shorten the conversation instead of sending it again. `field`: of the prompt. `reply_tokens`: the
-/// least that the reply takes, 0 or 1.
+/// The refusal of a prompt that leaves no room in the context: in the words, and with the code, by which
+/// clients of that API know that they have to shorten the conversation instead of sending it again. `field`:
+/// of the prompt. `reply_tokens`: the least that the reply takes, 0 or 1.
 [[nodiscard]] ApiError prompt_too_long(Api api, std::string field, std::int64_t prompt_tokens,
                                        std::int64_t reply_tokens, std::int64_t context_tokens);
 

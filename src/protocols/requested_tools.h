@@ -15,9 +15,9 @@ struct RequestedTools {
   std::vector<DeclaredTool> declared;  ///< the same, checked
 };
 
-/// Whether the tool is of another type than `own_type`, that of functions in this protocol: one that its provider would run
-/// itself, whose calls are no JSON, or of a kind newer than this code. It is passed over and noted in `request.ignored`; the
-/// rest of the request is served.
+/// Whether the tool is of another type than `own_type`, that of functions in this protocol: one that its
+/// provider would run itself, whose calls are no JSON, or of a kind newer than this code. It is passed over
+/// and noted in `request.ignored`; the rest of the request is served.
 [[nodiscard]] bool pass_over_tool(const RequestFields& tool, std::string_view own_type, ApiRequest& request);
 
 /// Adds a function. `function` holds its fields: name, description and, under `schema_field`, the schema of its

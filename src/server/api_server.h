@@ -102,8 +102,8 @@ class ApiServer {
   /// Copies the engine's state out between two steps, then calls `use` in the HTTP thread.
   void with_engine_view(std::function<void(const EngineView&)> use);
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
-  /// The answer, with the time after which one of 429 or 503 is worth another try. `queue`: the one that is full, if one is;
-  /// `places`: of it, that the request wants.
+  /// The answer, with the time after which one of 429 or 503 is worth another try. `queue`: the one that is
+  /// full, if one is; `places`: of it, that the request wants.
   [[nodiscard]] HttpResponse refusal(Api api, const ApiError& error, std::string_view request_id,
                                      RetryAfter* queue = nullptr, std::int64_t places = 1) const;
   void log_job(const JobReport& report) const;

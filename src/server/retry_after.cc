@@ -6,7 +6,8 @@
 namespace baleen {
 namespace {
 
-/// Of waiting: long enough for a few replies of a slow model, short enough to notice that the load has changed.
+/// Of waiting: long enough for a few replies of a slow model, short enough to notice that the load has
+/// changed.
 constexpr double kWindowSeconds = 60;
 
 }  // namespace

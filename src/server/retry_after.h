@@ -1,7 +1,7 @@
 /// When a client that was refused for want of a place should come again.
 ///
-/// Places become free as requests leave the queue, at a pace that is measured. Each refused client is given the time of a
-/// place of its own, behind those given to others, so that they do not all come back at once:
+/// Places become free as requests leave the queue, at a pace that is measured. Each refused client is given
+/// the time of a place of its own, behind those given to others, so that they do not all come back at once:
 ///
 ///     now        1/pace     2/pace     3/pace
 ///      |-----------o----------o----------o------>   the next places, given to refused clients in turn
@@ -22,12 +22,12 @@ class RetryAfter {
   /// Whole seconds from 1 to `kMaxSeconds`, rounded up.
   [[nodiscard]] static int bounded(double seconds);
 
-  /// Notes how many requests have ever left the queue, to be run or because their clients left, and how many wait now: its pace
-  /// is that of the times when some waited.
+  /// Notes how many requests have ever left the queue, to be run or because their clients left, and how many
+  /// wait now: its pace is that of the times when some waited.
   void sample(double now, std::int64_t num_left, std::int64_t num_waiting);
 
-  /// Whole seconds, 1 to `kMaxSeconds`, until the queue is likely to have `places` more than those given to others.
-  /// 0 places: until anything has left it, for a client that waits for memory or a connection.
+  /// Whole seconds, 1 to `kMaxSeconds`, until the queue is likely to have `places` more than those given to
+  /// others. 0 places: until anything has left it, for a client that waits for memory or a connection.
   [[nodiscard]] int seconds(double now, std::int64_t places = 1);
 
  private:

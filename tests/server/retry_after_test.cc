@@ -1,4 +1,4 @@
-// What refused clients are told, over a clock of the test's own.
+// The times that refused clients get, over a clock of the test's own.
 #include "server/retry_after.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(RetryAfter, FollowsTheMeasuredPace) {
   EXPECT_EQ(quick.seconds(60), 1);
 }
 
-TEST(RetryAfter, ClientsAreToldOfPlacesInTurn) {
+TEST(RetryAfter, PlacesAreGivenInTurn) {
   RetryAfter retry;
   for (int second = 0; second <= 60; ++second) retry.sample(second, second / 5, 4);
   EXPECT_EQ(retry.seconds(60), 5);
@@ -23,7 +23,7 @@ TEST(RetryAfter, ClientsAreToldOfPlacesInTurn) {
   EXPECT_EQ(retry.seconds(60, 3), 25);  // a request of three choices
   // The first two places have come, and their clients with them.
   EXPECT_EQ(retry.seconds(70), 21);
-  // Long after, nobody is waited for.
+  // Long after, no place is given any more.
   retry.sample(500, 100, 4);
   retry.sample(560, 112, 4);
   EXPECT_EQ(retry.seconds(560), 5);
@@ -35,7 +35,7 @@ TEST(RetryAfter, IsBounded) {
   retry.sample(600, 1, 4);
   for (int i = 0; i < 1000; ++i) EXPECT_LE(retry.seconds(600, 1 << 20), RetryAfter::kMaxSeconds);
   EXPECT_GE(retry.seconds(600), 1);
-  // A minute later those who were told to come have come.
+  // A minute later the places that were given have become free.
   EXPECT_LE(retry.seconds(660), RetryAfter::kMaxSeconds);
 }
 
