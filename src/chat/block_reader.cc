@@ -134,7 +134,8 @@ class BlockReader {
     block_.num_repairs += 2;
     block_.has_calls = true;
     const DeclaredTool* tool = meant_tool(call.name, tools_);
-    if (tool != nullptr) {
+    const bool is_cut = cut_ && (at(Kind::kEnd) || at(Kind::kCut));  // its missing brackets were to come
+    if (tool != nullptr && !is_cut) {
       RepairedArguments arguments(tool->parameters);
       arguments.add_members(call.arguments);
       if (!arguments.is_doubtful())

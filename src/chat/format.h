@@ -20,6 +20,7 @@ inline constexpr std::string_view kEndThink = "</think>";
 inline constexpr std::string_view kDsml = "｜DSML｜";
 
 /// The tags of a tool-call block. Those without `>` are what a parser looks for.
+inline constexpr std::string_view kBlockStart = "\n\n<｜DSML｜";
 inline constexpr std::string_view kCallStart = "\n\n<｜DSML｜tool_calls";
 inline constexpr std::string_view kCallsEnd = "</｜DSML｜tool_calls>";
 inline constexpr std::string_view kInvoke = "<｜DSML｜invoke";

@@ -9,6 +9,7 @@ using Kind = ReplyPart::Kind;
 void ReplyParts::begin_call(const std::string& name) {
   parts_.push_back({Kind::kCallBegin, name, calls_.size()});
   calls_.push_back({"", name, ""});
+  is_in_call_ = true;
 }
 
 void ReplyParts::add_arguments(std::string_view json) {
@@ -16,7 +17,14 @@ void ReplyParts::add_arguments(std::string_view json) {
   add_text(Kind::kCallArguments, json);
 }
 
-void ReplyParts::end_call() { parts_.push_back({Kind::kCallEnd, "", calls_.size() - 1}); }
+void ReplyParts::end_call() {
+  parts_.push_back({Kind::kCallEnd, "", calls_.size() - 1});
+  is_in_call_ = false;
+}
+
+void ReplyParts::leave_call_cut() {
+  if (std::exchange(is_in_call_, false)) calls_.pop_back();
+}
 
 void ReplyParts::drop_call(const std::string& name) {
   parts_.push_back({Kind::kCallDropped, name});

@@ -24,12 +24,15 @@ class ReplyParts {
   void begin_call(const std::string& name);
   void add_arguments(std::string_view json);
   void end_call();
+  /// The reply is over: a call that has not ended is none of `calls`.
+  void leave_call_cut();
   void drop_call(const std::string& name);
 
   /// Markup was taken out of the text here.
   void note_markup();
 
   [[nodiscard]] std::vector<ReplyPart> take();
+  /// Those that ended, or may yet.
   [[nodiscard]] std::span<const ToolCall> calls() const { return calls_; }
   [[nodiscard]] std::size_t num_dropped() const { return num_dropped_; }
 
@@ -42,6 +45,7 @@ class ReplyParts {
 
   std::vector<ReplyPart> parts_;
   std::vector<ToolCall> calls_;
+  bool is_in_call_ = false;
   std::size_t num_dropped_ = 0;
 };
 

@@ -17,9 +17,6 @@ namespace {
 
 using namespace chat_format;
 
-/// How an enforced body begins that is calls.
-constexpr std::string_view kEnforcedBlock = "\n\n<｜DSML｜";
-
 std::string opening_of(std::string_view lead) {
   return std::string(lead.substr(lead.size() - opening_bytes(lead)));
 }
@@ -52,7 +49,8 @@ class ReplyReader::State {
   }
 
   ReplyParts parts;
-  std::string block;  ///< as `raw_calls` wants it
+  std::string block;       ///< as `raw_calls` wants it
+  bool has_block = false;  ///< as `has_block` says
 
  private:
   enum class Place {
@@ -132,6 +130,7 @@ class ReplyReader::State {
 
   void begin_strict_block(std::string opening) {
     place_ = Place::kStrictBlock;
+    has_block = true;
     block = std::move(opening);
     parts.content.begin_paragraph();
     strict_.emplace(parts);
@@ -139,14 +138,14 @@ class ReplyReader::State {
 
   void begin_body() {
     const std::string& text = held_.text;
-    if (text.size() < kEnforcedBlock.size() && kEnforcedBlock.starts_with(text)) return;
+    if (text.size() < kBlockStart.size() && kBlockStart.starts_with(text)) return;
     const std::string body = std::exchange(held_, {}).text;
-    if (!body.starts_with(kEnforcedBlock)) {
+    if (!body.starts_with(kBlockStart)) {
       place_ = Place::kContent;
       return parts.add_content(body);
     }
-    begin_strict_block(std::string(kEnforcedBlock));
-    read_text(std::string_view(body).substr(kEnforcedBlock.size()));
+    begin_strict_block(std::string(kBlockStart));
+    read_text(std::string_view(body).substr(kBlockStart.size()));
   }
 
   /// A block in reasoning is a thought as soon as anything follows it.
@@ -198,6 +197,7 @@ class ReplyReader::State {
 
   void give_block(const ReadBlock& read) {
     parts.num_repairs += read.num_repairs;
+    has_block = true;
     const std::size_t marker = held_.controls.front().begin;
     const std::string_view lead = std::string_view(held_.text).substr(0, marker);
     bool is_fenced = read.has_calls && lead.find("```") != std::string_view::npos;
@@ -245,17 +245,35 @@ class ReplyReader::State {
   void end(bool cut) {
     if (place_ == Place::kDraft || place_ == Place::kAfterDraft) end_draft(cut);
     if (place_ == Place::kBlock) give_block(read_block(held_, tools_, cut));
-    if (place_ == Place::kStrictBlock) strict_->finish();
-    if (place_ == Place::kBodyBegin && held_.text.find('<') == std::string::npos)
-      parts.add_content(held_.text);
+    parts.leave_call_cut();
+    if (place_ == Place::kBodyBegin) end_body_begin(cut);
+    if (place_ == Place::kContent && cut) drop_begun_block();
     if (place_ == Place::kReasoning) parts.end_reasoning();
     parts.end_content();
     place_ = Place::kEnd;
   }
 
-  /// The block is exact if the strict parser reads the same calls in it, and if every `｜DSML｜` in it was the
-  /// token.
+  /// The body may still be calls.
+  void end_body_begin(bool cut) {
+    has_block = cut || held_.text.find('<') != std::string::npos;
+    if (!has_block) parts.add_content(held_.text);
+  }
+
+  /// The content was cut where a block's first token was due.
+  void drop_begun_block() {
+    static constexpr std::string_view kBegun = kBlockStart.substr(0, kBlockStart.size() - kDsml.size());
+    std::string lead = parts.content.take_lead();
+    if (!tools_.empty() && lead.ends_with(kBegun)) {
+      lead.resize(lead.size() - kBegun.size());
+      has_block = true;
+    }
+    parts.add_content(lead);
+  }
+
+  /// The block is exact if it is whole, if the strict parser reads the same calls in it, and if every
+  /// `｜DSML｜` in it was the token.
   void keep_only_exact_block() {
+    if (!block.ends_with(kCallsEnd)) block.clear();
     if (block.empty()) return;
     const Result<Message> strict = parse_completion(block + std::string(kEos), ThinkingMode::kChat);
     const auto is_same = [](const ToolCall& a, const ToolCall& b) {
@@ -300,6 +318,7 @@ std::vector<ReplyPart> ReplyReader::finish(bool cut) {
 
 std::string_view ReplyReader::raw_calls() const { return state_->block; }
 std::size_t ReplyReader::num_calls() const { return state_->parts.calls().size(); }
+bool ReplyReader::has_block() const { return state_->has_block; }
 std::span<const ToolCall> ReplyReader::calls() const { return state_->parts.calls(); }
 std::size_t ReplyReader::num_dropped_calls() const { return state_->parts.num_dropped(); }
 std::size_t ReplyReader::num_repairs() const { return state_->parts.num_repairs; }

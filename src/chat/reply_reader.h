@@ -35,18 +35,22 @@ class ReplyReader {
   ReplyReader& operator=(ReplyReader&&) noexcept;
 
   /// What has become certain with this piece. `piece`: whole characters of valid UTF-8, control tokens whole and
-  /// marked; only marked ones mean anything outside an enforced body. Once begun, a call is ended. Calls that were not
-  /// enforced come when the reply is over: only then is it certain what was meant.
+  /// marked; only marked ones mean anything outside an enforced body. Once begun, a call is ended, unless
+  /// the reply is cut within it. Calls that were not enforced come when the reply is over: only then is it
+  /// certain what was meant.
   [[nodiscard]] std::vector<ReplyPart> feed(const MarkedText& piece);
-  /// The reply is over. `cut`: by a limit, not by the model: an enforced call still open is closed as far as it came, so
-  /// that its arguments are JSON; another is dropped.
+  /// The reply is over. `cut`: by a limit, not by the model. An enforced call that is still open does not
+  /// end, one that was not enforced is dropped.
   [[nodiscard]] std::vector<ReplyPart> finish(bool cut);
 
   /// The bytes from the blank line before the tool-call block to its end, exactly as the model wrote them, if the strict
   /// parser reads the same calls in them; empty otherwise. After `finish`.
   [[nodiscard]] std::string_view raw_calls() const;
+  /// Those of `calls`.
   [[nodiscard]] std::size_t num_calls() const;
-  /// The calls that were given out, without ids; their arguments are those parts joined.
+  /// Whether some of the reply was markup of calls, whatever became of it.
+  [[nodiscard]] bool has_block() const;
+  /// The calls that were given out and ended, without ids; their arguments are those parts joined.
   [[nodiscard]] std::span<const ToolCall> calls() const;
   /// Calls that were too damaged to be made.
   [[nodiscard]] std::size_t num_dropped_calls() const;

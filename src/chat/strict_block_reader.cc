@@ -115,18 +115,6 @@ bool StrictBlockReader::read_string() {
   return true;
 }
 
-void StrictBlockReader::finish() {
-  if (place_ == Place::kString && !is_passed_over_) {
-    // A few characters of the closing tag are no text; a lone "<" is.
-    if (pending_.find("｜") == std::string::npos) parts_.add_arguments(escaped(pending_));
-    parts_.add_arguments("\"");
-  }
-  const bool is_open = place_ != Place::kHead && place_ != Place::kBetweenInvokes && place_ != Place::kName &&
-                       place_ != Place::kEnd;
-  if (is_open) end_call();
-  place_ = Place::kEnd;
-}
-
 bool StrictBlockReader::skip(std::string_view literal, Place next) {
   if (!pending_.starts_with(literal)) return false;
   pending_.erase(0, literal.size());

@@ -12,7 +12,9 @@
 namespace baleen {
 
 /// The grammar lets `｜DSML｜` stand in tags alone, so the block's text says all, and nothing is repaired: a value is what
-/// stands between its tags. Strings stream; other values go out when they are whole.
+/// stands between its tags. Strings stream; other values go out when they are whole. The closing brace of a
+/// call's arguments goes out with the call's closing tag alone: a reply that is cut before leaves a
+/// beginning of an object that no length makes JSON of, without what may have begun a closing tag.
 class StrictBlockReader {
  public:
   /// `parts` outlives this.
@@ -20,9 +22,6 @@ class StrictBlockReader {
 
   /// More of the block, from after the first `<｜DSML｜` on: "tool_calls>\n...". Whole characters.
   void feed(std::string_view text);
-  /// The reply is over. A call that is open is closed as far as it came, so that its arguments are JSON: a string as far
-  /// as it came; of another value nothing, since part of a number is another number.
-  void finish();
 
  private:
   enum class Place { kHead, kBetweenInvokes, kName, kBetweenParameters, kKey, kFlag, kString, kJson, kEnd };

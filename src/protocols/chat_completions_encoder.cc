@@ -48,7 +48,9 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
                               const std::string& /*stop_string*/) override {
     std::string_view word = finish_reason(reason);
     if (older_calls_ && reason == StopReason::kToolCalls) word = "function_call";
-    choices_[static_cast<std::size_t>(choice_idx)].finish_reason = word;
+    Choice& choice = choices_[static_cast<std::size_t>(choice_idx)];
+    choice.finish_reason = word;
+    choice.calls.resize(choice.num_whole_calls);  // half a call is of no use; what has streamed stays cut
     return envelope_.streams() ? chunk(choice_idx, ReplyJson::object(), word) : "";
   }
 
@@ -77,7 +79,8 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
  private:
   struct Choice {
     std::string reasoning, content;
-    std::vector<ToolCall> calls;
+    std::vector<ToolCall> calls;  ///< of a body that does not stream
+    std::size_t num_whole_calls = 0;
     ReplyJson logprobs = ReplyJson::array();  ///< not sent yet: text may lag behind its tokens
     std::size_t num_dropped_calls = 0;
     std::string_view finish_reason = "length";
@@ -98,6 +101,8 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
         if (!choice.calls.empty()) choice.calls.back().arguments += part.text;
         break;
       case ReplyPart::Kind::kCallEnd:
+        choice.num_whole_calls = choice.calls.size();
+        break;
       case ReplyPart::Kind::kCallDropped:
         break;
     }

@@ -108,17 +108,14 @@ class MessagesEncoder final : public ReplyEncoder {
         grow({{"type", "text_delta"}, {"text", part.text}}, part.text);
         break;
       case ReplyPart::Kind::kCallBegin:
-        open(Block::kToolUse, {{"type", "tool_use"},
-                               {"id", tool_call_id(Api::kMessages, identity_, 0, part.call_idx)},
-                               {"name", part.text},
-                               {"input", ReplyJson::object()}});
+        close();
+        call_ = {.id = tool_call_id(Api::kMessages, identity_, 0, part.call_idx), .name = part.text};
         break;
       case ReplyPart::Kind::kCallArguments:
-        if (block_ == Block::kToolUse)
-          grow({{"type", "input_json_delta"}, {"partial_json", part.text}}, part.text);
+        call_.arguments += part.text;
         break;
       case ReplyPart::Kind::kCallEnd:
-        if (block_ == Block::kToolUse) close();
+        send_call();
         break;
       case ReplyPart::Kind::kCallDropped:
         ++num_dropped_calls_;
@@ -130,6 +127,16 @@ class MessagesEncoder final : public ReplyEncoder {
     close();
     block_ = block;
     emit({{"type", "content_block_start"}, {"index", num_blocks_}, {"content_block", content_block}});
+  /// A call goes out when it is whole: clients of this protocol complete the JSON of a block that was cut,
+  /// and a block without its input has the input {}, so half a call would be made.
+  void send_call() {
+    open(Block::kToolUse,
+         {{"type", "tool_use"}, {"id", call_.id}, {"name", call_.name}, {"input", ReplyJson::object()}});
+    grow({{"type", "input_json_delta"}, {"partial_json", call_.arguments}}, call_.arguments);
+    close();
+    call_ = {};
+  }
+
     if (!streams_) content_.push_back(std::move(content_block));
   }
 
@@ -189,6 +196,7 @@ class MessagesEncoder final : public ReplyEncoder {
   ReplyJson content_ = ReplyJson::array();  ///< of a body that does not stream
   std::string text_;                        ///< of the open block there
   ReplyJson stop_reason_ = nullptr, stop_sequence_ = nullptr;
+  ToolCall call_;               ///< the one that is not whole yet
   std::string events_;
 };
 

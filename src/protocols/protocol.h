@@ -83,7 +83,7 @@ struct Usage {
 /// events when the request streams, nothing otherwise; `finish` returns the end of the stream, or the whole
 /// body. What it returns is valid UTF-8 and JSON whatever bytes came in. Choices are numbered through: those
 /// of the first prompt, then those of the next. A reply that streams costs no memory for its text, except in
-/// responses, whose last event repeats it.
+/// responses, whose last event repeats it, and in messages for the call that is not whole yet.
 class ReplyEncoder {
  public:
   virtual ~ReplyEncoder() = default;

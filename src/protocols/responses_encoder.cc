@@ -131,7 +131,9 @@ class ResponsesEncoder final : public ReplyEncoder {
         if (item_ && item_->kind == OutputItem::Kind::kCall) grow(OutputItem::Kind::kCall, part.text);
         break;
       case ReplyPart::Kind::kCallEnd:
-        if (item_ && item_->kind == OutputItem::Kind::kCall) close("completed");
+        if (!item_ || item_->kind != OutputItem::Kind::kCall) break;
+        item_->is_whole_call = true;
+        close("completed");
         break;
       case ReplyPart::Kind::kCallDropped:
         ++num_dropped_calls_;
@@ -164,9 +166,15 @@ class ResponsesEncoder final : public ReplyEncoder {
     emit(fmt::format("response.{}.added", item_->part_event_name()), std::move(fields));
   }
 
+  /// A call that was cut has no events of its end, which clients take for the order to make it; the
+  /// response's output shows it as incomplete.
   void close(std::string_view status) {
     if (!item_) return;
     const bool is_call = item_->kind == OutputItem::Kind::kCall;
+    if (is_call && !item_->is_whole_call) {
+      response_["output"].push_back(item_->json("incomplete"));
+      return item_.reset();
+    }
     ReplyJson fields = place();
     if (is_call) fields["name"] = item_->name;
     fields[is_call ? "arguments" : "text"] = item_->text;

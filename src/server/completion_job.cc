@@ -266,7 +266,7 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
     }
     std::vector<TokenLogprobs> logprobs = choice.logprobs.take(content_bytes(rest));
     // What is left is white space at the end, or else the markup of calls or the stop string.
-    if (choice.reader.num_calls() == 0 && summary.end != ReplyEnd::kStopString) {
+    if (!choice.reader.has_block() && summary.end != ReplyEnd::kStopString) {
       for (TokenLogprobs& token : choice.logprobs.rest()) logprobs.push_back(std::move(token));
     }
     if (!rest.empty() || !logprobs.empty())

@@ -179,24 +179,48 @@ TEST(ReplyReader, ArgumentsInOtherShapes) {
   EXPECT_EQ(loose.content, "so:");
 }
 
-TEST(ReplyReader, CutRepliesCloseEnforcedCallsAndDropOthers) {
+TEST(ReplyReader, CutRepliesLeaveEnforcedCallsCutAndDropOthers) {
   const std::string open = "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n";
   const auto cut = [&](const std::string& rest, CallEnforcement enforcement = CallEnforcement::kFromToken) {
     return test::read_reply(open + rest, tools(), {.cut = true, .enforcement = enforcement});
   };
+  const auto cut_call = [](const std::string& arguments) { return Calls{{"weather", arguments}}; };
   const std::string begun = "<｜DSML｜parameter name=\"city\" string=\"true\">Par";
-  EXPECT_EQ(cut(begun).calls, (Calls{{"weather", R"({"city": "Par"})"}}));
-  EXPECT_EQ(cut(begun + "is</｜DSML｜para").calls, kParisCall);
+  EXPECT_EQ(cut(begun).calls, cut_call(R"({"city": "Par)"));
+  EXPECT_EQ(cut(begun + "is<").calls, cut_call(R"({"city": "Paris)"));
+  EXPECT_EQ(cut(begun + "is</").calls, cut_call(R"({"city": "Paris)"));
+  EXPECT_EQ(cut(begun + "is</｜DSML｜para").calls, cut_call(R"({"city": "Paris)"));
+  EXPECT_EQ(cut(kParis).calls, cut_call(R"({"city": "Paris")"));
   EXPECT_EQ(cut(kParis + "<｜DSML｜parameter name=\"days\" string=\"false\">1").calls,
-            kParisCall);  // of 12, perhaps
-  EXPECT_EQ(cut(kParis + "<｜DSML｜parameter name=\"da").calls, kParisCall);
-  EXPECT_EQ(cut("").calls, (Calls{{"weather", "{}"}}));
+            cut_call(R"({"city": "Paris")"));  // of 12, perhaps
+  EXPECT_EQ(cut(kParis + "<｜DSML｜parameter name=\"da").calls, cut_call(R"({"city": "Paris")"));
+  EXPECT_EQ(cut("").calls, cut_call("{"));
+  EXPECT_EQ(cut(kParis + "</｜DSML｜invoke>\n").calls, kParisCall);
+  EXPECT_EQ(cut(kParis + "</｜DSML｜invoke>\n").raw_calls, "");  // its block is not whole
   for (const std::string& rest : {begun, kParis, std::string()}) {
     const ReadReply dropped = cut(rest, CallEnforcement::kNone);
     EXPECT_EQ(dropped.calls, Calls{}) << rest;
     EXPECT_EQ(dropped.num_dropped, 1u) << rest;
   }
   EXPECT_EQ(cut(kParis + "</｜DSML｜invoke>", CallEnforcement::kNone).calls, kParisCall);
+}
+
+TEST(ReplyReader, ACutReplyEndsBeforeWhatMayHaveBegunACall) {
+  const auto cut = [&](const std::string& text, CallEnforcement enforcement) {
+    return test::read_reply(text, tools(), {.cut = true, .enforcement = enforcement}).content;
+  };
+  EXPECT_EQ(cut("Hi.\n\n<", CallEnforcement::kFromToken), "Hi.");
+  EXPECT_EQ(cut("1 <", CallEnforcement::kFromToken), "1 <");
+  EXPECT_EQ(cut("\n\n", CallEnforcement::kWholeBody), "");
+  EXPECT_EQ(test::read_reply("Hi.\n\n<", {}, {.cut = true}).content, "Hi.\n\n<");
+}
+
+TEST(ReplyReader, JsonInsteadOfParametersIsNotClosedWhereTheReplyIsCut) {
+  const std::string json = R"([{"name": "weather", "arguments": {"city": "Paris", "days": 12}}])";
+  for (std::size_t size = 0; size <= json.size(); ++size) {
+    const std::string text = "\n\n<｜DSML｜tool_calls>\n" + json.substr(0, size);
+    EXPECT_EQ(test::read_reply(text, tools(), {.cut = true}).calls, Calls{}) << text;
+  }
 }
 
 TEST(ReplyReader, UnknownToolsAreText) {
