@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "base/json.h"
 
@@ -15,10 +17,31 @@ ReplyJson token_json(const TokenText& token) {
   return {{"token", token.bytes}, {"logprob", printable_logprob(token.logprob)}, {"bytes", std::move(bytes)}};
 }
 
+/// Characters at which some readers of lines cut, though neither JSON nor events end a line there. In JSON
+/// they stand in strings alone.
+std::string without_line_separators(std::string json) {
+  static constexpr std::pair<std::string_view, std::string_view> kEscapes[] = {
+      {"\u0085", "\\u0085"}, {"\u2028", "\\u2028"}, {"\u2029", "\\u2029"}};
+  static constexpr std::string_view kFirstBytes = "\xC2\xE2";
+  std::string escaped;
+  std::size_t done = 0;
+  for (std::size_t at = json.find_first_of(kFirstBytes); at != std::string::npos;
+       at = json.find_first_of(kFirstBytes, at + 1)) {
+    for (const auto& [separator, escape] : kEscapes) {
+      if (!std::string_view(json).substr(at).starts_with(separator)) continue;
+      escaped.append(json, done, at - done).append(escape);
+      done = at + separator.size();
+    }
+  }
+  if (done == 0) return json;
+  escaped.append(json, done);
+  return escaped;
+}
+
 }  // namespace
 
 std::string json_text(const ReplyJson& json) {
-  return json.dump(-1, ' ', false, ReplyJson::error_handler_t::replace);
+  return without_line_separators(json.dump(-1, ' ', false, ReplyJson::error_handler_t::replace));
 }
 
 ReplyJson to_reply_json(const PythonJson& value) {

@@ -12,7 +12,8 @@ namespace baleen {
 /// Keeps the order in which fields are written.
 using ReplyJson = nlohmann::ordered_json;
 
-/// One line. Bytes that are no UTF-8 come out as U+FFFD.
+/// One line, also to readers that end a line at U+0085, U+2028 or U+2029: these are escaped. Bytes that are
+/// no UTF-8 come out as U+FFFD.
 [[nodiscard]] std::string json_text(const ReplyJson& json);
 
 /// Numbers that JSON cannot hold become null; integers past 64 bits lose digits.
