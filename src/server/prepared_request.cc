@@ -147,7 +147,8 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
     return held_to(ReplyRules::Body::kGrammar, grammar);
   }
   const std::vector<ToolGrammar> tools = wanted_tools(request);
-  const bool parallel = request.tool_choice.parallel;
+  // A call of one named tool is one call.
+  const bool parallel = request.tool_choice.parallel && request.tool_choice.kind != ToolChoice::Kind::kNamed;
   const bool must_call = request.tool_choice.kind != ToolChoice::Kind::kAuto;
   if (formatted && !must_call) {
     auto grammar = cached(tools_key(tools, parallel) + "\nschema\n" + dump_python_json(schema),
