@@ -22,6 +22,7 @@
 #include "base/interrupt_flag.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "chat/content_divider.h"
 #include "chat/format.h"
 #include "chat/message_json.h"
 #include "chat/parse.h"
@@ -169,6 +170,7 @@ class ChatLoop {
     GenerationRequest request;
     request.sampling = sampling_;
     request.stops = flags_.generation.stops;
+    request.make_divider = content_divider(mode(), /*may_call=*/true);
     request.stop_tokens = {static_cast<TokenId>(engine_.config().eos_token_id)};
     request.max_tokens = flags_.generation.max_tokens;
     GenerationCallbacks callbacks;

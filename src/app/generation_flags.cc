@@ -56,7 +56,9 @@ void GenerationFlags::add_to(Options& command) {
   command.real("--presence-penalty", sampling.presence_penalty, kPenalty,
                "Subtracted once from tokens of the reply");
   command.seed("--seed", sampling.seed, "Same seed, same text");
-  command.texts("--stop", stops, "End before this text; may be given several times");
+  command.texts(
+      "--stop", stops,
+      "End before this text of the reply, its reasoning and calls apart; may be given several times");
   command.integer("--max-tokens,-n", max_tokens, kTokensRange,
                   "Tokens to generate at most; 0: as many as the context holds");
 }

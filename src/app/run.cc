@@ -18,6 +18,7 @@
 #include "base/piped_text.h"
 #include "base/progress.h"
 #include "base/standard_streams.h"
+#include "chat/content_divider.h"
 #include "chat/render.h"
 #include "generation/generate.h"
 #include "log/log.h"
@@ -98,6 +99,7 @@ void run_once(const RunFlags& flags) {
   }
   request.sampling = flags.generation.params(flags.engine.model, engine.config().vocab_size);
   request.stops = flags.generation.stops;
+  if (flags.chat) request.make_divider = content_divider(thinking_mode(flags), /*may_call=*/true);
   request.stop_tokens = {static_cast<TokenId>(engine.config().eos_token_id)};
   request.max_tokens = flags.generation.max_tokens;
 

@@ -19,17 +19,20 @@ class ShownText {
  public:
   ShownText(const Tokenizer& tokenizer, const GenerationRequest& request,
             const GenerationCallbacks& callbacks)
-      : stream_(tokenizer, request.stops), callbacks_(callbacks) {}
+      : stream_(tokenizer, request.stops, request.make_divider), callbacks_(callbacks) {}
 
   /// True when a stop string is complete.
   bool push(TokenId token) {
     show(stream_.push(token).text);
     return stream_.stopped();
   }
-  std::string finish() {
+  /// True when a stop string was found in what was held back.
+  bool finish() {
+    const bool was_stopped = stream_.stopped();
     show(stream_.finish().text);
-    return std::move(text_);
+    return !was_stopped && stream_.stopped();
   }
+  std::string take() { return std::move(text_); }
 
  private:
   void show(const std::string& text) {
@@ -198,7 +201,8 @@ Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, Seque
   }
   if (auto failed = next.end()) return std::move(*failed);
   result.decode_seconds = seconds_since(decode_start);
-  result.text = text.finish();
+  if (text.finish() && result.reason != FinishReason::kCancelled) result.reason = FinishReason::kStopString;
+  result.text = text.take();
   return result;
 }
 

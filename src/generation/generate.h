@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/reply_divider.h"
 #include "engine/step_engine.h"
 #include "sampling/sampler.h"
 #include "tokenizer/tokenizer.h"
@@ -20,9 +21,10 @@ struct GenerationRequest {
   /// Ids of the sequence before `prompt`: they count for the repetition penalty.
   std::span<const TokenId> history;
   SamplingParams sampling;
-  std::vector<std::string> stops;    ///< stop strings, not shown
-  std::vector<TokenId> stop_tokens;  ///< end the reply, not shown
-  std::int64_t max_tokens = 0;       ///< 0: as many as the context holds
+  std::vector<std::string> stops;      ///< stop strings in the reply's content, not shown
+  MakeReplyDivider make_divider = {};  ///< says what is content
+  std::vector<TokenId> stop_tokens;    ///< end the reply, not shown
+  std::int64_t max_tokens = 0;         ///< 0: as many as the context holds
 };
 
 enum class FinishReason : std::uint8_t { kStopToken, kStopString, kLength, kCancelled };

@@ -5,49 +5,87 @@
 
 namespace baleen {
 
+ReplyStream::ReplyStream(const Tokenizer& tokenizer, std::vector<std::string> stops,
+                         const MakeReplyDivider& make_divider)
+    : tokenizer_(&tokenizer),
+      decoder_(tokenizer),
+      divider_(!stops.empty() && make_divider ? make_divider() : nullptr),
+      stops_(std::move(stops)) {}
+
 MarkedText ReplyStream::push(TokenId id) {
+  MarkedText piece, shown;
   const std::string text = decoder_.push(id);
-  num_decoded_ += text.size();
-  if (tokenizer_->is_control(id)) {
-    // Whole characters: nothing of it waits in the decoder.
-    const std::size_t size = std::min(tokenizer_->bytes_of(id).size(), text.size());
-    controls_.push_back({num_decoded_ - size, size});
+  // A control token is whole characters: nothing of it waits in the decoder.
+  const std::size_t size =
+      tokenizer_->is_control(id) ? std::min(tokenizer_->bytes_of(id).size(), text.size()) : 0;
+  piece.add_text(std::string_view(text).substr(0, text.size() - size));
+  if (size > 0) piece.add_control(std::string_view(text).substr(text.size() - size));
+  if (divider_) {
+    read(divider_->feed(piece), shown);
+  } else {
+    read_content(piece, shown);
   }
-  return show(stops_.feed(text), false);
+  return shown;
 }
 
 MarkedText ReplyStream::finish() {
-  std::string rest;
-  if (!stops_.stopped()) rest = stops_.feed(decoder_.finish());
-  if (!stops_.stopped()) rest += stops_.finish();
-  return show(rest, true);
+  MarkedText piece, shown;
+  piece.add_text(decoder_.finish());
+  if (divider_) {
+    read(divider_->feed(piece), shown);
+    read(divider_->finish(), shown);
+  } else {
+    read_content(piece, shown);
+  }
+  end_content(shown);
+  return shown;
 }
 
-MarkedText ReplyStream::show(const std::string& text, bool last) {
-  ready_ += text;
-  MarkedText shown;
-  std::size_t done = 0;
-  const auto show_text_up_to = [&](std::size_t end) {
-    shown.add_text(std::string_view(ready_).substr(done, end - done));
-    done = end;
-  };
-  while (!controls_.empty() && controls_.front().begin < num_shown_ + ready_.size()) {
-    show_text_up_to(controls_.front().begin - num_shown_);
-    const TextRange control = controls_.front();
-    if (control.end() > num_shown_ + ready_.size()) {
-      if (last || stops_.stopped()) done = ready_.size();
-      num_shown_ += done;
-      ready_.erase(0, done);
-      return shown;
+void ReplyStream::read(const std::vector<ReplyStretch>& stretches, MarkedText& shown) {
+  for (const ReplyStretch& stretch : stretches) {
+    if (stretch.is_content) {
+      read_content(stretch.text, shown);
+      continue;
     }
-    shown.add_control(std::string_view(ready_).substr(done, control.size));
-    done += control.size;
-    controls_.pop_front();
+    end_content(shown);
+    if (!stopped()) shown.append(stretch.text);
   }
-  show_text_up_to(ready_.size());
-  num_shown_ += ready_.size();
-  ready_.clear();
-  return shown;
+}
+
+void ReplyStream::read_content(const MarkedText& text, MarkedText& shown) {
+  if (stopped()) return;
+  waiting_.append(text);
+  num_ready_ += stops_.feed(text.text).size();
+  show_ready(shown);
+}
+
+void ReplyStream::end_content(MarkedText& shown) {
+  if (stopped()) return;
+  num_ready_ += stops_.finish().size();
+  show_ready(shown);
+}
+
+void ReplyStream::show_ready(MarkedText& shown) {
+  MarkedText rest;
+  std::size_t done = 0;
+  for_each_stretch(
+      waiting_,
+      [&](std::string_view text) {
+        const std::size_t size = rest.text.empty() ? std::min(text.size(), num_ready_ - done) : 0;
+        shown.add_text(text.substr(0, size));
+        rest.add_text(text.substr(size));
+        done += size;
+      },
+      [&](std::string_view token) {
+        if (rest.text.empty() && token.size() <= num_ready_ - done) {
+          shown.add_control(token);
+          done += token.size();
+        } else {
+          rest.add_control(token);
+        }
+      });
+  waiting_ = std::move(rest);
+  num_ready_ -= done;
 }
 
 }  // namespace baleen

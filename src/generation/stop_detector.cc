@@ -52,6 +52,9 @@ std::string StopDetector::feed(std::string_view piece) {
   return shown;
 }
 
-std::string StopDetector::finish() { return std::exchange(held_, ""); }
+std::string StopDetector::finish() {
+  for (Pattern& pattern : patterns_) pattern.matched = 0;
+  return std::exchange(held_, "");
+}
 
 }  // namespace baleen

@@ -25,7 +25,7 @@ class StopDetector {
   /// a stop.
   [[nodiscard]] std::string feed(std::string_view piece);
 
-  /// The text ended without a stop: what was held back.
+  /// The text ended without a stop: what was held back. What is fed next is another text.
   [[nodiscard]] std::string finish();
 
   [[nodiscard]] bool stopped() const { return stop_idx_.has_value(); }

@@ -44,6 +44,8 @@ ReplyJson input_json(const std::string& arguments) {
   return to_reply_json(value.value());
 }
 
+ReplyJson empty_text() { return {{"type", "text"}, {"text", ""}}; }
+
 class MessagesEncoder final : public ReplyEncoder {
  public:
   MessagesEncoder(const ApiRequest& request, const ReplyIdentity& identity, const Usage& at_start)
@@ -65,6 +67,8 @@ class MessagesEncoder final : public ReplyEncoder {
   }
 
   std::string choice_finished(int /*choice*/, StopReason reason, const std::string& stop_string) override {
+    // Clients expect a text that the stop string ended, if only an empty one.
+    if (reason == StopReason::kStopString && block_ != Block::kText) open(Block::kText, empty_text());
     close();
     stop_reason_ = stop_reason_name(reason);
     if (reason == StopReason::kStopString) stop_sequence_ = stop_string;
@@ -104,7 +108,7 @@ class MessagesEncoder final : public ReplyEncoder {
         break;
       case ReplyPart::Kind::kContent:
         if (part.text.empty()) break;
-        if (block_ != Block::kText) open(Block::kText, {{"type", "text"}, {"text", ""}});
+        if (block_ != Block::kText) open(Block::kText, empty_text());
         grow({{"type", "text_delta"}, {"text", part.text}}, part.text);
         break;
       case ReplyPart::Kind::kCallBegin:
@@ -123,10 +127,6 @@ class MessagesEncoder final : public ReplyEncoder {
     }
   }
 
-  void open(Block block, ReplyJson content_block) {
-    close();
-    block_ = block;
-    emit({{"type", "content_block_start"}, {"index", num_blocks_}, {"content_block", content_block}});
   /// A call goes out when it is whole: clients of this protocol complete the JSON of a block that was cut,
   /// and a block without its input has the input {}, so half a call would be made.
   void send_call() {
@@ -137,6 +137,10 @@ class MessagesEncoder final : public ReplyEncoder {
     call_ = {};
   }
 
+  void open(Block block, ReplyJson content_block) {
+    close();
+    block_ = block;
+    emit({{"type", "content_block_start"}, {"index", num_blocks_}, {"content_block", content_block}});
     if (!streams_) content_.push_back(std::move(content_block));
   }
 
@@ -192,11 +196,11 @@ class MessagesEncoder final : public ReplyEncoder {
   Usage at_start_;
   Block block_ = Block::kNone;
   std::size_t num_blocks_ = 0;  ///< closed ones
+  ToolCall call_;               ///< the one that is not whole yet
   std::size_t num_dropped_calls_ = 0;
   ReplyJson content_ = ReplyJson::array();  ///< of a body that does not stream
   std::string text_;                        ///< of the open block there
   ReplyJson stop_reason_ = nullptr, stop_sequence_ = nullptr;
-  ToolCall call_;               ///< the one that is not whole yet
   std::string events_;
 };
 

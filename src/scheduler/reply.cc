@@ -14,7 +14,7 @@ Reply::Reply(const Request& request, std::span<const TokenId> prompt, std::int32
       stops_(request.stops),
       max_tokens_(max_tokens),
       sampler_(request.sampling, vocab_size),
-      stream_(tokenizer, request.stops) {
+      stream_(tokenizer, request.stops, request.make_divider) {
   sampler_.observe_prompt(prompt);
   if (request.rules) constraint_.emplace(*request.rules, vocabulary);
 }
@@ -39,14 +39,16 @@ void Reply::take(TokenId token) {
 
 void Reply::append(const SampledToken& token) {
   ++num_tokens_;
-  if (is_stop(token.id)) {
-    end_ = ReplyEnd::kStopToken;
-    return;
-  }
+  if (is_stop(token.id)) return end(ReplyEnd::kStopToken);
   if (constraint_) BALEEN_CHECK(constraint_->accept(token.id));
   piece_.tokens.push_back({token.id, token.logprob, {token.top_logprobs.begin(), token.top_logprobs.end()}});
   show(stream_.push(token.id));
-  if (!end_ && tokens_left() == 0) end_ = ReplyEnd::kLength;
+  if (!end_ && tokens_left() == 0) end(ReplyEnd::kLength);
+}
+
+void Reply::end(ReplyEnd end) {
+  show(stream_.finish());
+  if (!end_) end_ = end;
 }
 
 std::string Reply::score_prompt(std::span<const float> logits, TokenId token) {

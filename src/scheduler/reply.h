@@ -64,6 +64,8 @@ class Reply {
   [[nodiscard]] std::span<const std::uint64_t> mask_of(std::optional<ReplyConstraint>& constraint);
   /// Text, rules and end, after a token was chosen.
   void append(const SampledToken& token);
+  /// A stop string in the text that was held back until now comes before `end`.
+  void end(ReplyEnd end);
   [[nodiscard]] bool is_stop(TokenId token) const;
   void show(const MarkedText& text);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/marked_text.h"
+#include "base/reply_divider.h"
 #include "grammar/reply_constraint.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
@@ -17,11 +18,12 @@ namespace baleen {
 enum class RequestId : std::int64_t {};
 
 struct Request {
-  std::vector<TokenId> prompt;       ///< at least one token
-  SamplingParams sampling;           ///< valid for the vocabulary
-  std::vector<std::string> stops;    ///< stop strings, not shown
-  std::vector<TokenId> stop_tokens;  ///< end the reply, not shown
-  std::int64_t max_tokens = 0;       ///< 0: as many as the context holds
+  std::vector<TokenId> prompt;         ///< at least one token
+  SamplingParams sampling;             ///< valid for the vocabulary
+  std::vector<std::string> stops;      ///< stop strings in the reply's content, not shown
+  MakeReplyDivider make_divider = {};  ///< says what is content
+  std::vector<TokenId> stop_tokens;    ///< end the reply, not shown
+  std::int64_t max_tokens = 0;         ///< 0: as many as the context holds
   bool score_prompt =
       false;  ///< logprobs of the prompt's tokens too (`sampling.num_logprobs`): nothing of it is cached
   bool no_reply = false;            ///< ends with the prompt

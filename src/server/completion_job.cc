@@ -17,12 +17,13 @@ constexpr double kProgressSeconds = 0.2;
 /// What proxies write in their logs for a client that left.
 constexpr int kClientGone = 499;
 
+/// Stop strings stand in content, so calls of a reply that ended by one are whole, and to be made.
 StopReason stop_reason(const ReplySummary& summary, std::size_t num_calls) {
   switch (summary.end) {
     case ReplyEnd::kStopToken:
       return num_calls > 0 ? StopReason::kToolCalls : StopReason::kEnd;
     case ReplyEnd::kStopString:
-      return StopReason::kStopString;
+      return num_calls > 0 ? StopReason::kToolCalls : StopReason::kStopString;
     case ReplyEnd::kCancelled:
       return StopReason::kCancelled;
     case ReplyEnd::kLength:
@@ -38,16 +39,6 @@ std::size_t content_bytes(const std::vector<ReplyPart>& parts) {
     if (part.kind == ReplyPart::Kind::kContent) bytes += part.text.size();
   }
   return bytes;
-}
-
-ThinkingMode reader_mode(const PreparedRequest& request) {
-  return request.starts_in_reasoning ? ThinkingMode::kThinking : ThinkingMode::kChat;
-}
-
-/// Tools as the reply may call them: none where the client forbade it.
-std::span<const DeclaredTool> callable_tools(const ApiRequest& api) {
-  if (api.tool_choice.kind == ToolChoice::Kind::kNone) return {};
-  return api.tools;
 }
 
 }  // namespace
@@ -88,7 +79,7 @@ CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request,
   for (std::size_t i = 0; i < request_.choices.size(); ++i) {
     choices_.push_back(
         {.id = {},
-         .reader = ReplyReader(reader_mode(request_), callable_tools(request_.api), request_.enforcement),
+         .reader = ReplyReader(reply_mode(request_), callable_tools(request_.api), request_.enforcement),
          .in_reasoning = request_.starts_in_reasoning});
   }
   Usage at_start;
@@ -261,7 +252,7 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
     }
     std::vector<ReplyPart> rest;
     if (request_.api.api != Api::kCompletions) {
-      rest = choice.reader.finish(summary.end != ReplyEnd::kStopToken);
+      rest = choice.reader.finish(summary.end == ReplyEnd::kLength);
       remember_calls(choice_idx);
     }
     std::vector<TokenLogprobs> logprobs = choice.logprobs.take(content_bytes(rest));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "chat/content_divider.h"
 #include "chat/format.h"
 #include "chat/render.h"
 
@@ -26,9 +27,7 @@ SamplingParams sampling_of(const ApiRequest& request, const ServedModel& model, 
   return sampling;
 }
 
-bool may_call_tools(const ApiRequest& request) {
-  return !request.tools.empty() && request.tool_choice.kind != ToolChoice::Kind::kNone;
-}
+bool may_call_tools(const ApiRequest& request) { return !callable_tools(request).empty(); }
 
 std::vector<ToolGrammar> wanted_tools(const ApiRequest& request) {
   std::vector<ToolGrammar> tools;
@@ -61,6 +60,15 @@ CallEnforcement enforcement_of(const std::optional<ReplyRules>& rules) {
 }
 
 }  // namespace
+
+std::span<const DeclaredTool> callable_tools(const ApiRequest& request) {
+  if (request.tool_choice.kind == ToolChoice::Kind::kNone) return {};
+  return request.tools;
+}
+
+ThinkingMode reply_mode(const PreparedRequest& request) {
+  return request.starts_in_reasoning ? ThinkingMode::kThinking : ThinkingMode::kChat;
+}
 
 bool starts_in_reasoning(const ApiRequest& request) {
   if (request.api == Api::kCompletions || request.thinking_mode != ThinkingMode::kThinking) return false;
@@ -173,6 +181,9 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
 
   const bool raw = request.api == Api::kCompletions;
   const std::size_t num_prompts = raw ? request.prompts.size() : 1;
+  MakeReplyDivider make_divider;  // a raw reply is all content
+  if (!raw)
+    make_divider = content_divider(reply_mode(prepared), may_call_tools(request), prepared.enforcement);
   for (std::size_t i = 0; i < num_prompts; ++i) {
     std::size_t num_added = 0;
     auto encoded = raw ? raw_tokens(request.prompts[i], i, num_added) : conversation_tokens(request);
@@ -202,6 +213,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
       prepared.choices.push_back({.prompt = tokens,
                                   .sampling = sampling_of(request, model_, choice),
                                   .stops = request.stops,
+                                  .make_divider = make_divider,
                                   .stop_tokens = {model_.eos},
                                   .max_tokens = request.max_tokens.value_or(0),
                                   .score_prompt = request.echo && request.logprobs,

@@ -63,6 +63,12 @@ class RequestPreparer {
   std::list<KeptGrammar> grammars_;  ///< most recently used first
 };
 
+/// Tools that the reply may call: none where the client forbade it. Valid while `request` is.
+[[nodiscard]] std::span<const DeclaredTool> callable_tools(const ApiRequest& request);
+
+/// What of the chat format the reply begins after.
+[[nodiscard]] ThinkingMode reply_mode(const PreparedRequest& request);
+
 /// Whether the reply begins inside `<think>`.
 [[nodiscard]] bool starts_in_reasoning(const ApiRequest& request);
 

@@ -1,0 +1,58 @@
+/// Where a chat reply's content is, while it arrives: for stop strings, which end a reply by its content
+/// alone.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/reply_divider.h"
+#include "chat/message.h"
+#include "chat/reply_reader.h"
+#include "chat/reply_text.h"
+
+namespace baleen {
+
+/// Content is what `ReplyReader` gives out as such: not reasoning, nor a tool-call block with the blank
+/// line and `<` before it, which wait until it is certain which of both they are. Of a block that nothing
+/// enforced all is markup up to its closing tag, also text that the reader, when it has the whole block,
+/// finds between its calls.
+class ContentDivider final : public ReplyDivider {
+ public:
+  /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat). `may_call`: false when no
+  /// tools may be called, so that a block is content.
+  ContentDivider(ThinkingMode mode, bool may_call, CallEnforcement enforcement = CallEnforcement::kNone);
+
+  [[nodiscard]] std::vector<ReplyStretch> feed(const MarkedText& piece) override;
+  [[nodiscard]] std::vector<ReplyStretch> finish() override;
+
+ private:
+  enum class Place { kReasoning, kBodyBegin, kContent, kBlock };
+
+  void read_text(std::string_view text);
+  void read_control(std::string_view token);
+  [[nodiscard]] Place body_place() const;
+  void read_body_begin();
+  void read_block(std::string_view text);
+  void give_text(std::string_view text, bool is_content);
+  void give_control(std::string_view token, bool is_content);
+  MarkedText& stretch(bool is_content);
+
+  bool may_call_;
+  CallEnforcement enforcement_;
+  Place place_;
+  MarkedText held_;         ///< in kBodyBegin: an enforced body that may still be calls
+  ReplyText content_;       ///< in kContent
+  std::string block_tail_;  ///< in kBlock: its last two bytes
+  std::optional<std::size_t>
+      num_name_;  ///< in kBlock, in a closing tag: bytes so far that are the block's name
+  std::vector<ReplyStretch> stretches_;
+};
+
+/// Of a conversation's replies: `mode` and so on as for the class.
+[[nodiscard]] MakeReplyDivider content_divider(ThinkingMode mode, bool may_call,
+                                               CallEnforcement enforcement = CallEnforcement::kNone);
+
+}  // namespace baleen
