@@ -55,6 +55,7 @@ struct ServeFlags {
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> cors_origins;
   double drain_seconds = 30;
+  std::int64_t max_reply_tokens = 32768;
   bool any_model = false;
   bool think = false;
   bool controls_in_content = false;
@@ -108,6 +109,9 @@ void add_scheduling_options(Options& command, ServeFlags& flags) {
                   "Tokens of one step, over all sequences");
   command.integer("--max-queue", flags.scheduler.max_queue, kQueueLengthRange,
                   "Requests that wait; more are answered 429");
+  command.integer(
+      "--max-reply-tokens", flags.max_reply_tokens, kTokensRange,
+      "Tokens of a reply at most, where the request does not say; 0: as many as the context holds");
   command.integer("--speculate", flags.scheduler.speculate, kDraftsRange,
                   "Tokens that the model's MTP block drafts for each step; the text stays the same");
 }
@@ -172,6 +176,7 @@ ServedModel served_model(const ServeFlags& flags, const ModelEngine& engine, con
   model.limits = engine.limits();
   model.bos = static_cast<TokenId>(config.bos_token_id);
   model.eos = static_cast<TokenId>(config.eos_token_id);
+  model.max_reply_tokens = flags.max_reply_tokens;
   model.temperature = defaults.temperature;
   model.top_p = defaults.top_p;
   model.think_by_default = flags.think;

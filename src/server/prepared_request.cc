@@ -215,7 +215,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
                                   .stops = request.stops,
                                   .make_divider = make_divider,
                                   .stop_tokens = {model_.eos},
-                                  .max_tokens = request.max_tokens.value_or(0),
+                                  .max_tokens = request.max_tokens.value_or(model_.max_reply_tokens),
                                   .score_prompt = request.echo && request.logprobs,
                                   .no_reply = no_reply,
                                   .wants_progress = request.include_progress,

@@ -16,7 +16,8 @@ struct ServedModel {
   EngineLimits limits;
   TokenId bos = 0;
   TokenId eos = 1;
-  double temperature = 1.0;  ///< for requests that do not say
+  std::int64_t max_reply_tokens = 0;  ///< for requests that do not say; 0: as many as the context holds
+  double temperature = 1.0;           ///< for requests that do not say
   double top_p = 1.0;
   bool think_by_default = false;
   /// As the official encoder: special strings in what messages say become control tokens. Who writes them may then forge

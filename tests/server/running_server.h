@@ -26,6 +26,7 @@ struct RunningServerOptions {
   SchedulerOptions scheduler;
   ApiServerOptions server{.log_requests = false};
   bool controls_in_content = false;
+  std::int64_t max_reply_tokens = 0;
 };
 
 inline double steady_seconds() {
@@ -77,6 +78,7 @@ class RunningServer {
     return {.name = "stories",
             .tokenizer = &tokenizer_,
             .limits = engine_.limits(),
+            .max_reply_tokens = options.max_reply_tokens,
             .controls_in_content = options.controls_in_content,
             .num_layers = engine_.config().num_hidden_layers};
   }
