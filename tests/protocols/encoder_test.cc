@@ -112,6 +112,33 @@ TEST(Encoder, AnItemCutByTheLimitIsIncomplete) {
   EXPECT_EQ(body["output"][0]["status"], "incomplete");
 }
 
+TEST(Encoder, AMessageThatAStopStringEndedHasAText) {
+  for (const std::vector<Piece>& pieces :
+       {std::vector<Piece>{{{reasoning("so")}, {}}}, std::vector<Piece>{}, {{{content("a")}, {}}}}) {
+    const Json body = Json::parse(encoded({.api = Api::kMessages}, pieces, StopReason::kStopString, "END"));
+    EXPECT_EQ(body["stop_reason"], "stop_sequence");
+    EXPECT_EQ(body["stop_sequence"], "END");
+    EXPECT_EQ(body["content"].back()["type"], "text") << body;
+  }
+}
+
+TEST(Encoder, SeparatorsOfLinesAreEscapedInEveryEvent) {
+  const std::string text = "a\u0085b\u2028c\u2029d\u2027\u00A0";
+  const std::vector<Piece> pieces = {{{reasoning(text), content(text), call_begin(0, "f"),
+                                       call_arguments(0, "{\"k\": \"" + text + "\"}"), call_end(0)},
+                                      {}}};
+  for (const bool stream : {true, false}) {
+    for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses, Api::kMessages}) {
+      const std::string sent =
+          encoded({.api = api, .prompts = {"p"}, .stream = stream}, pieces, StopReason::kEnd, text);
+      for (const char* separator : {"\u0085", "\u2028", "\u2029"})
+        EXPECT_EQ(sent.find(separator), std::string::npos) << sent;
+      EXPECT_NE(sent.find("a\\u0085b\\u2028c\\u2029d\u2027\u00A0"), std::string::npos) << sent;
+    }
+  }
+  EXPECT_EQ(error_body(Api::kChatCompletions, {.message = text}).find("\u2028"), std::string::npos);
+}
+
 TEST(Encoder, LogprobsStayFinite) {
   ApiRequest request;
   request.logprobs = true;
