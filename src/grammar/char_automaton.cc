@@ -57,6 +57,26 @@ std::vector<CharEdge> cut_out(CharRange range,
   return parts;
 }
 
+struct Branch {
+  std::map<char32_t, std::uint32_t> children;
+  bool is_word = false;
+};
+
+std::vector<Branch> trie_of(std::span<const std::u32string> words) {
+  std::vector<Branch> trie(1);
+  for (const std::u32string& word : words) {
+    spend_work(kWorkPerEdge * std::ssize(word));
+    std::uint32_t at = 0;
+    for (const char32_t c : word) {
+      const auto [child, is_new] = trie[at].children.try_emplace(c, static_cast<std::uint32_t>(trie.size()));
+      at = child->second;
+      if (is_new) trie.emplace_back();
+    }
+    trie[at].is_word = true;
+  }
+  return trie;
+}
+
 }  // namespace
 
 void trim(CharAutomaton& automaton) {
@@ -128,22 +148,9 @@ std::optional<CharAutomaton> without_word(const CharAutomaton& automaton, std::u
 
 std::optional<CharAutomaton> except_words(const CharAutomaton& automaton,
                                           std::span<const std::u32string> words) {
-  // A trie of the words; kOff stands for having left it.
+  const std::vector<Branch> trie = trie_of(words);
+  // kOff stands for having left the trie.
   constexpr std::uint32_t kOff = kNoNode;
-  struct Branch {
-    std::map<char32_t, std::uint32_t> children;
-    bool is_word = false;
-  };
-  std::vector<Branch> trie(1);
-  for (const std::u32string& word : words) {
-    std::uint32_t at = 0;
-    for (const char32_t c : word) {
-      const auto [child, is_new] = trie[at].children.try_emplace(c, static_cast<std::uint32_t>(trie.size()));
-      at = child->second;
-      if (is_new) trie.emplace_back();
-    }
-    trie[at].is_word = true;
-  }
   return product(
       automaton,
       [&](std::uint32_t at, CharRange range) {
@@ -152,6 +159,19 @@ std::optional<CharAutomaton> except_words(const CharAutomaton& automaton,
         return cut_out(range, {trie[at].children.begin(), trie[at].children.end()}, kOff);
       },
       [&](std::uint32_t at) { return at == kOff || !trie[at].is_word; });
+}
+
+std::optional<CharAutomaton> only_words(std::span<const std::u32string> words) {
+  const std::vector<Branch> trie = trie_of(words);
+  if (trie.size() > kMaxCharStates) return std::nullopt;
+  CharAutomaton automaton;
+  for (const Branch& branch : trie) {
+    CharAutomaton::State state{.accepts = branch.is_word};
+    for (const auto& [character, child] : branch.children)
+      state.edges.push_back({{character, character}, child});
+    automaton.states.push_back(std::move(state));
+  }
+  return automaton;
 }
 
 std::optional<CharAutomaton> in_both(const CharAutomaton& a, const CharAutomaton& b) {
@@ -169,19 +189,48 @@ std::optional<CharAutomaton> in_both(const CharAutomaton& a, const CharAutomaton
       [&](std::uint32_t at) { return b.states[at].accepts; });
 }
 
-std::optional<CharAutomaton> of_length(const CharAutomaton& automaton, std::uint64_t least,
-                                       std::uint64_t most) {
-  const bool bounded = most != kUnbounded;
-  const std::uint64_t last = bounded ? most : least;  // beyond, lengths need not be distinguished
-  if (last > kMaxCharStates) return std::nullopt;
-  return product(
-      automaton,
-      [&](std::uint32_t length, CharRange range) {
-        if (bounded && length == last) return std::vector<CharEdge>{};
-        return std::vector<CharEdge>{
-            {range, static_cast<std::uint32_t>(std::min<std::uint64_t>(length + 1, last))}};
-      },
-      [&](std::uint32_t length) { return length >= least; });
+CharAutomaton complement(const CharAutomaton& automaton) {
+  CharAutomaton result = automaton;
+  const auto sink = static_cast<std::uint32_t>(result.states.size());
+  result.states.push_back({});
+  for (CharAutomaton::State& state : result.states) {
+    spend_work(1 + std::ssize(state.edges));
+    state.accepts = !state.accepts;
+    std::vector<CharEdge> edges;
+    char32_t from = 0;
+    for (const CharEdge& edge : state.edges) {
+      if (edge.range.first > from) edges.push_back({{from, edge.range.first - 1}, sink});
+      edges.push_back(edge);
+      from = edge.range.last + 1;
+    }
+    if (from <= kLastCharacter) edges.push_back({{from, kLastCharacter}, sink});
+    state.edges = std::move(edges);
+  }
+  trim(result);
+  return result;
+}
+
+std::vector<bool> accepting_all(const CharAutomaton& automaton) {
+  const std::size_t n = automaton.states.size();
+  std::vector<bool> all(n);
+  for (std::size_t i = 0; i < n; ++i) all[i] = automaton.states[i].accepts;
+  // A state falls out when a character is missing or leads to one that fell out; until none does.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!all[i]) continue;
+      spend_work(1);
+      char32_t from = 0;
+      for (const CharEdge& edge : automaton.states[i].edges) {
+        if (edge.range.first != from || !all[edge.target]) break;
+        from = edge.range.last + 1;
+      }
+      if (from == kLastCharacter + 1) continue;
+      all[i] = false;
+      changed = true;
+    }
+  }
+  return all;
 }
 
 bool accepts(const CharAutomaton& automaton, std::u32string_view text) {

@@ -1,5 +1,5 @@
-/// Sets of texts as deterministic automata over characters (Unicode scalar values): what a JSON string or a raw
-/// parameter may hold, or the digits of a bounded number. Lowered to nodes over bytes at the end.
+/// Sets of texts as deterministic automata over characters (Unicode scalar values): what a JSON string or a
+/// raw parameter may hold, or the digits of a bounded number. Lowered to nodes over bytes at the end.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ struct CharEdge {
   std::uint32_t target = 0;
 };
 
-/// State 0 is the beginning. From every state an accepting one can be reached, unless no text at all is accepted:
-/// then there is one state without edges.
+/// State 0 is the beginning. From every state an accepting one can be reached, unless no text at all is
+/// accepted: then there is one state without edges.
 struct CharAutomaton {
   struct State {
     bool accepts = false;
@@ -48,11 +48,14 @@ inline constexpr std::size_t kMaxCharStates = 8000;
 /// The texts of `automaton` that are none of `words`. Nothing: too many states.
 [[nodiscard]] std::optional<CharAutomaton> except_words(const CharAutomaton& automaton,
                                                         std::span<const std::u32string> words);
+/// These words alone. Nothing: too many states.
+[[nodiscard]] std::optional<CharAutomaton> only_words(std::span<const std::u32string> words);
 /// The texts of both. Nothing: too many states.
 [[nodiscard]] std::optional<CharAutomaton> in_both(const CharAutomaton& a, const CharAutomaton& b);
-/// The texts of `least` to `most` characters. Nothing: too many states.
-[[nodiscard]] std::optional<CharAutomaton> of_length(const CharAutomaton& automaton, std::uint64_t least,
-                                                     std::uint64_t most);
+/// The texts that are not of `automaton`.
+[[nodiscard]] CharAutomaton complement(const CharAutomaton& automaton);
+/// Which states accept every text from there on.
+[[nodiscard]] std::vector<bool> accepting_all(const CharAutomaton& automaton);
 /// Removes the states from which no text can be accepted, and those that are never reached.
 void trim(CharAutomaton& automaton);
 
@@ -73,10 +76,14 @@ enum class Writing : std::uint8_t {
 /// A text of the automaton, then `next`.
 [[nodiscard]] NodeId write_text(GraphBuilder& builder, const CharAutomaton& automaton, Writing writing,
                                 NodeId next);
-/// The same of `least` to `most` characters (most > 0), counted on the stack: for automata of which every state
-/// accepts.
-[[nodiscard]] NodeId write_text_counted(GraphBuilder& builder, const CharAutomaton& automaton,
-                                        Writing writing, std::uint64_t least, std::uint64_t most,
-                                        NodeId next);
+/// The same of `least` to `most` characters (kUnbounded: any number), counted on the stack: a state is
+/// entered only at counts from which a text of that length can still be finished. Nothing: those counts are
+/// too many ranges, or would take too long to find (see kMaxCountRanges).
+[[nodiscard]] std::optional<NodeId> write_text_counted(GraphBuilder& builder, const CharAutomaton& automaton,
+                                                       Writing writing, std::uint64_t least,
+                                                       std::uint64_t most, NodeId next);
+
+/// Ranges of counts over all states of one automaton.
+inline constexpr std::size_t kMaxCountRanges = 50'000;
 
 }  // namespace baleen

@@ -22,6 +22,12 @@ Result<Grammar> finish_grammar(GraphBuilder& builder, NodeId begin, const Builti
       std::make_shared<const CompiledGrammar>(builder.take(), std::move(heights), begin, rules.end));
 }
 
+Grammar any_json_grammar() {
+  GraphBuilder builder;
+  const BuiltinRules rules = add_builtin_rules(builder);
+  return finish_grammar(builder, rules.value, rules, "any JSON").value();
+}
+
 Grammar json_object_grammar() {
   GraphBuilder builder;
   const BuiltinRules rules = add_builtin_rules(builder);

@@ -32,9 +32,12 @@ class CompiledGrammar {
   mutable SplitCache splits_;  ///< locks by itself
 };
 
-/// Checks what was built and seals it. `what` names the source in sentences. Fails when the grammar is too large,
-/// allows no finite text or loops without reading.
+/// Checks what was built and seals it. `what` names the source in sentences. Fails when the grammar is too
+/// large, allows no finite text or loops without reading.
 [[nodiscard]] Result<Grammar> finish_grammar(GraphBuilder& builder, NodeId begin, const BuiltinRules& rules,
                                              std::string_view what);
+
+/// For a schema of which nothing can be held.
+[[nodiscard]] Grammar any_json_grammar();
 
 }  // namespace baleen

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -101,6 +102,13 @@ void Stepper::enter(NodeId first, std::int32_t first_top, Configuration& to) {
       case Op::kCount:
         enter_count(node, top, to);
         break;
+      case Op::kWithin: {
+        const std::uint64_t value = to.frames[top].value;
+        const auto ranges = std::span(grammar_.graph().ranges).subspan(node.begin, node.end - node.begin);
+        const auto range = std::ranges::lower_bound(ranges, value, {}, &CountRange::last);
+        if (range != ranges.end() && range->first <= value) work_.push_back({node.target, top});
+        break;
+      }
       case Op::kSetNext:
         enter_set_next(node, top, to);
         break;
@@ -126,7 +134,7 @@ void Stepper::enter_count(const Node& node, std::int32_t top, Configuration& to)
   Frame frame = to.frames[top];
   ++frame.value;
   if (node.most == kUnbounded) frame.value = std::min(frame.value, node.least);
-  if (frame.value >= node.least) work_.push_back({node.exit, frame.parent});
+  if (node.exit != kNoNode && frame.value >= node.least) work_.push_back({node.exit, frame.parent});
   if (frame.value < node.most) work_.push_back({node.target, push_frame(to, frame)});
 }
 

@@ -13,7 +13,7 @@ constexpr std::int64_t kWorkPerNode = 50;
 }  // namespace
 
 NodeId GraphBuilder::add(Node node) {
-  if (graph_.nodes.size() >= kMaxNodes) {
+  if (graph_.nodes.size() >= limit_) {
     overflowed_ = true;
     return 0;
   }
@@ -28,6 +28,20 @@ NodeId GraphBuilder::add_targets(Node node, const std::vector<NodeId>& targets) 
   graph_.targets.insert(graph_.targets.end(), targets.begin(), targets.end());
   node.end = static_cast<std::uint32_t>(graph_.targets.size());
   return add(node);
+}
+
+GraphBuilder::Mark GraphBuilder::mark() const {
+  return {graph_.nodes.size(), graph_.edges.size(), graph_.targets.size(), graph_.thresholds.size(),
+          graph_.ranges.size()};
+}
+
+void GraphBuilder::roll_back(const Mark& mark) {
+  graph_.nodes.resize(mark.nodes);
+  graph_.edges.resize(mark.edges);
+  graph_.targets.resize(mark.targets);
+  graph_.thresholds.resize(mark.thresholds);
+  graph_.ranges.resize(mark.ranges);
+  overflowed_ = false;
 }
 
 NodeId GraphBuilder::dead() { return bytes({}); }
@@ -112,7 +126,31 @@ void GraphBuilder::set_later(NodeId node, NodeId target) {
 }
 
 NodeId GraphBuilder::counter(std::uint64_t least, std::uint64_t most) {
-  return add({.op = Op::kPush, .least = least, .most = most});
+  const NodeId counter = add({.op = Op::kPush, .least = least, .most = most});
+  add_thresholds(counter, {});
+  return counter;
+}
+
+void GraphBuilder::add_thresholds(NodeId counter, std::vector<std::uint64_t> values) {
+  if (overflowed_) return;
+  Node& node = graph_.nodes[counter];
+  values.insert(values.end(), {node.least, node.most});
+  std::ranges::sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  spend_work(std::ssize(values));
+  node.begin = static_cast<std::uint32_t>(graph_.thresholds.size());
+  graph_.thresholds.insert(graph_.thresholds.end(), values.begin(), values.end());
+  node.end = static_cast<std::uint32_t>(graph_.thresholds.size());
+}
+
+NodeId GraphBuilder::within(NodeId counter, std::span<const CountRange> ranges, NodeId target) {
+  if (overflowed_) return 0;
+  spend_work(std::ssize(ranges));
+  Node node{.op = Op::kWithin, .target = target, .owner = counter};
+  node.begin = static_cast<std::uint32_t>(graph_.ranges.size());
+  graph_.ranges.insert(graph_.ranges.end(), ranges.begin(), ranges.end());
+  node.end = static_cast<std::uint32_t>(graph_.ranges.size());
+  return add(node);
 }
 
 NodeId GraphBuilder::count(NodeId counter, NodeId again, NodeId exit) {

@@ -19,8 +19,11 @@ std::vector<NodeId> empty_ways(const Graph& graph, const Node& node) {
     case Op::kCall:
     case Op::kPush:
     case Op::kSetAdd:
+    case Op::kWithin:
       return {node.target};
     case Op::kCount:
+      if (node.exit == kNoNode) return {node.target};
+      return {node.target, node.exit};
     case Op::kSetNext:
       return {node.target, node.exit};
     case Op::kSetPick: {
@@ -54,9 +57,11 @@ std::uint16_t height_of(const Graph& graph, const Node& node, const std::vector<
       return node.exit == kNoNode ? heights[node.target] : std::max(heights[node.target], heights[node.exit]);
     case Op::kSetAdd:
       return 0;  // what follows in the set was accounted for by its kPush, at the same depth
+    case Op::kWithin:
+      return heights[node.target];
     case Op::kCount:
       // Another round begins at the depth at which the first began, and needs no more than that one did.
-      return heights[node.exit];
+      return heights[node.exit == kNoNode ? node.target : node.exit];
     case Op::kSetNext: {
       std::uint16_t highest = heights[node.exit];
       const auto options = graph.targets_of(graph.nodes[node.picker]);

@@ -8,25 +8,34 @@
 
 namespace baleen {
 
-Result<Grammar> json_schema_grammar(const PythonJson& schema) {
+Result<Grammar> json_schema_grammar(const PythonJson& schema, std::vector<Unheld>* unheld, bool strict) {
   static constexpr std::string_view kName = "schema";
   GraphBuilder builder;
   const BuiltinRules rules = add_builtin_rules(builder);
-  SchemaCompiler compiler(builder, rules, schema);
+  SchemaCompiler compiler(builder, rules, schema, unheld, strict);
   const NodeId begin = compiler.value(schema, std::string(kName), ValueForm::kJson, builder.end_of_rule());
-  if (compiler.failure()) return *compiler.failure();
-  return finish_grammar(builder, begin, rules, kName);
+  Result<Grammar> grammar = compiler.failure() ? Result<Grammar>(*compiler.failure())
+                                               : finish_grammar(builder, begin, rules, kName);
+  if (!grammar && unheld != nullptr) {
+    unheld->assign(1, {.keyword = "schema", .sentence = grammar.error()});
+    grammar = any_json_grammar();
+  }
+  if (unheld != nullptr) {
+    for (Unheld& one : *unheld) one.of = kName;
+  }
+  return grammar;
 }
 
 Result<Grammar> pattern_grammar(std::string_view pattern) {
-  const Result<CharAutomaton> automaton = compile_pattern(fmt::format("^(?:{})$", pattern));
-  if (!automaton) return Failure{automaton.error()};
-  const std::optional<CharAutomaton> text = without_markup(automaton.value());
-  if (!text) return failure("the pattern is too complex; shorter repetitions may help");
+  const Result<TextSet> found = compile_pattern(fmt::format("^(?:{})$", pattern));
+  if (!found) return Failure{found.error()};
   GraphBuilder builder;
   const BuiltinRules rules = add_builtin_rules(builder);
-  const NodeId begin = write_text(builder, *text, Writing::kRaw, builder.end_of_rule());
-  return finish_grammar(builder, begin, rules, "pattern");
+  const std::optional<TextSet> texts = without_markup(found.value());
+  std::optional<NodeId> begin;
+  if (texts) begin = write_texts(builder, *texts, Writing::kRaw, builder.end_of_rule());
+  if (!begin) return failure("the pattern is too complex; shorter repetitions may help");
+  return finish_grammar(builder, *begin, rules, "pattern");
 }
 
 }  // namespace baleen

@@ -1,261 +1,181 @@
 #include "grammar/pattern.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "base/work_budget.h"
+#include "grammar/pattern_automaton.h"
 #include "grammar/pattern_syntax.h"
 
 namespace baleen {
 namespace {
 
-constexpr std::size_t kMaxNfaStates = 20'000;
-/// States looked at while determinising, over all subsets: bounds the time to a fraction of a second.
-constexpr std::size_t kMaxSubsetWork = 3'000'000;
-/// Deterministic states of a pattern alone, before lengths and forbidden words multiply them.
-constexpr std::size_t kMaxPatternStates = 3'000;
+using Kind = PatternNode::Kind;
 
-/// Thompson's construction, from the end to the beginning as GraphBuilder does it.
-class Nfa {
- public:
-  struct State {
-    std::vector<CharRange>
-        ranges;  ///< read one of these and go to targets[0]; none: go to all targets at once
-    std::vector<std::uint32_t> targets;
-    bool accepts = false;
-    /// Passed only where a word begins or ends here (\b), or only where none does (\B); then `ranges` is
-    /// empty.
-    enum class Boundary : std::uint8_t { kNone, kHere, kNotHere } boundary = Boundary::kNone;
-  };
+/// Repetitions up to here become states; longer ones become lengths where that is possible.
+constexpr std::uint32_t kMaxUnrolled = 24;
 
-  std::uint32_t add(State state) {
-    if (states_.size() >= kMaxNfaStates) {
-      overflowed_ = true;
-      return 0;
-    }
-    states_.push_back(std::move(state));
-    return static_cast<std::uint32_t>(states_.size() - 1);
+bool is_long(const PatternNode& node) {
+  return node.kind == Kind::kRepeat && (node.most == kNoLimit ? node.least : node.most) > kMaxUnrolled;
+}
+
+bool holds_long(const PatternNode& node) {
+  return is_long(node) || std::ranges::any_of(node.parts, holds_long);
+}
+
+PatternNode sequence_of(std::vector<PatternNode> parts) {
+  return {.kind = Kind::kSequence, .parts = std::move(parts)};
+}
+
+/// The length of every text of a node, if they all have the same.
+std::optional<std::uint64_t> fixed_length(const PatternNode& node) {
+  if (node.kind == Kind::kClass) return 1;
+  if (is_assertion(node)) return 0;
+  if (node.kind == Kind::kRepeat) {
+    const std::optional<std::uint64_t> once = fixed_length(node.parts[0]);
+    if (!once || node.least != node.most || *once > kUnbounded / 2 / (node.least + 1)) return std::nullopt;
+    return *once * node.least;
   }
-
-  /// Texts of `node`, then `next`. Anchors are gone by now.
-  std::uint32_t build(const PatternNode& node, std::uint32_t next) {
-    if (overflowed_) return 0;
-    switch (node.kind) {
-      case PatternNode::Kind::kClass:
-        return add({node.ranges.empty() ? std::vector<CharRange>{{1, 0}} : node.ranges, {next}, false});
-      case PatternNode::Kind::kSequence:
-        for (std::size_t i = node.parts.size(); i-- > 0;) next = build(node.parts[i], next);
-        return next;
-      case PatternNode::Kind::kChoice: {
-        State split;
-        for (const PatternNode& part : node.parts) split.targets.push_back(build(part, next));
-        return add(std::move(split));
-      }
-      case PatternNode::Kind::kRepeat:
-        return build_repeat(node, next);
-      case PatternNode::Kind::kBoundary:
-        has_boundaries_ = true;
-        return add({{}, {next}, false, node.least == 0 ? State::Boundary::kHere : State::Boundary::kNotHere});
-      case PatternNode::Kind::kBegin:
-      case PatternNode::Kind::kEnd:
-        return next;
-    }
-    return next;
+  std::uint64_t sum = 0;
+  for (const PatternNode& part : node.parts) {
+    const std::optional<std::uint64_t> length = fixed_length(part);
+    if (!length || (node.kind == Kind::kChoice && &part != &node.parts[0] && *length != sum))
+      return std::nullopt;
+    sum = node.kind == Kind::kChoice ? *length : sum + *length;
+    if (sum > kUnbounded / 4) return std::nullopt;
   }
+  return sum;
+}
 
-  std::uint32_t build_repeat(const PatternNode& node, std::uint32_t next) {
-    if (node.most == kNoLimit) {
-      const std::uint32_t loop = add({{}, {next}, false});
-      const std::uint32_t round = build(node.parts[0], loop);
-      if (overflowed_) return 0;
-      states_[loop].targets.push_back(round);
-      next = loop;
-    } else {
-      const std::uint32_t end = next;
-      for (std::uint32_t i = node.least; i < node.most && !overflowed_; ++i)
-        next = add({{}, {end, build(node.parts[0], next)}, false});
-    }
-    for (std::uint32_t i = 0; i < node.least && !overflowed_; ++i) next = build(node.parts[0], next);
-    return next;
-  }
-
-  [[nodiscard]] std::optional<CharAutomaton> determinise(std::uint32_t begin) const {
-    if (overflowed_) return std::nullopt;
-    // A subset, and whether the character before it belongs to a word: what a boundary depends on.
-    using Place = std::pair<std::vector<std::uint32_t>, bool>;
-    std::map<Place, std::uint32_t> numbers;
-    std::vector<Place> places;
-    const auto number_of = [&](Place place) {
-      const auto [found, is_new] = numbers.try_emplace(place, static_cast<std::uint32_t>(places.size()));
-      if (is_new) places.push_back(std::move(place));
-      return found->second;
-    };
-    CharAutomaton result;
-    std::size_t work = 0;
-    number_of({closure({begin}, std::nullopt), false});
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const auto [subset, after_word] = places[i];
-      // The end of the text is no word's, so a boundary is there after a word.
-      const std::vector<std::uint32_t> at_end = resolved(subset, after_word);
-      CharAutomaton::State state{
-          .accepts = std::ranges::any_of(at_end, [&](std::uint32_t s) { return states_[s].accepts; })};
-      const std::vector<std::uint32_t>& before_other = at_end;
-      const std::vector<std::uint32_t> before_word = has_boundaries_ ? resolved(subset, !after_word) : at_end;
-      const std::vector<char32_t> cuts = cuts_of(before_word, before_other);
-      for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
-        const bool is_word = has_boundaries_ && holds(word_characters(), cuts[k]);
-        const std::vector<std::uint32_t>& readers = is_word ? before_word : before_other;
-        work += readers.size();
-        spend_work(std::ssize(readers));
-        if (work > kMaxSubsetWork) return std::nullopt;
-        std::vector<std::uint32_t> reached;
-        for (const std::uint32_t s : readers) {
-          if (holds(states_[s].ranges, cuts[k])) reached.push_back(states_[s].targets[0]);
-        }
-        if (reached.empty()) continue;
-        reached = closure(std::move(reached), std::nullopt);
-        work += reached.size();
-        const std::uint32_t target = number_of({std::move(reached), is_word});
-        const bool continues = !state.edges.empty() && state.edges.back().target == target &&
-                               state.edges.back().range.last + 1 == cuts[k];
-        if (continues) {
-          state.edges.back().range.last = cuts[k + 1] - 1;
-        } else {
-          state.edges.push_back({{cuts[k], cuts[k + 1] - 1}, target});
-        }
-      }
-      if (places.size() > kMaxPatternStates) return std::nullopt;
-      result.states.push_back(std::move(state));
-    }
-    trim(result);
-    return result;
-  }
-
- private:
-  static bool holds(const std::vector<CharRange>& ranges, char32_t c) {
-    return std::ranges::any_of(ranges, [c](const CharRange& r) { return r.first <= c && c <= r.last; });
-  }
-
-  /// Where a range begins or has ended, in order; where boundaries matter, words too.
-  [[nodiscard]] std::vector<char32_t> cuts_of(const std::vector<std::uint32_t>& before_word,
-                                              const std::vector<std::uint32_t>& before_other) const {
-    std::vector<char32_t> cuts;
-    const auto add = [&](const std::vector<CharRange>& ranges) {
-      for (const CharRange& range : ranges) {
-        if (range.first > range.last) continue;
-        cuts.push_back(range.first);
-        cuts.push_back(range.last + 1);
-      }
-    };
-    for (const std::uint32_t s : before_other) add(states_[s].ranges);
-    if (has_boundaries_) {
-      for (const std::uint32_t s : before_word) add(states_[s].ranges);
-      add(word_characters());
-    }
-    std::ranges::sort(cuts);
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    return cuts;
-  }
-
-  /// `subset` with its boundaries passed or dropped.
-  [[nodiscard]] std::vector<std::uint32_t> resolved(const std::vector<std::uint32_t>& subset,
-                                                    bool is_boundary) const {
-    return has_boundaries_ ? closure(subset, is_boundary) : subset;
-  }
-
-  /// With all that is reached without reading; only states that read or accept are kept, and boundaries that
-  /// cannot be decided yet.
-  [[nodiscard]] std::vector<std::uint32_t> closure(std::vector<std::uint32_t> work,
-                                                   std::optional<bool> is_boundary) const {
-    using Boundary = State::Boundary;
-    spend_work(std::ssize(states_) / 64 + 4 * std::ssize(work));
-    std::vector<bool> seen(states_.size());
-    std::vector<std::uint32_t> kept;
-    while (!work.empty()) {
-      const std::uint32_t s = work.back();
-      work.pop_back();
-      if (seen[s]) continue;
-      seen[s] = true;
-      const State& state = states_[s];
-      if (state.boundary != Boundary::kNone && is_boundary) {
-        if ((state.boundary == Boundary::kHere) == *is_boundary) work.push_back(state.targets[0]);
-      } else if (state.accepts || !state.ranges.empty() || state.boundary != Boundary::kNone) {
-        kept.push_back(s);
-      } else {
-        spend_work(std::ssize(state.targets));
-        work.insert(work.end(), state.targets.begin(), state.targets.end());
-      }
-    }
-    std::ranges::sort(kept);
-    return kept;
-  }
-
-  bool has_boundaries_ = false;
-  std::vector<State> states_;
-  bool overflowed_ = false;
+/// A pattern with a repetition whose count follows from the length of the whole text.
+struct Sized {
+  PatternNode pattern;
+  std::uint64_t least = 0, most = kUnbounded;
 };
 
-bool has_anchor(const PatternNode& node) {
-  using Kind = PatternNode::Kind;
-  if (node.kind == Kind::kBegin || node.kind == Kind::kEnd) return true;
-  return std::ranges::any_of(node.parts, has_anchor);
+std::vector<PatternNode> replaced(const std::vector<PatternNode>& parts, std::size_t at,
+                                  const std::vector<PatternNode>& by) {
+  const auto place = parts.begin() + static_cast<std::ptrdiff_t>(at);
+  std::vector<PatternNode> others(parts.begin(), place);
+  others.insert(others.end(), by.begin(), by.end());
+  others.insert(others.end(), place + 1, parts.end());
+  return others;
 }
 
-PatternNode anything() {
-  PatternNode any{.kind = PatternNode::Kind::kClass, .ranges = {{0, kLastCharacter}}};
-  return {.kind = PatternNode::Kind::kRepeat, .parts = {std::move(any)}, .least = 0, .most = kNoLimit};
+/// A sequence without sequences directly in it.
+void append_flat(const PatternNode& node, std::vector<PatternNode>& parts) {
+  if (node.kind != Kind::kSequence) return parts.push_back(node);
+  for (const PatternNode& part : node.parts) append_flat(part, parts);
 }
 
-/// One alternative of the pattern with its anchors turned into the absence of `anything`. Nothing: an anchor
-/// in the middle. `outer_*`: anchored from outside the group.
-std::optional<PatternNode> without_anchors(const PatternNode& node, bool outer_begin, bool outer_end) {
-  using Kind = PatternNode::Kind;
-  if (node.kind == Kind::kChoice) {
-    PatternNode choice{.kind = Kind::kChoice};
-    for (const PatternNode& part : node.parts) {
-      std::optional<PatternNode> plain = without_anchors(part, outer_begin, outer_end);
-      if (!plain) return std::nullopt;
-      choice.parts.push_back(*std::move(plain));
+std::vector<PatternNode> flat(const PatternNode& node) {
+  std::vector<PatternNode> parts;
+  append_flat(node, parts);
+  return parts;
+}
+
+/// Choices that are expanded on the way to one pattern.
+constexpr int kMaxExpansions = 4;
+
+/// `parts`, the first of which is ^ and the last $, with their one long repetition unbounded and its bounds
+/// as bounds of the length: that is the same only when all other parts have one length each. Optional parts
+/// and alternatives are expanded until they have. False: there is another part of several lengths.
+bool add_sized(const std::vector<PatternNode>& parts, int left, std::vector<Sized>& result) {
+  if (result.size() >= kMaxTextParts) return false;
+  std::optional<std::size_t> repetition, fixed_repetition;
+  std::uint64_t others = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const PatternNode& part = parts[i];
+    if (const std::optional<std::uint64_t> length = fixed_length(part)) {
+      if (is_long(part) && !fixed_repetition) fixed_repetition = i;
+      others += *length;
+      continue;
     }
-    return choice;
+    std::vector<std::vector<PatternNode>> ways;
+    if (part.kind == Kind::kChoice) {
+      for (const PatternNode& one : part.parts) ways.push_back(flat(one));
+    } else if (part.kind == Kind::kRepeat && part.least == 0 && part.most == 1) {
+      ways = {{}, flat(part.parts[0])};
+    }
+    if (!ways.empty()) {
+      return left > 0 && ways.size() <= kMaxTextParts &&
+             std::ranges::all_of(ways, [&](const std::vector<PatternNode>& way) {
+               return add_sized(replaced(parts, i, way), left - 1, result);
+             });
+    }
+    if (repetition || !is_long(part)) return false;
+    repetition = i;
   }
-  PatternNode sequence = node;
-  if (node.kind != Kind::kSequence) sequence = {.kind = Kind::kSequence, .parts = {node}};
-  bool begin = outer_begin, end = outer_end;
-  while (!sequence.parts.empty() && sequence.parts.front().kind == Kind::kBegin) {
-    begin = true;
-    sequence.parts.erase(sequence.parts.begin());
+  if (!repetition && !fixed_repetition) {
+    result.push_back({sequence_of(parts)});
+    return true;
   }
-  while (!sequence.parts.empty() && sequence.parts.back().kind == Kind::kEnd) {
-    end = true;
-    sequence.parts.pop_back();
+  PatternNode any_number = parts[repetition ? *repetition : *fixed_repetition];
+  const std::optional<std::uint64_t> once = fixed_length(any_number.parts[0]);
+  if (!once || *once == 0) return false;
+  if (!repetition) others -= *once * any_number.least;
+  Sized sized{.least = others + *once * any_number.least};
+  if (any_number.most != kNoLimit) sized.most = others + *once * any_number.most;
+  any_number.least = 0;
+  any_number.most = kNoLimit;
+  sized.pattern = sequence_of(replaced(parts, repetition ? *repetition : *fixed_repetition, {any_number}));
+  result.push_back(std::move(sized));
+  return true;
+}
+
+Result<TextSet> texts_of_all(const std::vector<Sized>& patterns) {
+  TextSet set;
+  for (const Sized& one : patterns) {
+    Result<CharAutomaton> automaton = pattern_automaton(one.pattern);
+    if (!automaton) return Failure{automaton.error()};
+    if (!automaton.value().is_empty()) set.push_back({std::move(automaton).value(), one.least, one.most});
   }
-  if (sequence.parts.size() == 1 && has_anchor(sequence.parts[0])) {
-    if (sequence.parts[0].kind == Kind::kRepeat) return std::nullopt;
-    return without_anchors(sequence.parts[0], begin, end);
+  return set;
+}
+
+Result<TextSet> texts_of(const PatternNode& pattern, int left) {
+  if (!holds_long(pattern)) return texts_of_all({{pattern}});
+  // A look ahead from the beginning that holds a long repetition is a pattern of its own: both must be found.
+  std::vector<PatternNode> parts = flat(pattern);
+  for (std::size_t i = 1; left > 0 && i < parts.size() && is_assertion(parts[i]); ++i) {
+    if (parts[0].kind != Kind::kBegin) break;
+    if (parts[i].kind != Kind::kAhead || parts[i].least == 1 || !holds_long(parts[i])) continue;
+    const Result<TextSet> ahead = texts_of(sequence_of({parts[0], parts[i].parts[0]}), left - 1);
+    if (!ahead) return ahead;
+    const Result<TextSet> others = texts_of(sequence_of(replaced(parts, i, {})), left - 1);
+    if (!others) return others;
+    std::optional<TextSet> both = in_both(others.value(), ahead.value());
+    if (!both) return failure("the pattern and what it looks for ahead are too complex together");
+    return *std::move(both);
   }
-  if (std::ranges::any_of(sequence.parts, has_anchor)) return std::nullopt;
-  if (!begin) sequence.parts.insert(sequence.parts.begin(), anything());
-  if (!end) sequence.parts.push_back(anything());
-  return sequence;
+  std::vector<PatternNode> choices = {pattern};
+  if (pattern.kind == Kind::kChoice) choices = pattern.parts;
+  std::vector<Sized> sized;
+  const bool are_sized = std::ranges::all_of(choices, [&](const PatternNode& choice) {
+    const std::vector<PatternNode> ones = flat(choice);
+    return ones.size() >= 2 && ones.front().kind == Kind::kBegin && ones.back().kind == Kind::kEnd &&
+           add_sized(ones, kMaxExpansions, sized);
+  });
+  return texts_of_all(are_sized ? sized : std::vector<Sized>{{pattern}});
+}
+
+bool holds_look(const PatternNode& node) {
+  return node.kind == Kind::kAhead || node.kind == Kind::kBehind ||
+         std::ranges::any_of(node.parts, holds_look);
 }
 
 }  // namespace
 
-Result<CharAutomaton> compile_pattern(std::string_view pattern) {
+Result<TextSet> compile_pattern(std::string_view pattern) {
   const Result<PatternNode> parsed = parse_pattern(pattern);
   if (!parsed) return Failure{parsed.error()};
-  const std::optional<PatternNode> plain = without_anchors(parsed.value(), false, false);
-  if (!plain)
-    return failure("the pattern has an anchor (^ or $) elsewhere than at its ends, which is not supported");
-  Nfa nfa;
-  const std::uint32_t end = nfa.add({.accepts = true});
-  std::optional<CharAutomaton> automaton = nfa.determinise(nfa.build(*plain, end));
-  if (!automaton) return failure("the pattern is too complex; shorter repetitions may help");
-  return *std::move(automaton);
+  return texts_of(parsed.value(), kMaxExpansions);
+}
+
+bool looks_around(std::string_view pattern) {
+  const Result<PatternNode> parsed = parse_pattern(pattern);
+  return parsed && holds_look(parsed.value());
 }
 
 }  // namespace baleen

@@ -4,14 +4,18 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "grammar/char_automaton.h"
+#include "grammar/text_set.h"
 
 namespace baleen {
 
-/// The texts in which `pattern` is found: anywhere, unless anchored by ^ and $. Characters, classes, . \d \w \s,
-/// groups, alternatives, greedy or lazy quantifiers; ^ and $ only at the ends of the pattern or of its alternatives.
-/// Fails with a sentence on anything else (look-around, back references, \b, \p) and on what would need more than
-/// kMaxCharStates states; takes bounded time whatever the pattern.
-[[nodiscard]] Result<CharAutomaton> compile_pattern(std::string_view pattern);
+/// The texts in which `pattern` is found: anywhere, unless anchored. All of pattern_syntax.h: classes,
+/// groups, alternatives, greedy or lazy quantifiers, anchors and \b anywhere, looks ahead and behind. Fails
+/// with a sentence on anything else (back references, looks within a look behind) and on what would need
+/// more than a few thousand states; takes bounded time whatever the pattern.
+[[nodiscard]] Result<TextSet> compile_pattern(std::string_view pattern);
+
+/// Whether it looks ahead or behind, which the strict schemas of the public APIs may not. False for what is
+/// no pattern.
+[[nodiscard]] bool looks_around(std::string_view pattern);
 
 }  // namespace baleen

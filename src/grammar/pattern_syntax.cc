@@ -1,6 +1,7 @@
 #include "grammar/pattern_syntax.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,9 +63,11 @@ class PatternParser {
  private:
   PatternNode choice(int depth) {
     PatternNode node{.kind = PatternNode::Kind::kChoice};
+    const Flags outer = flags_;  // a flag holds to the end of its group
     if (depth > kMaxNesting) wrong("groups nested too deep");
     do node.parts.push_back(sequence(depth));
     while (!failure_ && take(U'|'));
+    flags_ = outer;
     return node.parts.size() == 1 ? std::move(node.parts[0]) : node;
   }
 
@@ -83,57 +86,132 @@ class PatternParser {
       case U'$':
         return {.kind = PatternNode::Kind::kEnd};
       case U'.':
+        if (flags_.dot_is_all) return one_of({{0, kLastCharacter}});
         return one_of(complement({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}));
-      case U'(': {
-        if (take(U'?') && !take(U':')) {
-          const bool named = take(U'<') && at_ < text_.size() && text_[at_] != U'=' && text_[at_] != U'!';
-          if (!named) return wrong("a group that looks around or sets flags");
-          while (at_ < text_.size() && text_[at_] != U'>') ++at_;
-          if (!take(U'>')) return wrong("a group without an end of its name");
-        }
-        PatternNode inside = choice(depth + 1);
-        if (!failure_ && !take(U')')) return wrong("a '(' without its ')'");
-        return inside;
-      }
+      case U'(':
+        return group(depth);
       case U'[':
         return one_of(bracket());
       case U'\\':
         if (take(U'b')) return {.kind = PatternNode::Kind::kBoundary};
         if (take(U'B')) return {.kind = PatternNode::Kind::kBoundary, .least = 1};
-        return one_of(escaped(false));
+        if (take(U'A')) return {.kind = PatternNode::Kind::kBegin};
+        if (take(U'Z') || take(U'z')) return {.kind = PatternNode::Kind::kEnd};
+        return one_of(in_any_case(escaped(false)));
       case U'*':
       case U'+':
       case U'?':
         return wrong("a quantifier after nothing");
       default:
-        return one_of({{c, c}});
+        return one_of(in_any_case({{c, c}}));
     }
   }
 
-  PatternNode repeated(PatternNode inside) {
-    while (!failure_ && at_ < text_.size()) {
-      std::uint32_t least = 0, most = kNoLimit;
-      if (take(U'+')) {
-        least = 1;
-      } else if (take(U'?')) {
-        most = 1;
-      } else if (text_[at_] == U'{' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1])) {
-        ++at_;
-        least = most = number();
-        if (take(U',')) most = at_ < text_.size() && is_digit(text_[at_]) ? number() : kNoLimit;
-        if (!take(U'}') || least > most) return wrong("a malformed quantifier");
-      } else if (!take(U'*')) {
-        break;
+  /// After "(".
+  PatternNode group(int depth) {
+    if (take(U'?') && !take(U':')) {
+      if (take(U'#')) return comment();
+      const bool is_behind = text_.compare(at_, 2, U"<=") == 0 || text_.compare(at_, 2, U"<!") == 0;
+      if (is_behind) ++at_;
+      const bool is_negated = take(U'!');
+      if (is_negated || take(U'=')) {
+        const auto kind = is_behind ? PatternNode::Kind::kBehind : PatternNode::Kind::kAhead;
+        PatternNode look{.kind = kind, .least = is_negated ? 1U : 0U};
+        look.parts.push_back(rest_of_group(depth));
+        return look;
       }
-      if (inside.kind == PatternNode::Kind::kBegin || inside.kind == PatternNode::Kind::kEnd ||
-          inside.kind == PatternNode::Kind::kBoundary)
-        return wrong("a repeated anchor");
-      take(U'?');  // lazy: which match is found does not matter here
-      PatternNode node{.kind = PatternNode::Kind::kRepeat, .least = least, .most = most};
-      node.parts.push_back(std::move(inside));
-      inside = std::move(node);
+      take(U'P');
+      if (take(U'<')) {
+        while (at_ < text_.size() && text_[at_] != U'>') ++at_;
+        if (!take(U'>')) return wrong("a group without an end of its name");
+      } else {
+        return flagged(depth);
+      }
     }
+    return rest_of_group(depth);
+  }
+
+  PatternNode rest_of_group(int depth) {
+    PatternNode inside = choice(depth + 1);
+    if (!failure_ && !take(U')')) return wrong("a '(' without its ')'");
     return inside;
+  }
+
+  PatternNode comment() {
+    while (at_ < text_.size() && text_[at_] != U')') ++at_;
+    if (!take(U')')) return wrong("a '(' without its ')'");
+    return {};
+  }
+
+  /// (?i) and (?i:...): flags for the rest of the group that they stand in, or for their own.
+  PatternNode flagged(int depth) {
+    const Flags outer = flags_;
+    bool value = true;
+    for (; at_ < text_.size() && text_[at_] != U')' && text_[at_] != U':'; ++at_) {
+      if (text_[at_] == U'i') {
+        flags_.any_case = value;
+      } else if (text_[at_] == U's') {
+        flags_.dot_is_all = value;
+      } else if (text_[at_] == U'-') {
+        value = false;
+      } else if (text_[at_] != U'u') {
+        return wrong("a group of a kind or with flags that are not supported");
+      }
+    }
+    if (take(U')')) return {};
+    if (!take(U':')) return wrong("a '(' without its ')'");
+    PatternNode inside = rest_of_group(depth);
+    flags_ = outer;
+    return inside;
+  }
+
+  PatternNode repeated(PatternNode inside) {
+    if (failure_ || at_ >= text_.size()) return inside;
+    std::uint32_t least = 0, most = kNoLimit;
+    if (take(U'+')) {
+      least = 1;
+    } else if (take(U'?')) {
+      most = 1;
+    } else if (text_[at_] == U'{' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1])) {
+      ++at_;
+      least = most = number();
+      if (take(U',')) most = at_ < text_.size() && is_digit(text_[at_]) ? number() : kNoLimit;
+      if (!take(U'}') || least > most) return wrong("a malformed quantifier");
+    } else if (!take(U'*')) {
+      return inside;
+    }
+    if (is_assertion(inside)) return wrong("a repeated anchor");
+    take(U'?');  // lazy: which match is found does not matter here
+    if (at_ < text_.size() && (text_[at_] == U'*' || text_[at_] == U'+' || text_[at_] == U'?'))
+      return wrong("a quantifier after a quantifier");
+    PatternNode node{.kind = PatternNode::Kind::kRepeat, .least = least, .most = most};
+    node.parts.push_back(std::move(inside));
+    return node;
+  }
+
+  /// With the other case of Latin letters beside each, where the flag asks for it.
+  [[nodiscard]] std::vector<CharRange> in_any_case(std::vector<CharRange> ranges) const {
+    if (!flags_.any_case) return ranges;
+    static constexpr char32_t kToOtherCase = U'a' - U'A';
+    const auto add = [&](const CharRange& range, char32_t first, char32_t last, char32_t to_first) {
+      const char32_t from = std::max(range.first, first), to = std::min(range.last, last);
+      if (from <= to) ranges.push_back({from - first + to_first, to - first + to_first});
+    };
+    for (const CharRange& range : std::vector<CharRange>(ranges)) {
+      for (const char32_t block : {U'A', char32_t{0xC0}, char32_t{0xD8}}) {  // × and ÷ have no other case
+        const char32_t size = block == U'A' ? 25 : block == 0xC0 ? 22 : 6;
+        add(range, block, block + size, block + kToOtherCase);
+        add(range, block + kToOtherCase, block + kToOtherCase + size, block);
+      }
+      // Two letters have a third form: the signs of kelvin and of long s.
+      static constexpr std::array<char32_t, 3> kForms[] = {{U'k', U'K', 0x212A}, {U's', U'S', 0x17F}};
+      for (const auto& forms : kForms) {
+        for (const char32_t form : forms) {
+          for (const char32_t other : forms) add(range, form, form, other);
+        }
+      }
+    }
+    return normal_ranges(std::move(ranges));
   }
 
   static PatternNode one_of(std::vector<CharRange> ranges) {
@@ -161,7 +239,7 @@ class PatternParser {
       }
       ranges.insert(ranges.end(), from.begin(), from.end());
     }
-    ranges = normal_ranges(std::move(ranges));
+    ranges = normal_ranges(in_any_case(std::move(ranges)));
     return negated ? complement(ranges) : ranges;
   }
 
@@ -194,7 +272,11 @@ class PatternParser {
       return c == U'p' ? ranges : complement(ranges);
     }
     if (c == U'x') return hex(2);
-    if (c == U'u') return take(U'{') ? braced_hex() : hex(4);
+    if (c == U'u') return take(U'{') ? braced_hex() : unit();
+    if (c == U'c' && at_ < text_.size() && (text_[at_] | 0x20U) >= U'a' && (text_[at_] | 0x20U) <= U'z') {
+      const char32_t control = text_[at_++] & 0x1FU;
+      return {{control, control}};
+    }
     const bool is_letter = (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z') || is_digit(c);
     if (is_letter) {
       wrong("an escape that is not supported");
@@ -230,6 +312,22 @@ class PatternParser {
       ++at_;
     }
     return {{value, value}};
+  }
+
+  /// Four digits; two units of a surrogate pair stand for one character.
+  std::vector<CharRange> unit() {
+    const std::vector<CharRange> high = hex(4);
+    const bool is_high = high.size() == 1 && high[0].first >= 0xD800 && high[0].first <= 0xDBFF;
+    if (!is_high || text_.compare(at_, 2, U"\\u") != 0) return high;
+    const std::size_t before = at_;
+    at_ += 2;
+    const std::vector<CharRange> low = hex(4);
+    if (low.size() != 1 || low[0].first < 0xDC00 || low[0].first > 0xDFFF) {
+      at_ = before;
+      return high;
+    }
+    const char32_t both = 0x10000 + ((high[0].first - 0xD800) << 10) + (low[0].first - 0xDC00);
+    return {{both, both}};
   }
 
   std::vector<CharRange> braced_hex() {
@@ -270,8 +368,13 @@ class PatternParser {
     return {};
   }
 
+  struct Flags {
+    bool any_case = false, dot_is_all = false;
+  };
+
   std::u32string text_;
   std::size_t at_ = 0;
+  Flags flags_;
   std::optional<Failure> failure_;
 };
 
@@ -293,6 +396,12 @@ std::vector<CharRange> normal_ranges(std::vector<CharRange> ranges) {
     }
   }
   return out;
+}
+
+bool is_assertion(const PatternNode& node) {
+  using Kind = PatternNode::Kind;
+  return node.kind == Kind::kBegin || node.kind == Kind::kEnd || node.kind == Kind::kBoundary ||
+         node.kind == Kind::kAhead || node.kind == Kind::kBehind;
 }
 
 Result<PatternNode> parse_pattern(std::string_view pattern) {

@@ -18,6 +18,8 @@ struct PatternNode {
     kBegin,     ///< ^
     kEnd,       ///< $
     kBoundary,  ///< \b, or \B where `least` is 1
+    kAhead,     ///< where parts[0] can be read next, or cannot where `least` is 1
+    kBehind,    ///< where parts[0] was read last, or was not where `least` is 1
   } kind = Kind::kSequence;
   std::vector<CharRange> ranges;  ///< sorted, disjoint
   std::vector<PatternNode> parts;
@@ -29,9 +31,14 @@ inline constexpr std::uint32_t kNoLimit = 0xFFFFFFFF;
 /// Sorted, disjoint, without gaps of no width.
 [[nodiscard]] std::vector<CharRange> normal_ranges(std::vector<CharRange> ranges);
 
+/// Reads nothing: an anchor, a boundary, a look around.
+[[nodiscard]] bool is_assertion(const PatternNode& node);
+
 /// \w
 [[nodiscard]] const std::vector<CharRange>& word_characters();
 
+/// The syntax of ECMA 262, and what Python and Rust have beside it: (?P<name>...), (?i), (?s), (?i:...),
+/// (?#...), \A, \Z, \z.
 [[nodiscard]] Result<PatternNode> parse_pattern(std::string_view pattern);
 
 }  // namespace baleen

@@ -13,6 +13,9 @@ namespace {
 /// Schemas within schemas, references followed.
 constexpr int kMaxSchemaNesting = 200;
 
+/// Notes of what was left out; more would say nothing new.
+constexpr std::size_t kMaxUnheld = 200;
+
 /// Of looking at a schema's keywords, without what they say.
 constexpr std::int64_t kWorkPerSchema = 200;
 
@@ -28,7 +31,8 @@ bool has_more_than(const PythonJson& schema, std::string_view name) {
 bool SchemaCompiler::is_anything(const PythonJson& schema) {
   if (schema.is_null()) return true;
   if (const bool* flag = schema.as_bool()) return *flag;
-  return schema.as_object() != nullptr && !has_more_than(schema, {}) && unsupported_keyword(schema).empty();
+  return schema.as_object() != nullptr && !has_more_than(schema, {}) &&
+         std::ranges::none_of(*schema.as_object(), is_unsupported);
 }
 
 NodeId SchemaCompiler::wrong(const std::string& path, std::string_view what) {
@@ -36,17 +40,25 @@ NodeId SchemaCompiler::wrong(const std::string& path, std::string_view what) {
   return builder_.dead();
 }
 
+void SchemaCompiler::leave_out(const std::string& path, std::string_view keyword, std::string_view what) {
+  if (unheld_ == nullptr) {
+    wrong(path, what);
+    return;
+  }
+  Unheld left_out{.keyword = std::string(keyword), .sentence = fmt::format("{}: {}", path, what)};
+  const bool is_known = std::ranges::find(*unheld_, left_out.sentence, &Unheld::sentence) != unheld_->end();
+  if (!is_known && unheld_->size() < kMaxUnheld) unheld_->push_back(std::move(left_out));
+}
+
+/// Notes what is not kept. False after a failure.
 bool SchemaCompiler::check_keywords(const PythonJson& schema, const std::string& path) {
-  if (schema.as_object() == nullptr) {
-    wrong(path, fmt::format("expected a schema (an object or a boolean), found {}", schema.kind()));
-    return false;
+  for (const PythonJson::Member& keyword : *schema.as_object()) {
+    const bool is_kept = !is_unsupported(keyword) && (keyword.name != "not" || is_of_strings(schema));
+    if (is_kept) continue;
+    leave_out(path, keyword.name,
+              fmt::format("{} is not supported; leave it out and check the reply instead", keyword.name));
   }
-  const std::string_view unsupported = unsupported_keyword(schema);
-  if (!unsupported.empty()) {
-    wrong(path, fmt::format("{} is not supported; leave it out and check the reply instead", unsupported));
-    return false;
-  }
-  return true;
+  return !failure_;
 }
 
 NodeId SchemaCompiler::value(const PythonJson& schema, const std::string& path, ValueForm form, NodeId next) {
@@ -56,15 +68,27 @@ NodeId SchemaCompiler::value(const PythonJson& schema, const std::string& path, 
     return wrong(path, fmt::format("schemas nest deeper than {} levels, or without end", kMaxSchemaNesting));
   if (const bool* flag = schema.as_bool(); flag != nullptr && !*flag) return builder_.dead();
   static const PythonJson kAnything{PythonJson::Object{}};
-  const PythonJson& plain = schema.as_bool() != nullptr ? kAnything : schema;
-  if (plain.as_object() != nullptr) spend_work(kWorkPerSchema * (1 + std::ssize(*plain.as_object()) / 10));
+  const bool is_schema = schema.as_object() != nullptr || schema.as_bool() != nullptr;
+  if (!is_schema) {
+    leave_out(path, "schema",
+              fmt::format("expected a schema (an object or a boolean), found {}", schema.kind()));
+  }
+  const PythonJson& plain = schema.as_object() != nullptr ? schema : kAnything;
+  spend_work(kWorkPerSchema * (1 + std::ssize(*plain.as_object()) / 10));
   if (!check_keywords(plain, path)) return next;
 
-  if (is_anything(plain)) return anything(form, next);
+  const bool has_not_alone = plain.find("not") != nullptr && !has_more_than(plain, "not");
+  if (!has_more_than(plain, {}) || has_not_alone) return anything(form, next);
 
   ++depth_;
   NodeId begin = next;
   const PythonJson* any_of = plain.find("anyOf") != nullptr ? plain.find("anyOf") : plain.find("oneOf");
+  if (any_of != nullptr && (any_of->as_array() == nullptr || any_of->as_array()->empty())) {
+    const std::string_view name = plain.find("anyOf") != nullptr ? "anyOf" : "oneOf";
+    leave_out(fmt::format("{}.{}", path, name), name, "expected an array of schemas");
+    const PythonJson* rest = without(plain, name);
+    return failure_ ? next : value(*rest, path, form, next);
+  }
   if (plain.find("$ref") != nullptr && !has_more_than(plain, "$ref")) {
     begin = reference(plain, path, form, next);
   } else if (plain.find("$ref") != nullptr || plain.find("allOf") != nullptr) {
@@ -106,7 +130,8 @@ NodeId SchemaCompiler::rule(std::string key, const PythonJson& schema, const std
 NodeId SchemaCompiler::reference(const PythonJson& schema, const std::string& path, ValueForm form,
                                  NodeId next) {
   const PythonJson* target = resolve(schema, path);
-  if (target == nullptr) return next;
+  if (failure_) return next;
+  if (target == nullptr) return anything(form, next);
   const std::string& pointer = *schema.find("$ref")->as_string();
   return rule(pointer, *target, pointer, form, next);
 }
@@ -132,7 +157,6 @@ NodeId SchemaCompiler::alternatives(const PythonJson& schema, const PythonJson& 
                                     const std::string& path, ValueForm form, NodeId next) {
   const std::string name = &branches == schema.find("anyOf") ? "anyOf" : "oneOf";
   const PythonJson::Array* array = branches.as_array();
-  if (array == nullptr || array->empty()) return wrong(path + "." + name, "expected an array of schemas");
   std::vector<NodeId> ways;
   std::vector<std::string> seen;  // equal alternatives would only double the work of following them
   for (std::size_t i = 0; i < array->size() && !failure_; ++i) {
@@ -146,6 +170,7 @@ NodeId SchemaCompiler::alternatives(const PythonJson& schema, const PythonJson& 
 }
 
 std::vector<std::string> SchemaCompiler::types_of(const PythonJson& schema, const std::string& path) {
+  static const std::vector<std::string> kAll = {"null", "boolean", "number", "string", "array", "object"};
   const PythonJson* type = schema.find("type");
   std::vector<std::string> types;
   if (type == nullptr) {
@@ -153,20 +178,26 @@ std::vector<std::string> SchemaCompiler::types_of(const PythonJson& schema, cons
       const std::string name(type_of_keyword(member.name));
       if (!name.empty() && std::ranges::find(types, name) == types.end()) types.push_back(name);
     }
-    if (types.empty()) types = {"null", "boolean", "number", "string", "array", "object"};
-    return types;
+    return types.empty() ? kAll : types;
   }
   PythonJson::Array names;
   if (type->as_array() != nullptr) names = *type->as_array();
   if (type->as_string() != nullptr) names = {*type};
   for (const PythonJson& name : names) {
-    if (name.as_string() == nullptr || !is_type_name(*name.as_string())) {
-      wrong(path + ".type", fmt::format("expected the name of a type, found {}", dump_python_json(name)));
-      return {};
+    std::string text = name.as_string() == nullptr ? "" : *name.as_string();
+    std::ranges::transform(text, text.begin(),  // some write STRING
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+    if (!is_type_name(text)) {
+      leave_out(path + ".type", "type",
+                fmt::format("expected the name of a type, found {}", dump_python_json(name)));
+      return failure_ ? std::vector<std::string>() : kAll;
     }
-    if (std::ranges::find(types, *name.as_string()) == types.end()) types.push_back(*name.as_string());
+    if (std::ranges::find(types, text) == types.end()) types.push_back(std::move(text));
   }
-  if (types.empty()) wrong(path + ".type", "expected the name of a type, or a list of such names");
+  if (types.empty()) {
+    leave_out(path + ".type", "type", "expected the name of a type, or a list of such names");
+    return failure_ ? std::vector<std::string>() : kAll;
+  }
   if (std::ranges::find(types, "number") != types.end()) std::erase(types, "integer");
   return types;
 }
@@ -191,8 +222,8 @@ std::optional<std::uint64_t> SchemaCompiler::size_keyword(const PythonJson& sche
   const std::optional<Decimal> decimal =
       size->as_number() != nullptr ? parse_decimal(size->as_number()->text) : std::nullopt;
   if (!decimal || decimal->negative || !decimal->fraction.empty() || decimal->whole.size() > kMaxDigits) {
-    wrong(fmt::format("{}.{}", path, name),
-          fmt::format("expected a whole number from 0 to 999999999, found {}", dump_python_json(*size)));
+    leave_out(fmt::format("{}.{}", path, name), name,
+              fmt::format("expected a whole number from 0 to 999999999, found {}", dump_python_json(*size)));
     return std::nullopt;
   }
   return decimal->whole.empty() ? 0 : std::stoull(decimal->whole);
@@ -202,8 +233,12 @@ NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& pa
                                  NodeId next) {
   PythonJson::Array values;
   const PythonJson* only = schema.find("const");
-  if (const PythonJson* list = schema.find("enum")) {
-    if (list->as_array() == nullptr) return wrong(path + ".enum", "expected an array of values");
+  const PythonJson* list = schema.find("enum");
+  if (list != nullptr && list->as_array() == nullptr) {
+    leave_out(path + ".enum", "enum", "expected an array of values");
+    return failure_ ? next : value(*without(schema, "enum"), path, form, next);
+  }
+  if (list != nullptr) {
     values = *list->as_array();
     if (only != nullptr)
       std::erase_if(values,
@@ -221,12 +256,15 @@ NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& pa
                                                   : dump_python_json(candidate));
     spend_work(std::ssize(texts.back()));
     const std::string_view value_text = form == ValueForm::kRawString ? *text : texts.back();
-    if (value_text.find(chat_format::kDsml) != std::string_view::npos)
-      return wrong(path, fmt::format("a constant holds {}, which no reply may", chat_format::kDsml));
-    if (value_text.find("NaN") != std::string_view::npos ||
-        value_text.find("Infinity") != std::string_view::npos) {
-      if (candidate.as_number() != nullptr) return wrong(path, "a constant is no finite number");
-    }
+    const bool is_finite =
+        candidate.as_number() == nullptr || (value_text.find("NaN") == std::string_view::npos &&
+                                             value_text.find("Infinity") == std::string_view::npos);
+    const bool can_be_written = value_text.find(chat_format::kDsml) == std::string_view::npos;
+    if (is_finite && can_be_written) continue;
+    leave_out(path, list != nullptr ? "enum" : "const",
+              is_finite ? fmt::format("a constant holds {}, which no reply may", chat_format::kDsml)
+                        : "a constant is no finite number");
+    texts.pop_back();
   }
   std::vector<std::pair<std::string_view, NodeId>> literals;
   for (const std::string& text : texts) literals.emplace_back(text, next);
@@ -237,9 +275,8 @@ NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& pa
 SchemaCompiler::Siblings SchemaCompiler::siblings_of(const PythonJson& schema, const std::string& path) {
   Siblings siblings;
   if (schema.find("type") != nullptr) siblings.types = types_of(schema, path);
-  siblings.text = string_rules(schema, path).value_or(any_text());
-  siblings.least = size_keyword(schema, "minLength", path).value_or(0);
-  siblings.most = size_keyword(schema, "maxLength", path).value_or(kUnbounded);
+  bool has_rules = false;
+  siblings.texts = string_rules(schema, path, has_rules);
   if (has_number_rules(schema)) siblings.number = number_rules(schema, path, false);
   return siblings;
 }
@@ -249,17 +286,16 @@ bool SchemaCompiler::fits(const PythonJson& candidate, const Siblings& siblings,
   const auto is_of = [&](const std::string& type) { return has_type(candidate, type); };
   if (schema.find("type") != nullptr && std::ranges::none_of(siblings.types, is_of)) return false;
   if (const std::string* text = candidate.as_string()) {
-    const std::u32string characters = to_characters(*text);
-    return characters.size() >= siblings.least && characters.size() <= siblings.most &&
-           accepts(siblings.text, characters);
+    return accepts(siblings.texts, to_characters(*text));
   }
   if (const PythonJson::Number* number = candidate.as_number())
     return !siblings.number || accepts(*siblings.number, to_characters(number->text));
   for (const PythonJson::Member& member : *schema.as_object()) {
     const std::string_view type = type_of_keyword(member.name);
     if (type.empty() || !has_type(candidate, type)) continue;
-    wrong(path, fmt::format("{} beside enum or const is not supported for arrays and objects", member.name));
-    return false;
+    leave_out(path, member.name,
+              fmt::format("{} beside enum or const is not supported for arrays and objects", member.name));
+    return !failure_;
   }
   return true;
 }

@@ -16,6 +16,7 @@ constexpr std::pair<Name, Name> kTypeOfKeyword[] = {
     {"properties", "object"},
     {"required", "object"},
     {"additionalProperties", "object"},
+    {"patternProperties", "object"},
     {"propertyNames", "object"},
     {"minProperties", "object"},
     {"maxProperties", "object"},
@@ -27,6 +28,7 @@ constexpr std::pair<Name, Name> kTypeOfKeyword[] = {
     {"minLength", "string"},
     {"maxLength", "string"},
     {"pattern", "string"},
+    {kMorePatterns, "string"},
     {"format", "string"},
     {"minimum", "number"},
     {"maximum", "number"},
@@ -35,12 +37,15 @@ constexpr std::pair<Name, Name> kTypeOfKeyword[] = {
     {"uniqueItems", "array"},
     {"multipleOf", "number"},
 };
-constexpr Name kOtherConstraints[] = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"};
-constexpr Name kUnsupported[] = {"not",          "if",
-                                 "then",         "else",
-                                 "contains",     "dependentRequired",
-                                 "dependencies", "dependentSchemas",
-                                 "$dynamicRef",  "patternProperties",
+constexpr Name kOtherConstraints[] = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "not"};
+constexpr Name kUnsupported[] = {"if",
+                                 "then",
+                                 "else",
+                                 "contains",
+                                 "dependentRequired",
+                                 "dependencies",
+                                 "dependentSchemas",
+                                 "$dynamicRef",
                                  "$recursiveRef"};
 constexpr Name kTypes[] = {"null", "boolean", "integer", "number", "string", "array", "object"};
 
@@ -56,14 +61,12 @@ bool is_constraint(std::string_view keyword) {
          std::ranges::find(kOtherConstraints, keyword) != std::end(kOtherConstraints);
 }
 
-std::string_view unsupported_keyword(const PythonJson& schema) {
-  for (const auto& [name, value] : *schema.as_object()) {
-    if (std::ranges::find(kUnsupported, name) != std::end(kUnsupported)) return name;
-    const bool* flag = value.as_bool();
-    if (name == "uniqueItems" && (flag == nullptr || *flag)) return name;
-    if ((name == "unevaluatedProperties" || name == "unevaluatedItems") && flag == nullptr) return name;
-  }
-  return {};
+bool is_unsupported(const PythonJson::Member& keyword) {
+  const auto& [name, value] = keyword;
+  if (std::ranges::find(kUnsupported, name) != std::end(kUnsupported)) return true;
+  const bool* flag = value.as_bool();
+  if (name == "uniqueItems") return flag == nullptr || *flag;
+  return (name == "unevaluatedProperties" || name == "unevaluatedItems") && flag == nullptr;
 }
 
 bool is_type_name(std::string_view name) { return std::ranges::find(kTypes, name) != std::end(kTypes); }

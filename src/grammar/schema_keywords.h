@@ -7,12 +7,15 @@
 
 namespace baleen {
 
-/// Says something about values, and is understood or refused. All other keywords (title, default, unknown ones) are
-/// annotations, as the standard has it.
+/// Says something about values, and is understood or refused. All other keywords (title, default, unknown
+/// ones) are annotations, as the standard has it.
 [[nodiscard]] bool is_constraint(std::string_view keyword);
 
-/// A constraint that cannot be kept by a grammar, or not by this one: "" when all keywords of `schema` can be.
-[[nodiscard]] std::string_view unsupported_keyword(const PythonJson& schema);
+/// A constraint that cannot be kept by a grammar, or not by this one.
+[[nodiscard]] bool is_unsupported(const PythonJson::Member& keyword);
+
+/// Made by merging schemas: an array of the patterns that a string must match besides `pattern`.
+inline constexpr std::string_view kMorePatterns = "pattern of allOf";
 
 /// `null` is one of the seven: null boolean integer number string array object.
 [[nodiscard]] bool is_type_name(std::string_view name);

@@ -16,18 +16,6 @@ constexpr int kMaxReferenceChain = 50;
 /// Of writing a small value to compare it.
 constexpr std::int64_t kWorkPerDump = 20;
 
-PythonJson without(const PythonJson& schema, std::string_view name) {
-  PythonJson::Object rest = *schema.as_object();
-  std::erase_if(rest, [name](const PythonJson::Member& member) { return member.name == name; });
-  return rest;
-}
-
-PythonJson all_of(const PythonJson& a, const PythonJson& b) {
-  if (SchemaCompiler::is_anything(a)) return b;
-  if (SchemaCompiler::is_anything(b)) return a;
-  return PythonJson::Object{{"allOf", PythonJson::Array{a, b}}};
-}
-
 /// `~1` and `~0` of a JSON pointer; `%20` and its like of a fragment.
 std::string unescape(std::string_view part) {
   std::string name;
@@ -45,6 +33,17 @@ std::string unescape(std::string_view part) {
     }
   }
   return name;
+}
+
+/// The schema of no value.
+PythonJson nothing() { return PythonJson::Object{{"enum", PythonJson::Array{}}}; }
+
+/// A second pattern or format that a string must match, beside one of the same name.
+void add_pattern(std::string_view name, const PythonJson& value, PythonJson::Array& patterns) {
+  if (name == "pattern") return patterns.push_back(value);
+  if (value.as_string() == nullptr) return;
+  const std::string_view pattern = format_pattern(*value.as_string());
+  if (!pattern.empty()) patterns.push_back(std::string(pattern));
 }
 
 /// About what a value holds in memory.
@@ -69,10 +68,23 @@ const PythonJson* SchemaCompiler::keep(PythonJson value) {
   return &merged_.emplace_back(std::move(value));
 }
 
+PythonJson SchemaCompiler::all_of(const PythonJson& a, const PythonJson& b) {
+  if (is_anything(a)) return b;
+  if (is_anything(b)) return a;
+  return PythonJson::Object{{"allOf", PythonJson::Array{a, b}}};
+}
+
+const PythonJson* SchemaCompiler::without(const PythonJson& schema, std::string_view name) {
+  PythonJson::Object rest = *schema.as_object();
+  std::erase_if(rest, [name](const PythonJson::Member& member) { return member.name == name; });
+  return keep(std::move(rest));
+}
+
+/// What a reference means. Null: nothing is there.
 const PythonJson* SchemaCompiler::resolve(const PythonJson& reference, const std::string& path) {
   const std::string* pointer = reference.find("$ref")->as_string();
   if (pointer == nullptr || !(*pointer == "#" || pointer->starts_with("#/"))) {
-    wrong(path + ".$ref", "expected a reference within the schema, such as \"#/$defs/name\"");
+    leave_out(path + ".$ref", "$ref", "expected a reference within the schema, such as \"#/$defs/name\"");
     return nullptr;
   }
   const PythonJson* at = &root_;
@@ -89,8 +101,10 @@ const PythonJson* SchemaCompiler::resolve(const PythonJson& reference, const std
       at = at->find(name);
     }
   }
-  if (at == nullptr)
-    wrong(path + ".$ref", fmt::format("the schema has nothing at {}", quote_python_json(*pointer)));
+  if (at == nullptr) {
+    leave_out(path + ".$ref", "$ref",
+              fmt::format("the schema has nothing at {}", quote_python_json(*pointer)));
+  }
   return at;
 }
 
@@ -100,22 +114,28 @@ const PythonJson* SchemaCompiler::flatten(const PythonJson& schema, const std::s
     wrong(path, "its allOf and $ref lead back to themselves, or are too many");
     return nullptr;
   }
-  if (const bool* flag = schema.as_bool())
-    return keep(*flag ? PythonJson(PythonJson::Object{})
-                      : PythonJson(PythonJson::Object{{"enum", PythonJson::Array{}}}));
+  if (const bool* flag = schema.as_bool()) return keep(*flag ? PythonJson(PythonJson::Object{}) : nothing());
+  if (schema.as_object() == nullptr) {
+    leave_out(path, "schema",
+              fmt::format("expected a schema (an object or a boolean), found {}", schema.kind()));
+    return failure_ ? nullptr : keep(PythonJson::Object{});
+  }
   if (!check_keywords(schema, path)) return nullptr;
   if (schema.find("$ref") != nullptr) {
     const PythonJson* target = resolve(schema, path);
-    const PythonJson* flat = target == nullptr ? nullptr : flatten(*target, path, depth + 1);
-    const PythonJson* rest = flatten(*keep(without(schema, "$ref")), path, depth + 1);
+    if (failure_) return nullptr;
+    const PythonJson* rest = flatten(*without(schema, "$ref"), path, depth + 1);
+    if (target == nullptr) return rest;
+    const PythonJson* flat = flatten(*target, path, depth + 1);
     return flat == nullptr || rest == nullptr ? nullptr : merged(*flat, *rest, path);
   }
   if (const PythonJson* parts = schema.find("allOf")) {
+    const PythonJson* whole = without(schema, "allOf");
     if (parts->as_array() == nullptr) {
-      wrong(path + ".allOf", fmt::format("expected an array of schemas, found {}", parts->kind()));
-      return nullptr;
+      leave_out(path + ".allOf", "allOf",
+                fmt::format("expected an array of schemas, found {}", parts->kind()));
+      return failure_ ? nullptr : whole;
     }
-    const PythonJson* whole = keep(without(schema, "allOf"));
     for (std::size_t i = 0; i < parts->as_array()->size() && whole != nullptr; ++i) {
       const std::string part_path = fmt::format("{}.allOf[{}]", path, i);
       const PythonJson* part = flatten((*parts->as_array())[i], part_path, depth + 1);
@@ -127,10 +147,10 @@ const PythonJson* SchemaCompiler::flatten(const PythonJson& schema, const std::s
   for (const std::string_view name : {"anyOf", "oneOf"}) {
     const PythonJson* branches = schema.find(name);
     if (branches == nullptr || branches->as_array() == nullptr) continue;
-    const PythonJson base = without(schema, name);
-    if (is_anything(base)) continue;
+    const PythonJson* base = without(schema, name);
+    if (is_anything(*base)) continue;
     PythonJson::Array both;
-    for (const PythonJson& branch : *branches->as_array()) both.push_back(all_of(base, branch));
+    for (const PythonJson& branch : *branches->as_array()) both.push_back(all_of(*base, branch));
     return keep(PythonJson::Object{{"anyOf", std::move(both)}});
   }
   return &schema;
@@ -140,6 +160,7 @@ const PythonJson* SchemaCompiler::merged(const PythonJson& a, const PythonJson& 
   ++steps_;
   if (a.as_object() == nullptr || b.as_object() == nullptr) return flatten(all_of(a, b), path, 0);
   PythonJson::Object result;
+  PythonJson::Array more_patterns;
   for (const PythonJson::Member& member : *a.as_object()) {
     const PythonJson* other = b.find(member.name);
     if (member.name == "properties" || !is_constraint(member.name)) continue;
@@ -148,11 +169,15 @@ const PythonJson* SchemaCompiler::merged(const PythonJson& a, const PythonJson& 
       continue;
     }
     std::optional<PythonJson> both = merged_keyword(member.name, member.value, *other, path);
-    if (!both) {
-      wrong(path, fmt::format("two values of {} that cannot be merged into one", member.name));
-      return nullptr;
+    if (!both && (member.name == "type" || member.name == "const")) return keep(nothing());
+    if (!both && (member.name == "pattern" || member.name == "format")) {
+      add_pattern(member.name, *other, more_patterns);
+    } else if (!both) {
+      leave_out(path, member.name,
+                fmt::format("two values of {} that cannot be merged into one", member.name));
+      if (failure_) return nullptr;
     }
-    result.push_back({member.name, *std::move(both)});
+    result.push_back({member.name, both ? *std::move(both) : member.value});
   }
   for (const PythonJson::Member& member : *b.as_object()) {
     if (member.name != "properties" && is_constraint(member.name) && a.find(member.name) == nullptr)
@@ -160,6 +185,15 @@ const PythonJson* SchemaCompiler::merged(const PythonJson& a, const PythonJson& 
   }
   if (a.find("properties") != nullptr || b.find("properties") != nullptr)
     result.push_back({"properties", merged_properties(a, b)});
+  if (!more_patterns.empty()) {
+    for (PythonJson::Member& member : result) {
+      if (member.name != kMorePatterns || member.value.as_array() == nullptr) continue;
+      const PythonJson::Array& known = *member.value.as_array();
+      more_patterns.insert(more_patterns.end(), known.begin(), known.end());
+    }
+    std::erase_if(result, [](const PythonJson::Member& member) { return member.name == kMorePatterns; });
+    result.push_back({std::string(kMorePatterns), std::move(more_patterns)});
+  }
   return keep(std::move(result));
 }
 
@@ -196,6 +230,12 @@ std::optional<PythonJson> SchemaCompiler::merged_keyword(const std::string& name
       if (type == "number" && has("integer")) types.emplace_back("integer");
     }
     return types.empty() ? std::nullopt : std::optional<PythonJson>(types);
+  }
+  if (name == "not") return PythonJson::Object{{"anyOf", PythonJson::Array{a, b}}};
+  if (name == kMorePatterns && a.as_array() != nullptr && b.as_array() != nullptr) {
+    PythonJson::Array both = *a.as_array();
+    both.insert(both.end(), b.as_array()->begin(), b.as_array()->end());
+    return both;
   }
   if (name == "additionalProperties" || name == "items" || name == "propertyNames") return all_of(a, b);
   if (name == "anyOf" || name == "oneOf") {

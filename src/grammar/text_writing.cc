@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "chat/python_json.h"
 #include "grammar/char_automaton.h"
 
@@ -60,6 +62,100 @@ void append_utf8(CharRange range, NodeId target, std::vector<Sequence>& out) {
   out.push_back(std::move(sequence));
 }
 
+/// Of characters already read; sorted, disjoint.
+using CountRanges = std::vector<CountRange>;
+
+struct Lengths {
+  std::vector<std::uint64_t> shortest;  ///< from every state to an end
+  std::uint64_t longest = 0;            ///< of all texts; kUnbounded: there is no longest
+};
+
+/// Of an automaton that is not empty.
+Lengths lengths_of(const CharAutomaton& automaton) {
+  const std::size_t n = automaton.states.size();
+  std::vector<std::vector<std::uint32_t>> sources(n);
+  std::vector<std::uint32_t> order, num_targets(n);  // from the ends backwards
+  Lengths lengths{.shortest = std::vector<std::uint64_t>(n, kUnbounded)};
+  for (std::uint32_t i = 0; i < n; ++i) {
+    spend_work(1 + std::ssize(automaton.states[i].edges));
+    for (const CharEdge& edge : automaton.states[i].edges) sources[edge.target].push_back(i);
+    num_targets[i] = static_cast<std::uint32_t>(automaton.states[i].edges.size());
+    if (!automaton.states[i].accepts) continue;
+    lengths.shortest[i] = 0;
+    order.push_back(i);
+  }
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    for (const std::uint32_t source : sources[order[k]]) {
+      if (lengths.shortest[source] != kUnbounded) continue;
+      lengths.shortest[source] = lengths.shortest[order[k]] + 1;
+      order.push_back(source);
+    }
+  }
+  // The longest way from every state, of those first that lead nowhere; what is left leads into a loop.
+  std::vector<std::uint64_t> longest(n);
+  order.clear();
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if (num_targets[i] == 0) order.push_back(i);
+  }
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    for (const std::uint32_t source : sources[order[k]]) {
+      longest[source] = std::max(longest[source], longest[order[k]] + 1);
+      if (--num_targets[source] == 0) order.push_back(source);
+    }
+  }
+  lengths.longest = order.size() == n ? longest[0] : kUnbounded;
+  return lengths;
+}
+
+/// For every state the counts at which it may be entered: those from which a text of `least` to `most`
+/// characters can be finished. Nothing: more than kMaxCountRanges, or more work than kMaxCountWork.
+std::optional<std::vector<CountRanges>> entry_counts(const CharAutomaton& automaton, const Lengths& lengths,
+                                                     std::uint64_t least, std::uint64_t most) {
+  static constexpr std::uint64_t kMaxCountWork = 20'000'000;
+  const std::size_t n = automaton.states.size();
+  // From `least` on the shortest way to an end decides.
+  std::vector<CountRanges> entries(n);
+  std::vector<bool> may_enter(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (most != kUnbounded && least + lengths.shortest[i] > most) continue;
+    may_enter[i] = true;
+    entries[i].push_back({least, most == kUnbounded ? kUnbounded : most - lengths.shortest[i]});
+  }
+  // Below, whether a state behind it may be entered; until that is the same for all states and all lower
+  // counts.
+  std::size_t num_ranges = n;
+  std::uint64_t work = 0;
+  for (std::uint64_t count = least; count-- > 0;) {
+    std::vector<bool> before(n);
+    std::uint64_t looked_at = n;
+    for (std::size_t i = 0; i < n; ++i) {
+      for (const CharEdge& edge : automaton.states[i].edges) {
+        ++looked_at;
+        before[i] = may_enter[edge.target];
+        if (before[i]) break;
+      }
+    }
+    spend_work(static_cast<std::int64_t>(looked_at));
+    work += looked_at;
+    const bool is_settled = before == may_enter;
+    const std::uint64_t first = is_settled ? 0 : count;
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!before[i]) continue;
+      if (!entries[i].empty() && entries[i].back().first == count + 1) {
+        entries[i].back().first = first;
+      } else {
+        entries[i].push_back({first, count});
+        ++num_ranges;
+      }
+    }
+    if (is_settled) break;
+    if (num_ranges > kMaxCountRanges || work > kMaxCountWork) return std::nullopt;
+    may_enter = std::move(before);
+  }
+  for (CountRanges& ranges : entries) std::ranges::reverse(ranges);
+  return entries;
+}
+
 class TextWriter {
  public:
   TextWriter(GraphBuilder& builder, const CharAutomaton& automaton, Writing writing, NodeId next)
@@ -72,7 +168,7 @@ class TextWriter {
     const bool quoted = writing_ != Writing::kRaw;
     if (writing_ == Writing::kJsonFreely) make_escape(states_[0]);
     for (std::size_t i = 0; i < states_.size() && !builder_.overflowed(); ++i) {
-      std::vector<Sequence> sequences = sequences_of(i, states_);
+      std::vector<Sequence> sequences = sequences_of(automaton_.states[i].edges, states_);
       const bool accepts = automaton_.states[i].accepts;
       if (quoted && accepts) sequences.push_back({{{'"', '"'}}, after_});
       const NodeId reads = node_for(std::move(sequences));
@@ -81,22 +177,59 @@ class TextWriter {
     return states_[0];
   }
 
-  NodeId counted(std::uint64_t least, std::uint64_t most) {
+  NodeId counted(std::uint64_t least, std::uint64_t most, const std::vector<CountRanges>& entries) {
     const NodeId counter = builder_.counter(least, most);
     std::vector<NodeId> after;
-    for (const NodeId state : states_) after.push_back(builder_.count(counter, state, end_));
+    for (std::size_t i = 0; i < states_.size(); ++i)
+      after.push_back(builder_.count(counter, states_[i], automaton_.states[i].accepts ? end_ : kNoNode));
     if (writing_ == Writing::kJsonFreely) make_escape(after[0]);
-    for (std::size_t i = 0; i < states_.size() && !builder_.overflowed(); ++i)
-      builder_.set_later(states_[i], node_for(sequences_of(i, after)));
+    std::vector<std::uint64_t> thresholds;
+    for (std::size_t i = 0; i < states_.size() && !builder_.overflowed(); ++i) {
+      std::vector<NodeId> ways;
+      for (const auto& [counts, edges] : edges_by_counts(automaton_.states[i], entries)) {
+        const NodeId reads = node_for(sequences_of(edges, after));
+        const bool is_always = counts[0].first == 0 && counts[0].last >= most - 1;
+        ways.push_back(is_always ? reads : builder_.within(counter, counts, reads));
+        for (const CountRange& range : counts) {
+          if (is_always) break;
+          thresholds.push_back(range.first);
+          if (range.last != kUnbounded) thresholds.push_back(range.last + 1);
+        }
+      }
+      builder_.set_later(states_[i], ways.empty() ? builder_.dead() : builder_.split(std::move(ways)));
+    }
+    builder_.add_thresholds(counter, std::move(thresholds));
     builder_.set_begin(counter, states_[0]);
-    return least == 0 ? builder_.split({counter, end_}) : counter;
+    return least == 0 && automaton_.states[0].accepts ? builder_.split({counter, end_}) : counter;
   }
 
  private:
-  /// What may be read in a state, the end apart; `targets` are the nodes of the states after a character.
-  std::vector<Sequence> sequences_of(std::size_t state, const std::vector<NodeId>& targets) {
+  /// The edges of a state by the counts at which they may be followed: those at which their target may be
+  /// entered, less the character read.
+  static std::map<CountRanges, std::vector<CharEdge>> edges_by_counts(
+      const CharAutomaton::State& state, const std::vector<CountRanges>& entries) {
+    std::map<std::uint32_t, std::vector<CharEdge>> by_target;
+    for (const CharEdge& edge : state.edges) by_target[edge.target].push_back(edge);
+    std::map<CountRanges, std::vector<CharEdge>> groups;
+    for (const auto& [target, edges] : by_target) {
+      spend_work(std::ssize(entries[target]));
+      CountRanges counts;
+      for (const CountRange& range : entries[target]) {
+        if (range.last == 0) continue;
+        counts.push_back(
+            {range.first == 0 ? 0 : range.first - 1, range.last == kUnbounded ? kUnbounded : range.last - 1});
+      }
+      if (counts.empty()) continue;
+      std::vector<CharEdge>& group = groups[std::move(counts)];
+      group.insert(group.end(), edges.begin(), edges.end());
+    }
+    return groups;
+  }
+
+  /// What may be read along `edges`, the end apart; `targets` are the nodes of the states after a character.
+  std::vector<Sequence> sequences_of(const std::vector<CharEdge>& edges, const std::vector<NodeId>& targets) {
     std::vector<Sequence> sequences;
-    for (const CharEdge& edge : automaton_.states[state].edges) {
+    for (const CharEdge& edge : edges) {
       if (writing_ == Writing::kRaw) {
         append_utf8(edge.range, targets[edge.target], sequences);
       } else {
@@ -215,9 +348,19 @@ NodeId write_text(GraphBuilder& builder, const CharAutomaton& automaton, Writing
   return TextWriter(builder, automaton, writing, next).plain();
 }
 
-NodeId write_text_counted(GraphBuilder& builder, const CharAutomaton& automaton, Writing writing,
-                          std::uint64_t least, std::uint64_t most, NodeId next) {
-  return TextWriter(builder, automaton, writing, next).counted(least, most);
+std::optional<NodeId> write_text_counted(GraphBuilder& builder, const CharAutomaton& automaton,
+                                         Writing writing, std::uint64_t least, std::uint64_t most,
+                                         NodeId next) {
+  if (automaton.is_empty()) return builder.dead();
+  const Lengths lengths = lengths_of(automaton);
+  if (lengths.shortest[0] >= least && lengths.longest <= most)
+    return write_text(builder, automaton, writing, next);
+  if (most == 0 && !automaton.states[0].accepts) return builder.dead();
+  if (most == 0) return writing == Writing::kRaw ? next : builder.byte('"', next);
+  const std::optional<std::vector<CountRanges>> entries = entry_counts(automaton, lengths, least, most);
+  if (!entries) return std::nullopt;
+  if ((*entries)[0].empty() || (*entries)[0].front().first > 0) return builder.dead();
+  return TextWriter(builder, automaton, writing, next).counted(least, most, *entries);
 }
 
 }  // namespace baleen

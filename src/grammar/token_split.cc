@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -134,12 +135,14 @@ class SplitWalk {
   TokenSplit split_;
 };
 
-/// A counter's value in place of all that no token can tell from it: far below its bounds, or between them.
-std::uint64_t representative(const Node& counter, std::uint64_t value, std::uint64_t longest_token) {
-  if (counter.least == 0 && counter.most == 0) return value;  // a set
-  if (value < counter.least) return value + longest_token < counter.least ? 0 : value;
-  if (counter.most == kUnbounded) return counter.least;
-  return counter.most - value > longest_token ? counter.least : value;
+/// A counter's value in place of all that no token can tell from it: whose next threshold is out of reach.
+std::uint64_t representative(const Graph& graph, const Node& counter, std::uint64_t value,
+                             std::uint64_t longest_token) {
+  const std::span<const std::uint64_t> thresholds = graph.thresholds_of(counter);
+  if (thresholds.empty()) return value;  // a set
+  const auto next = std::ranges::upper_bound(thresholds, value);
+  if (next != thresholds.end() && *next - value <= longest_token) return value;
+  return next == thresholds.begin() ? 0 : *(next - 1);
 }
 
 /// The reading with the frames of its own rule, and nothing below.
@@ -153,7 +156,8 @@ Configuration within_rule(const CompiledGrammar& grammar, const MaskVocabulary& 
     Configuration::Frame& frame = local.frames[i];
     frame.parent = static_cast<std::int32_t>(i) - 1;
     frame.depth = 0;
-    frame.value = representative(grammar.node(frame.node), frame.value, vocabulary.longest_token());
+    frame.value =
+        representative(grammar.graph(), grammar.node(frame.node), frame.value, vocabulary.longest_token());
   }
   local.readings = {{reading.node, static_cast<std::int32_t>(local.frames.size()) - 1}};
   return local;

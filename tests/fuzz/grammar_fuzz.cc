@@ -42,12 +42,14 @@ void check_schema(std::string_view text, bool is_tool) {
   const Result<PythonJson> schema = parse_python_json(text);
   if (!schema) return;
   const std::vector<ToolGrammar> tools = {{"f", schema.value()}};
-  const Result<Grammar> grammar =
+  const Result<Grammar> strict =
       is_tool ? tool_calls_grammar(tools, true) : json_schema_grammar(schema.value());
-  if (!grammar) {
-    BALEEN_CHECK(!grammar.error().empty());
-    return;
-  }
+  BALEEN_CHECK(strict.ok() || !strict.error().empty());
+  // With something left out there is always a grammar, and what is left out is named.
+  std::vector<Unheld> unheld;
+  const Result<Grammar> grammar =
+      is_tool ? tool_calls_grammar(tools, true, &unheld) : json_schema_grammar(schema.value(), &unheld);
+  BALEEN_CHECK(grammar.ok() && (strict.ok() || !unheld.empty()));
   const std::string reply = some_text(*grammar.value(), static_cast<std::uint32_t>(text.size()));
   if (!reply.empty() && !is_tool) BALEEN_CHECK(parse_python_json(reply).ok());
 }

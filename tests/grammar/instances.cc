@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <regex>
 #include <string>
 
 #include "grammar/char_automaton.h"
+#include "tests/grammar/pattern_matcher.h"
 
 namespace baleen {
 namespace {
@@ -36,20 +36,14 @@ bool has_type(const PythonJson& value, const std::string& type) {
 
 bool equal(const PythonJson& a, const PythonJson& b) { return dump_python_json(a) == dump_python_json(b); }
 
-std::wstring wide(const std::string& text) {
-  const std::u32string characters = to_characters(text);
-  return {characters.begin(), characters.end()};
-}
-
 bool valid_string(const std::string& text, const PythonJson& schema) {
-  const std::wstring characters = wide(text);
-  const auto size = static_cast<double>(characters.size());
+  const auto size = static_cast<double>(to_characters(text).size());
   if (const PythonJson* least = schema.find("minLength"); least != nullptr && size < as_double(*least))
     return false;
   if (const PythonJson* most = schema.find("maxLength"); most != nullptr && size > as_double(*most))
     return false;
   const PythonJson* pattern = schema.find("pattern");
-  return pattern == nullptr || std::regex_search(characters, std::wregex(wide(*pattern->as_string())));
+  return pattern == nullptr || PatternMatcher(*pattern->as_string()).finds(text).value_or(true);
 }
 
 bool valid_number(double number, const PythonJson& schema) {
@@ -82,12 +76,22 @@ bool valid_object(const PythonJson& object, const PythonJson& schema, const Pyth
     }
   }
   const auto size = static_cast<double>(object.as_object()->size());
+  if (const PythonJson* least = schema.find("minProperties"); least != nullptr && size < as_double(*least))
+    return false;
   if (const PythonJson* most = schema.find("maxProperties"); most != nullptr && size > as_double(*most))
     return false;
   const PythonJson* properties = schema.find("properties");
   for (const auto& [name, value] : *object.as_object()) {
     const PythonJson* property = properties == nullptr ? nullptr : properties->find(name);
-    if (property == nullptr) property = schema.find("additionalProperties");
+    bool has_pattern = false;
+    if (const PythonJson* patterns = schema.find("patternProperties")) {
+      for (const auto& [pattern, other] : *patterns->as_object()) {
+        if (!PatternMatcher(pattern).finds(name).value_or(false)) continue;
+        if (!is_valid(value, other, root)) return false;
+        has_pattern = true;
+      }
+    }
+    if (property == nullptr && !has_pattern) property = schema.find("additionalProperties");
     if (property != nullptr && !is_valid(value, *property, root)) return false;
     if (const PythonJson* names = schema.find("propertyNames");
         names != nullptr && !is_valid(name, *names, root))
@@ -109,6 +113,10 @@ bool is_valid(const PythonJson& value, const PythonJson& schema, const PythonJso
     if (const PythonJson* any = schema.find(name);
         any != nullptr && !std::ranges::any_of(*any->as_array(), fits))
       return false;
+  }
+  if (const PythonJson* other = schema.find("not"); other != nullptr && fits(*other)) return false;
+  if (const PythonJson* step = schema.find("multipleOf"); step != nullptr && value.as_number() != nullptr) {
+    if (std::fmod(as_double(value), as_double(*step)) != 0) return false;
   }
   if (const PythonJson* list = schema.find("enum")) {
     if (std::ranges::none_of(*list->as_array(), [&](const PythonJson& other) { return equal(value, other); }))
