@@ -12,6 +12,7 @@ namespace baleen {
 struct DeclaredTool {
   std::string name;
   PythonJson parameters;  ///< JSON schema; null when none was given
+  bool strict = false;    ///< the client wants all of the schema held, or a refusal
 };
 
 struct ReplyPart {

@@ -44,7 +44,10 @@ struct GroupedTool {
 struct ResponseFormat {
   enum class Kind : std::uint8_t { kText, kJsonObject, kJsonSchema, kPattern } kind = Kind::kText;
   std::string name;
-  PythonJson schema;    ///< for kJsonSchema
+  PythonJson schema;  ///< for kJsonSchema
+  /// What of the schema must be held: what can be, all, or all of a schema that the public APIs would take
+  /// as strict.
+  enum class Holding : std::uint8_t { kPossible, kAll, kStrict } holding = Holding::kAll;
   std::string pattern;  ///< for kPattern: the whole reply matches it
 };
 

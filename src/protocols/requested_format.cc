@@ -97,6 +97,9 @@ void read_format(const RequestFields& format, std::string_view nested, bool need
     if (needs_name && (nested.empty() || !is_flat)) result.name = inner->required_name("name");
     if (inner->object("schema") == nullptr) return inner->expected("schema", "a JSON schema");
     set_schema(*inner->find("schema"), result);
+    using Holding = ResponseFormat::Holding;
+    if (needs_name)
+      result.holding = inner->flag("strict").value_or(false) ? Holding::kStrict : Holding::kPossible;
   } else if (type != "text") {
     format.expected("type", "text, json_object, json_schema or regex");
   }

@@ -6,7 +6,8 @@
 namespace baleen {
 
 /// Reads `format`, of type text, json_object or json_schema. The schema's fields (name, schema) stand in
-/// `nested` if it names a field, else beside the type. `needs_name`: OpenAI's schemas have a name.
+/// `nested` if it names a field, else beside the type. `needs_name`: OpenAI's schemas have a name, and say
+/// whether they are strict.
 void read_format(const RequestFields& format, std::string_view nested, bool needs_name,
                  ResponseFormat& result);
 

@@ -13,17 +13,6 @@ bool is_declared(const std::vector<DeclaredTool>& tools, std::string_view name) 
   return std::ranges::find(tools, name, &DeclaredTool::name) != tools.end();
 }
 
-/// A tool's arguments are an object, so its schema may not ask for anything else.
-void check_schema(const RequestFields& function, std::string_view schema_field) {
-  const auto schema = function.fields(schema_field);
-  if (!schema) return;
-  const PythonJson* type = schema->find("type");
-  if (type != nullptr && (type->as_string() == nullptr || *type->as_string() != "object")) {
-    schema->expected("type", "\"object\", since arguments are an object");
-  }
-  (void)schema->object("properties");
-}
-
 }  // namespace
 
 bool pass_over_tool(const RequestFields& tool, std::string_view own_type, ApiRequest& request) {
@@ -37,13 +26,18 @@ void add_tool(const RequestFields& function, std::string_view schema_field, Pyth
               RequestedTools& tools) {
   std::string name = function.required_name("name");
   (void)function.text("description");
-  check_schema(function, schema_field);
+  const bool strict = function.flag("strict").value_or(false);
+  // What a schema says is for the grammar to read; clients in PHP write an empty object as [].
+  const PythonJson* schema = function.find(schema_field);
+  const bool is_empty_list =
+      schema != nullptr && schema->as_array() != nullptr && schema->as_array()->empty();
+  if (!is_empty_list) (void)function.object(schema_field);
   if (function.error()) return;
   if (is_declared(tools.declared, name)) {
     return function.refuse("name", fmt::format("\"{}\" names another tool already; names must differ", name));
   }
-  const PythonJson* schema = function.find(schema_field);
-  tools.declared.push_back({std::move(name), schema == nullptr ? PythonJson() : *schema});
+  tools.declared.push_back(
+      {std::move(name), schema == nullptr || is_empty_list ? PythonJson() : *schema, strict});
   tools.functions.push_back(std::move(in_prompt));
 }
 

@@ -20,8 +20,8 @@ struct RequestedTools {
 /// and noted in `request.ignored`; the rest of the request is served.
 [[nodiscard]] bool pass_over_tool(const RequestFields& tool, std::string_view own_type, ApiRequest& request);
 
-/// Adds a function. `function` holds its fields: name, description and, under `schema_field`, the schema of its
-/// arguments. Refuses bad names, a name twice, and schemas that are not of an object.
+/// Adds a function. `function` holds its fields: name, description and, under `schema_field`, the schema of
+/// its arguments. Refuses bad names, a name twice, and a schema that is no object.
 void add_tool(const RequestFields& function, std::string_view schema_field, PythonJson in_prompt,
               RequestedTools& tools);
 

@@ -397,9 +397,10 @@ void ApiServer::complete(HttpRequest& request, const std::shared_ptr<Exchange>& 
     const OwnResponses earlier(responses_, owner);
     auto parsed = parse_body(api, body, api_context(owner, responses_.keeps() ? &earlier : nullptr));
     if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, api, *error);
-    note_ignored(*exchange, std::get<ApiRequest>(parsed).ignored);
+    name_in_header(*exchange, kIgnoredHeader, std::get<ApiRequest>(parsed).ignored);
     auto prepared = preparer_.prepare(std::get<ApiRequest>(std::move(parsed)));
     if (const auto* error = std::get_if<ApiError>(&prepared)) return refuse(exchange, api, *error);
+    name_in_header(*exchange, kUnenforcedHeader, std::get<PreparedRequest>(prepared).unenforced);
     http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange]() mutable {
       start(std::move(request), exchange);
     });

@@ -7,8 +7,8 @@ namespace baleen {
 namespace {
 
 constexpr std::size_t kMaxIdBytes = 128;
-/// Beyond, a list of what was ignored is cut.
-constexpr std::size_t kMaxIgnoredBytes = 1024;
+/// Beyond, a list in a header is cut, and a name in it.
+constexpr std::size_t kMaxListBytes = 1024, kMaxNameBytes = 128;
 
 bool is_plain(char c) {
   const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -64,18 +64,20 @@ std::string request_id_of(const Exchange& exchange) {
   return labelled == nullptr ? "" : labelled->id;
 }
 
-void note_ignored(Exchange& exchange, const std::vector<std::string>& ignored) {
+void name_in_header(Exchange& exchange, std::string_view header, const std::vector<std::string>& names) {
   auto* labelled = dynamic_cast<LabelledExchange*>(&exchange);
-  if (labelled == nullptr || ignored.empty()) return;
+  if (labelled == nullptr || names.empty()) return;
   std::string list;
-  for (const std::string& name : ignored) {
-    if (list.size() > kMaxIgnoredBytes) break;
+  for (const std::string& name : names) {
+    if (list.size() > kMaxListBytes) break;
     if (!list.empty()) list += ", ";
-    for (const char c : std::string_view(name).substr(0, kMaxIdBytes)) {
-      list += is_plain(c) || std::string_view(" ()[]_").find(c) != std::string_view::npos ? c : '?';
+    for (const char c : std::string_view(name).substr(0, kMaxNameBytes)) {
+      list += is_plain(c) || std::string_view(" ()[]_,$").find(c) != std::string_view::npos ? c : '?';
     }
   }
-  labelled->headers.emplace_back("x-baleen-ignored", std::move(list));
+  // A request that is prepared a second time, with more work allowed, names them again.
+  std::erase_if(labelled->headers, [header](const auto& one) { return one.first == header; });
+  labelled->headers.emplace_back(header, std::move(list));
 }
 
 }  // namespace baleen

@@ -1,5 +1,5 @@
-/// An exchange with its id: in the headers of every answer (`x-request-id` as OpenAI names it, `request-id` as
-/// Anthropic does), in the log, and in the bodies of Anthropic's errors.
+/// An exchange with its id: in the headers of every answer (`x-request-id` as OpenAI names it, `request-id`
+/// as Anthropic does), in the log, and in the bodies of Anthropic's errors.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace baleen {
 
-/// The client's own id, from `x-request-id` or `request-id`, where it is 1 to 128 letters, digits or ._:/+=@-; else
-/// `otherwise`.
+/// The client's own id, from `x-request-id` or `request-id`, where it is 1 to 128 letters, digits or
+/// ._:/+=@-; else `otherwise`.
 [[nodiscard]] std::string request_id_of(const HttpRequest& request, std::string otherwise);
 
 /// Those of every answer to the request.
@@ -24,7 +24,11 @@ namespace baleen {
                                                           std::string request_id);
 /// Of an exchange made by `labelled_exchange`; empty for others.
 [[nodiscard]] std::string request_id_of(const Exchange& exchange);
-/// Names in the answer's header `x-baleen-ignored` what the server passed over. Before the answer begins.
-void note_ignored(Exchange& exchange, const std::vector<std::string>& ignored);
+/// What the server passed over of a request.
+inline constexpr std::string_view kIgnoredHeader = "x-baleen-ignored";
+/// Schemas that the reply is not wholly held to, each with the keywords that are not.
+inline constexpr std::string_view kUnenforcedHeader = "x-baleen-unenforced";
+/// Names something in a header of the answer; no header for no names. Before the answer begins.
+void name_in_header(Exchange& exchange, std::string_view header, const std::vector<std::string>& names);
 
 }  // namespace baleen

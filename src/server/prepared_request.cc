@@ -34,7 +34,7 @@ std::vector<ToolGrammar> wanted_tools(const ApiRequest& request) {
   for (const DeclaredTool& tool : request.tools) {
     const bool wanted =
         request.tool_choice.kind != ToolChoice::Kind::kNamed || tool.name == request.tool_choice.name;
-    if (wanted) tools.push_back({tool.name, tool.parameters});
+    if (wanted) tools.push_back({tool.name, tool.parameters, tool.strict});
   }
   return tools;
 }
@@ -48,9 +48,30 @@ PythonJson schema_of(const ResponseFormat& format) {
 std::string tools_key(std::span<const ToolGrammar> tools, bool parallel) {
   std::string key = parallel ? "calls" : "call";
   for (const ToolGrammar& tool : tools) {
-    key += fmt::format("\n{} {}", quote_python_json(tool.name), dump_python_json(tool.parameters));
+    key += fmt::format("\n{}{} {}", tool.strict ? "strict " : "", quote_python_json(tool.name),
+                       dump_python_json(tool.parameters));
   }
   return key;
+}
+
+/// Schema and mode.
+std::string schema_key(const PythonJson& schema, ResponseFormat::Holding holding) {
+  return fmt::format("schema {}\n{}", static_cast<int>(holding), dump_python_json(schema));
+}
+
+/// "name (keyword, keyword)" for every tool or schema of which something is not held.
+std::vector<std::string> names_of(const std::vector<Unheld>& unheld) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> found;
+  for (const Unheld& one : unheld) {
+    const std::string name = one.of == "schema" ? "response_format" : one.of;
+    if (found.empty() || found.back().first != name) found.push_back({name, {}});
+    std::vector<std::string>& keywords = found.back().second;
+    if (std::ranges::find(keywords, one.keyword) == keywords.end()) keywords.push_back(one.keyword);
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, keywords] : found)
+    names.push_back(fmt::format("{} ({})", name, fmt::join(keywords, ", ")));
+  return names;
 }
 
 /// What the rules of a reply are to its reader.
@@ -109,30 +130,34 @@ ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& pro
 }
 
 template <class Compile>
-Result<Grammar> RequestPreparer::cached(std::string key, const Compile& compile) {
+Result<RequestPreparer::HeldGrammar> RequestPreparer::cached(std::string key, const Compile& compile) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::ranges::find(grammars_, key, &KeptGrammar::key);
     if (found != grammars_.end()) {
       grammars_.splice(grammars_.begin(), grammars_, found);
-      return found->grammar;
+      return found->held;
     }
   }
-  Result<Grammar> compiled = compile();
-  if (!compiled) return compiled;
+  HeldGrammar held;
+  Result<Grammar> compiled = compile(held.unheld);
+  if (!compiled) return Failure{compiled.error()};
+  held.grammar = std::move(compiled).value();
   const std::lock_guard lock(mutex_);
-  grammars_.push_front({std::move(key), compiled.value()});
+  grammars_.push_front({std::move(key), held});
   if (grammars_.size() > kMaxKeptGrammars) grammars_.pop_back();
-  return compiled;
+  return held;
 }
 
-ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest& request) {
+ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest& request,
+                                                               std::vector<std::string>& unenforced) {
   const bool formatted = request.response_format.kind != ResponseFormat::Kind::kText;
   const bool calls = may_call_tools(request);
   const bool forbids_calls = !calls && !request.tools.empty();
-  const auto held_to = [&](ReplyRules::Body body, Result<Grammar>& grammar) {
+  const auto held_to = [&](ReplyRules::Body body, Result<HeldGrammar>& held) {
+    unenforced = names_of(held.value().unheld);
     return std::optional(
-        ReplyRules{starts_in_reasoning(request), body, std::move(grammar).value(), forbids_calls});
+        ReplyRules{starts_in_reasoning(request), body, std::move(held).value().grammar, forbids_calls});
   };
   if (!formatted && forbids_calls)
     return std::optional(
@@ -141,16 +166,22 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
 
   if (request.response_format.kind == ResponseFormat::Kind::kPattern) {
     const std::string& pattern = request.response_format.pattern;
-    auto grammar = cached("pattern\n" + pattern, [&] { return pattern_grammar(pattern); });
+    auto grammar =
+        cached("pattern\n" + pattern, [&](std::vector<Unheld>&) { return pattern_grammar(pattern); });
     if (!grammar) return bad_request("response_format", grammar.error());
     return held_to(ReplyRules::Body::kGrammar, grammar);
   }
   const PythonJson schema = schema_of(request.response_format);
+  const ResponseFormat::Holding holding = request.response_format.holding;
+  const bool strict = holding == ResponseFormat::Holding::kStrict;
   if (!calls) {
     const bool any_object = request.response_format.kind == ResponseFormat::Kind::kJsonObject;
-    auto grammar = any_object ? Result<Grammar>(json_object_grammar())
-                              : cached("schema\n" + dump_python_json(schema),
-                                       [&] { return json_schema_grammar(schema); });
+    auto grammar =
+        cached(any_object ? "object" : schema_key(schema, holding), [&](std::vector<Unheld>& unheld) {
+          if (any_object) return Result<Grammar>(json_object_grammar());
+          const bool may_leave_out = holding == ResponseFormat::Holding::kPossible;
+          return json_schema_grammar(schema, may_leave_out ? &unheld : nullptr, strict);
+        });
     if (!grammar) return bad_request("response_format", grammar.error());
     return held_to(ReplyRules::Body::kGrammar, grammar);
   }
@@ -159,22 +190,24 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
   const bool parallel = request.tool_choice.parallel && request.tool_choice.kind != ToolChoice::Kind::kNamed;
   const bool must_call = request.tool_choice.kind != ToolChoice::Kind::kAuto;
   if (formatted && !must_call) {
-    auto grammar = cached(tools_key(tools, parallel) + "\nschema\n" + dump_python_json(schema),
-                          [&] { return json_or_tool_calls_grammar(schema, tools, parallel); });
+    const bool may_leave_out = holding == ResponseFormat::Holding::kPossible;
+    auto grammar = cached(
+        tools_key(tools, parallel) + "\n" + schema_key(schema, holding), [&](std::vector<Unheld>& unheld) {
+          return json_or_tool_calls_grammar(schema, tools, parallel, &unheld, may_leave_out, strict);
+        });
     if (!grammar) return bad_request("response_format", grammar.error());
     return held_to(ReplyRules::Body::kGrammar, grammar);
   }
-  auto grammar = cached(tools_key(tools, parallel), [&] { return tool_calls_grammar(tools, parallel); });
-  if (grammar) return held_to(must_call ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree, grammar);
-  if (must_call) return bad_request("tools", grammar.error());
-  // A call that was not demanded may be read tolerantly, and refused by the tool: better than refusing every
-  // request of an agent whose schemas use a rare keyword.
-  return std::optional<ReplyRules>();
+  auto grammar = cached(tools_key(tools, parallel), [&](std::vector<Unheld>& unheld) {
+    return tool_calls_grammar(tools, parallel, &unheld);
+  });
+  if (!grammar) return bad_request("tools", grammar.error());
+  return held_to(must_call ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree, grammar);
 }
 
 ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   PreparedRequest prepared;
-  auto rules = rules_of(request);
+  auto rules = rules_of(request, prepared.unenforced);
   if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
   prepared.starts_in_reasoning = starts_in_reasoning(request);
   prepared.enforcement = enforcement_of(std::get<std::optional<ReplyRules>>(rules));

@@ -24,6 +24,7 @@ struct PreparedRequest {
   std::vector<std::size_t> added_tokens;  ///< one a prompt: tokens before those that the client sent
   bool starts_in_reasoning = false;
   CallEnforcement enforcement = CallEnforcement::kNone;  ///< what the rules are to a reader of the reply
+  std::vector<std::string> unenforced;  ///< tools and formats not wholly held, as "name (keyword, keyword)"
 
   /// Which prompt a choice belongs to.
   [[nodiscard]] std::size_t prompt_of(std::size_t choice) const {
@@ -44,18 +45,24 @@ class RequestPreparer {
   [[nodiscard]] ApiResult<std::vector<TokenId>> conversation_tokens(const ApiRequest& request) const;
 
  private:
+  struct HeldGrammar {
+    Grammar grammar;
+    std::vector<Unheld> unheld;  ///< what of its source it does not hold
+  };
   struct KeptGrammar {
     std::string key;
-    Grammar grammar;
+    HeldGrammar held;
   };
 
   /// `num_added`: how many of them the client did not send.
   [[nodiscard]] ApiResult<std::vector<TokenId>> raw_tokens(const RawPrompt& prompt, std::size_t prompt_idx,
                                                            std::size_t& num_added) const;
-  /// None when any token may come.
-  [[nodiscard]] ApiResult<std::optional<ReplyRules>> rules_of(const ApiRequest& request);
+  /// None when any token may come. What of the request's schemas they do not hold is named in `unenforced`.
+  [[nodiscard]] ApiResult<std::optional<ReplyRules>> rules_of(const ApiRequest& request,
+                                                              std::vector<std::string>& unenforced);
+  /// `compile` notes what the grammar does not hold in the vector that it is given.
   template <class Compile>
-  [[nodiscard]] Result<Grammar> cached(std::string key, const Compile& compile);
+  [[nodiscard]] Result<HeldGrammar> cached(std::string key, const Compile& compile);
 
   const ServedModel& model_;
   CallMemory& calls_;

@@ -88,6 +88,7 @@ TEST(ResponsesRequest, ToolsAndFormat) {
     "schema": {"type": "object"}, "strict": true}})");
   EXPECT_EQ(schema.response_format.kind, ResponseFormat::Kind::kJsonSchema);
   EXPECT_EQ(schema.response_format.name, "s");
+  EXPECT_EQ(schema.response_format.holding, ResponseFormat::Holding::kStrict);
 }
 
 TEST(ResponsesRequest, Refusals) {

@@ -278,16 +278,84 @@ TEST_F(ApiServerTest, AFormatAndToolsTogetherGiveOneOrTheOther) {
   }
 }
 
-TEST_F(ApiServerTest, ARareSchemaIsRefusedOnlyWhereACallIsDemanded) {
+/// Beside one that can be held: its array may hold nothing twice, which no grammar sees.
+Json odd_tool(bool strict) {
+  Json function = {
+      {"name", "odd"},
+      {"parameters",
+       {{"type", "object"},
+        {"properties",
+         {{"v",
+           {{"type", "array"}, {"items", {{"type", "boolean"}}}, {"uniqueItems", true}, {"maxItems", 2}}}}},
+        {"required", {"v"}}}}};
+  if (strict) function["strict"] = true;
+  return {{"type", "function"}, {"function", function}};
+}
+
+TEST_F(ApiServerTest, AToolThatCannotBeHeldIsNamedAndTheOthersAreHeld) {
   Json request = chat(says("Hello!"));
-  Json tool = weather_tool();
-  tool["function"]["parameters"]["properties"]["city"] = {{"not", {{"type", "integer"}}}};
-  request["tools"] = Json::array({tool});
-  EXPECT_EQ(server_->post("/v1/chat/completions", request).status, 200);
+  request["tools"] = Json::array({weather_tool(), odd_tool(false)});
   request["tool_choice"] = "required";
+  request["parallel_tool_calls"] = false;
+  request["max_tokens"] = 900;
+  for (int seed = 0; seed < 6; ++seed) {
+    request["seed"] = seed;
+    const HttpReply reply = server_->post("/v1/chat/completions", request);
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_NE(reply.head.find("x-baleen-unenforced: odd (uniqueItems)"), std::string::npos) << reply.head;
+    const Json choice = Json::parse(reply.body)["choices"][0];
+    if (choice["finish_reason"] != "tool_calls") continue;  // cut
+    const Json function = choice["message"]["tool_calls"][0]["function"];
+    const Json arguments = Json::parse(function["arguments"].get<std::string>());
+    if (function["name"] == "odd") {
+      for (const Json& value : arguments["v"]) EXPECT_TRUE(value.is_boolean()) << arguments;
+    } else {
+      EXPECT_TRUE(arguments.contains("city")) << arguments;
+    }
+  }
+  request["tools"] = Json::array({weather_tool()});
+  EXPECT_EQ(server_->post("/v1/chat/completions", request).head.find("x-baleen-unenforced"),
+            std::string::npos);
+}
+
+TEST_F(ApiServerTest, AStrictToolThatCannotBeHeldIsRefusedInEveryProtocol) {
+  const auto expect_refusal = [&](const std::string& path, const Json& request) {
+    const HttpReply refused = server_->post(path, request);
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_NE(refused.body.find("uniqueItems"), std::string::npos) << refused.body;
+    EXPECT_NE(refused.body.find("odd"), std::string::npos) << refused.body;
+  };
+  Json request = chat(says("Hello!"));
+  request["tools"] = Json::array({weather_tool(), odd_tool(true)});
+  expect_refusal("/v1/chat/completions", request);
+  const Json function = odd_tool(true)["function"];
+  Json flat = function;
+  flat["type"] = "function";
+  expect_refusal("/v1/responses", {{"model", "stories"}, {"input", "Hello!"}, {"tools", {flat}}});
+  const Json tool = {{"name", "odd"}, {"strict", true}, {"input_schema", function["parameters"]}};
+  expect_refusal("/v1/messages",
+                 {{"model", "stories"}, {"max_tokens", 5}, {"messages", says("Hello!")}, {"tools", {tool}}});
+}
+
+TEST_F(ApiServerTest, AFormatIsHeldAsFarAsItCanBeUnlessItIsStrict) {
+  Json request = chat(says("Hello!"));
+  request["max_tokens"] = 400;
+  request["response_format"] = {
+      {"type", "json_schema"},
+      {"json_schema",
+       {{"name", "r"},
+        {"schema",
+         {{"type", "array"}, {"items", {{"enum", {1, 2}}}}, {"uniqueItems", true}, {"maxItems", 3}}}}}};
+  const HttpReply reply = server_->post("/v1/chat/completions", request);
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_NE(reply.head.find("x-baleen-unenforced: response_format (uniqueItems)"), std::string::npos)
+      << reply.head;
+  const std::string content = Json::parse(reply.body)["choices"][0]["message"]["content"];
+  for (const Json& value : Json::parse(content)) EXPECT_TRUE(value == 1 || value == 2) << content;
+  request["response_format"]["json_schema"]["strict"] = true;
   const HttpReply refused = server_->post("/v1/chat/completions", request);
   EXPECT_EQ(refused.status, 400);
-  EXPECT_NE(refused.body.find("tools"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("uniqueItems"), std::string::npos) << refused.body;
 }
 
 TEST_F(ApiServerTest, ThinkingIsKeptApartInEveryProtocol) {
