@@ -121,7 +121,11 @@ class ItemReader {
     return text.value_or("");
   }
 
+  /// A call that a limit cut was never made, so it is no part of the conversation, unless a result of it is.
   void read_call(const RequestFields& item) {
+    const std::string* status = item.text("status");
+    if (status != nullptr && *status == "incomplete" && !answered_.contains(item.required_text("call_id")))
+      return;
     add_call({.id = item.required_text("call_id"),
               .name = required_call_name(item),
               .arguments = history_arguments(item, "arguments")});

@@ -314,6 +314,17 @@ TEST(ResponsesRequest, ResultsWithoutAnIdAreFoundByName) {
   EXPECT_EQ(alone[4].role, Role::kTool);
 }
 
+/// As a reply that a limit ended left it in the client's list of items.
+TEST(ResponsesRequest, ACallThatWasCutIsNoPartOfTheConversation) {
+  const std::string cut =
+      R"({"type": "function_call", "call_id": "c1", "name": "run", "status": "incomplete",
+          "arguments": "{\"cmd\": \"rm -rf /srv"})";
+  EXPECT_EQ(messages_of(cut).size(), messages_of("").size());
+  const std::vector<Message> answered =
+      messages_of(cut + R"(, {"type": "function_call_output", "call_id": "c1", "output": "not run"})");
+  EXPECT_EQ(answered[answered.size() - 2].tool_call_id, "c1");
+}
+
 TEST(ResponsesRequest, ToolsOfAGroupAreDeclaredFlat) {
   const std::string tools = R"("tools": [
     {"type": "namespace", "name": "mcp__files__", "description": "Files of the host.", "tools": [
