@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -44,7 +45,23 @@ std::filesystem::path name_unnamed(int descriptor, const std::filesystem::path& 
   return {};
 }
 
+std::int64_t nanoseconds(const timespec& time) {
+  return time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
+}
+
+FileVersion version_in(const struct stat& info) {
+  return {.size = info.st_size,
+          .modified_ns = nanoseconds(info.st_mtim),
+          .changed_ns = nanoseconds(info.st_ctim),
+          .inode = info.st_ino};
+}
+
 }  // namespace
+
+bool FileVersion::may_change_unseen() const {
+  timespec now{};  // the clock that file systems of this machine take their times from
+  return ::clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0 || changed_ns >= nanoseconds(now);
+}
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   // Without O_NONBLOCK, opening a pipe waits for a writer that may never come, and opening some devices acts
@@ -56,6 +73,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
     ::close(descriptor);
     fail("{}: not a regular file but {}", path.string(), kind_of(info.st_mode));
   }
+  version_ = version_in(info);
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ > 0) {
     void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
@@ -72,11 +90,13 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
+      version_(other.version_),
       data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(version_, other.version_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
@@ -86,6 +106,31 @@ MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
   forget_map(data_);
   ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFileReader::MappedFileReader(const MappedFile& mapped)
+    : mapped_(mapped),
+      descriptor_(::open(mapped.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (descriptor_ < 0) fail("{}: cannot open for reading: {}", mapped.path().string(), reason());
+}
+
+MappedFileReader::~MappedFileReader() { ::close(descriptor_); }
+
+void MappedFileReader::check() const {
+  struct stat info {};
+  if (::fstat(descriptor_, &info) == 0 && version_in(info) == mapped_.version()) return;
+  fail("{}: is not the file any more that was opened at first", mapped_.path().string());
+}
+
+void MappedFileReader::read(std::int64_t begin, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(descriptor_, into.data(), into.size(), begin);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("{}: cannot be read: {}", mapped_.path().string(), reason());
+    if (got == 0) fail("{}: cannot be read: it ends after {} bytes", mapped_.path().string(), begin);
+    into = into.subspan(static_cast<std::size_t>(got));
+    begin += got;
+  }
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit_bytes) {

@@ -10,6 +10,19 @@
 
 namespace baleen {
 
+/// What a file system says of a file: whoever changes its bytes changes this, but for changes within one tick
+/// of the file system's clock (`may_change_unseen`).
+struct FileVersion {
+  std::int64_t size = 0;
+  std::int64_t modified_ns = 0;  ///< can be set back by anyone who can write
+  std::int64_t changed_ns = 0;   ///< cannot
+  std::uint64_t inode = 0;
+  bool operator==(const FileVersion&) const = default;
+
+  /// Whether the latest change is so young that another one now might leave all this as it is.
+  [[nodiscard]] bool may_change_unseen() const;
+};
+
 /// A file mapped read-only for its whole life. Pages are read from disk as they are touched, and shared with
 /// every other process that maps the file. An empty file maps to an empty span.
 class MappedFile {
@@ -22,11 +35,34 @@ class MappedFile {
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  /// When it was mapped.
+  [[nodiscard]] const FileVersion& version() const { return version_; }
 
  private:
   std::filesystem::path path_;
+  FileVersion version_;
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+};
+
+/// Reads the file of a map with calls instead of through the map: for whole files that should not become part
+/// of this process's memory. Any thread.
+class MappedFileReader {
+ public:
+  /// `mapped` outlives this. Throws `Error` when its file cannot be opened any more.
+  explicit MappedFileReader(const MappedFile& mapped);
+  MappedFileReader(const MappedFileReader&) = delete;
+  MappedFileReader& operator=(const MappedFileReader&) = delete;
+  ~MappedFileReader();
+
+  /// Throws `Error` unless the file of that path is the one that was mapped, as it was then.
+  void check() const;
+  /// As many bytes from `begin` on as `into` has. Throws `Error` when there are fewer.
+  void read(std::int64_t begin, std::span<std::byte> into) const;
+
+ private:
+  const MappedFile& mapped_;
+  int descriptor_;
 };
 
 /// The whole file as text. Throws `Error` when it cannot be read, or is larger than `limit_bytes`.

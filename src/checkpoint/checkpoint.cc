@@ -155,6 +155,12 @@ void Checkpoint::open_shards(const std::filesystem::path& index_path) {
   }
 }
 
+std::vector<const MappedFile*> Checkpoint::files() const {
+  std::vector<const MappedFile*> files;
+  for (const std::unique_ptr<SafetensorsFile>& file : files_) files.push_back(&file->file());
+  return files;
+}
+
 const TensorInfo& Checkpoint::at(std::string_view name) const {
   const TensorInfo* tensor = find(name);
   if (tensor == nullptr)

@@ -45,6 +45,8 @@ class Checkpoint {
   /// Names of tensors that lie in a shard though the index does not list them there; they are not loaded.
   [[nodiscard]] const std::vector<std::string>& unlisted() const { return unlisted_; }
   [[nodiscard]] std::size_t num_files() const { return files_.size(); }
+  /// The files that the tensors lie in; none where they lie in memory.
+  [[nodiscard]] std::vector<const MappedFile*> files() const;
 
  private:
   void open_shards(const std::filesystem::path& index_path);

@@ -61,6 +61,7 @@ class SafetensorsFile {
   /// Null when there is none of that name.
   [[nodiscard]] const TensorInfo* find(std::string_view name) const;
   [[nodiscard]] const std::string& label() const { return label_; }
+  [[nodiscard]] const MappedFile& file() const { return file_; }
 
  private:
   MappedFile file_;
