@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kLockName = "lock";
+constexpr std::string_view kModelsName = "models";
 constexpr std::string_view kPageSuffix = ".page";
 constexpr std::string_view kNewSuffix = ".new";
 constexpr std::size_t kSubfolderDigits = 2;
@@ -128,6 +129,12 @@ CacheFolder::CacheFolder(fs::path folder) : folder_(std::move(folder)) {
   }
 }
 
+fs::path CacheFolder::models() const {
+  const fs::path path = folder_ / kModelsName;
+  ::mkdir(path.c_str(), kOwnerOnlyFolder);
+  return path;
+}
+
 CacheFolder::~CacheFolder() { ::close(lock_descriptor_); }
 
 FolderScan CacheFolder::scan(const PageKey& root, const Warn& warn) {
@@ -174,7 +181,7 @@ FolderScan CacheFolder::scan(const PageKey& root, const Warn& warn) {
   for (fs::directory_iterator at(folder_, error); !error && at != fs::directory_iterator();
        at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name == kLockName) continue;
+    if (name == kLockName || name == kModelsName) continue;
     std::error_code inner;
     if (!is_subfolder_name(name) || at->symlink_status(inner).type() != fs::file_type::directory) {
       foreign.push_back(at->path());

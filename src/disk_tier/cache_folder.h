@@ -3,6 +3,7 @@
 ///     FOLDER/lock                                    held (flock) while a process uses the folder
 ///     FOLDER/3f/3f0c..91.page                        a page: its key in 32 hexadecimal digits
 ///     FOLDER/3f/3f0c..91.page.new                    being written; of a killed process: removed at start
+///     FOLDER/models/                                 what the engine keeps to know models by
 ///
 /// Only names of these forms are ever written, renamed or removed. Files are for their owner alone (mode 0600):
 /// their tokens can be read.
@@ -43,6 +44,8 @@ class CacheFolder {
 
   /// Creates the folder if need be. Throws `Error` when that fails or another process has it.
   explicit CacheFolder(std::filesystem::path folder);
+  /// The folder `models`, created if need be; where that fails, nothing can be written there.
+  [[nodiscard]] std::filesystem::path models() const;
   CacheFolder(const CacheFolder&) = delete;
   CacheFolder& operator=(const CacheFolder&) = delete;
   ~CacheFolder();

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "disk_tier/cache_folder.h"
 #include "disk_tier/file_index.h"
 
 namespace baleen {
@@ -33,7 +32,8 @@ struct DiskTier::State {
   const DiskTierOptions options;
   const Warn warn;
   const PageFileShape shape;
-  CacheFolder folder;
+  const std::unique_ptr<CacheFolder> owned_folder;
+  CacheFolder& folder = *owned_folder;
 
   mutable std::mutex mutex;
   std::condition_variable queue_changed;
@@ -48,13 +48,13 @@ struct DiskTier::State {
   bool writing_fails = false;  ///< the writer's alone
   std::thread writer;
 
-  State(DiskTierOptions tier_options, Warn tier_warn)
+  State(DiskTierOptions tier_options, std::unique_ptr<CacheFolder> tier_folder, Warn tier_warn)
       : options(std::move(tier_options)),
         warn(std::move(tier_warn)),
         shape{.root = root_key(options.fingerprint),
               .page_bytes = options.page_bytes,
               .window_page_bytes = options.window_page_bytes},
-        folder(options.folder) {}
+        owned_folder(std::move(tier_folder)) {}
 
   /// Later than all before it, whatever the clock does: it becomes the order of use after a restart.
   std::int64_t next_use_ns() {
@@ -73,7 +73,10 @@ struct DiskTier::State {
 };
 
 DiskTier::DiskTier(DiskTierOptions options, Warn warn)
-    : state_(std::make_unique<State>(std::move(options), std::move(warn))) {
+    : DiskTier(options, std::make_unique<CacheFolder>(options.folder), std::move(warn)) {}
+
+DiskTier::DiskTier(DiskTierOptions options, std::unique_ptr<CacheFolder> folder, Warn warn)
+    : state_(std::make_unique<State>(std::move(options), std::move(folder), std::move(warn))) {
   BALEEN_CHECK(state_->options.page_bytes > 0 && state_->options.window_page_bytes > 0);
   BALEEN_CHECK(state_->options.checkpoint_pages > 0);
   state_->take_over_files();
@@ -108,6 +111,13 @@ bool DiskTier::wants_window(std::int64_t page_idx, bool ends_prefix) const {
     case WindowPolicy::kNone:
       return false;
   }
+  return false;
+}
+
+bool DiskTier::has_room(std::int64_t bytes) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->stats.queued_bytes + bytes <= state_->options.max_queued_bytes) return true;
+  ++state_->stats.dropped_pages;
   return false;
 }
 

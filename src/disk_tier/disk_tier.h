@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "disk_tier/cache_folder.h"
 #include "disk_tier/page_file.h"
 #include "disk_tier/page_key.h"
 #include "tensor/ragged_batch.h"
@@ -49,6 +50,9 @@ struct DiskTierStats {
   std::int64_t dropped_pages = 0;   ///< the queue was full, or the disk
   std::int64_t rejected_files = 0;  ///< damaged, foreign, or of another version
   std::int64_t evicted_files = 0;   ///< for the budget
+  // Before the tier exists: of the checkpoint, to know it from others.
+  bool knows_model = true;
+  std::int64_t bytes_to_hash = 0, hashed_bytes = 0;
 };
 
 /// Writes in a thread of its own; the other members are for one thread, except `stats`.
@@ -63,6 +67,8 @@ class DiskTier {
   /// begins to fail or works again, from either thread. Throws `Error` when the folder cannot be used, or another
   /// process uses it.
   DiskTier(DiskTierOptions options, Warn warn);
+  /// The same of a folder that this process has already.
+  DiskTier(DiskTierOptions options, std::unique_ptr<CacheFolder> folder, Warn warn);
   /// Writes what is queued.
   ~DiskTier();
   DiskTier(const DiskTier&) = delete;
@@ -74,6 +80,10 @@ class DiskTier {
 
   /// Whether the policy wants window rows of page number `page_idx` (0-based), the last of its prefix or not.
   [[nodiscard]] bool wants_window(std::int64_t page_idx, bool ends_prefix) const;
+
+  /// Whether the queue has room for a page of so many bytes; one that it has none for counts as dropped. To
+  /// be asked before the bytes of a page are fetched that `store` would drop.
+  [[nodiscard]] bool has_room(std::int64_t bytes);
 
   /// Queues a page; `window` may be empty. A page that is there with as much is marked as used and left alone. False
   /// when the queue is full: the page is dropped.

@@ -124,8 +124,8 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                                                             *device_->background_copies())
                           : nullptr),
       cache_(cache_geometry(rank_config_, options_), plan_.capacity, device_->memory()),
-      disk_(open_disk_tier()),
-      sequences_(cache_, options_.reserved_tails, disk_.get()),
+      disk_(open_disk()),
+      sequences_(cache_, options_.reserved_tails),
       arena_(plan_.activation_bytes + plan_.logit_bytes, device_->memory()),
       forward_(rank_config_,
                device_weights_ ? device_weights_->tree()
@@ -135,6 +135,7 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
+  take_disk();
   // What was cut out of columns is on the device now, unless experts are still to come from the host.
   if (device_weights_ != nullptr && staged_experts_ == nullptr && experts() == nullptr) rank_weights_.reset();
   if (rank_.layout.plan().dual_batch_overlap) forward_.overlap_batches(options_.overlap);
@@ -147,7 +148,8 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
   }
   if (rank_.layout.plan().prefill_groups > 0) {
     const auto& [begin, end, first, last] = rank_.layout.stage();
-    const std::string identity = fmt::format("{}, layers {} to {}, heads {} of {}", fingerprint(), begin, end,
+    const std::string identity = fmt::format("{} {}, layers {} to {}, heads {} of {}", page_traits(),
+                                             sampled_identity(weights_->checkpoint()), begin, end,
                                              rank_.layout.tp_index(), rank_.layout.plan().tp);
     transfers_ = std::make_unique<StateTransfers>(sequences_, cache_, last_streams_, rank_, identity);
   }
@@ -155,28 +157,24 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
   check_reads();
 }
 
-std::string Engine::fingerprint() const {
+std::string Engine::page_traits() const {
   const DeviceTraits& traits = device_->traits();
   std::string kernels(traits.shares_host_memory ? instruction_set_in_use() : traits.architecture);
   for (const ForcedVariant& forced : options_.forced_variants)
     kernels += fmt::format(" {}={}", forced.operation, forced.variant);
-  return fmt::format("layout {} {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
-                     checkpoint_identity(weights_->checkpoint()), options_.mtp ? "mtp" : "main");
+  return fmt::format("layout {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
+                     options_.mtp ? "mtp" : "main");
 }
 
-std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
+std::unique_ptr<IdentifiedDisk> Engine::open_disk() const {
   if (!options_.disk) return nullptr;
-  const DiskCacheOptions& disk = *options_.disk;
-  return std::make_unique<DiskTier>(
-      DiskTierOptions{.folder = disk.folder,
-                      .budget_bytes = disk.budget_bytes,
-                      .window_policy = disk.window_policy,
-                      .checkpoint_pages = disk.checkpoint_pages,
-                      .fingerprint = fingerprint(),
-                      .page_bytes = cache_.geometry().page_bytes(),
-                      .window_page_bytes = cache_.geometry().window_page_bytes(),
-                      .max_queued_bytes = disk.max_queued_bytes},
-      disk.warn ? disk.warn : [](const std::string&) {});
+  return std::make_unique<IdentifiedDisk>(*options_.disk, weights_->checkpoint(), page_traits(),
+                                          cache_.geometry());
+}
+
+void Engine::take_disk() {
+  if (!disk_) return;
+  if (DiskTier* const tier = disk_->arrived()) sequences_.attach(*tier);
 }
 
 std::optional<DiskTierStats> Engine::disk_stats() const {
@@ -258,7 +256,10 @@ ConstActivations<2> Engine::read_back(const Activations<2>& logits, float* host_
 
 EngineLimits Engine::limits() const { return engine_limits(config(), options_); }
 
-std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) { return sequences_.open(prompt); }
+std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) {
+  take_disk();
+  return sequences_.open(prompt);
+}
 std::int64_t Engine::length(SequenceId sequence) const { return sequences_.length(sequence); }
 bool Engine::reserve(SequenceId sequence, std::int64_t num_tokens) {
   return sequences_.reserve(sequence, num_tokens);

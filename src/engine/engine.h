@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "engine/engine_rank.h"
+#include "engine/identified_disk.h"
 #include "engine/kept_streams.h"
 #include "engine/memory_plan.h"
 #include "engine/model_engine.h"
@@ -116,9 +117,11 @@ class Engine final : public ModelEngine {
                                                     std::int64_t depth) const;
 
  private:
-  [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
-  /// All that decides what bytes a page has for given tokens.
-  [[nodiscard]] std::string fingerprint() const;
+  [[nodiscard]] std::unique_ptr<IdentifiedDisk> open_disk() const;
+  /// Gives the disk tier to the sequences as soon as there is one.
+  void take_disk();
+  /// All that decides what bytes a page has for given tokens, but for the weights.
+  [[nodiscard]] std::string page_traits() const;
   void allocate_activations();
   /// Where experts lie in two memories: now and then, those that are used much change places with those that
   /// are not.
@@ -196,7 +199,7 @@ class Engine final : public ModelEngine {
   std::unique_ptr<DeviceWeights> device_weights_;  ///< null where the device reads the checkpoint's map
   std::unique_ptr<StagedExperts> staged_experts_;  ///< of a device with memory, where experts change places
   KvCache cache_;
-  std::unique_ptr<DiskTier> disk_;
+  std::unique_ptr<IdentifiedDisk> disk_;
   SequenceTable sequences_;
   Arena arena_;
   Forward forward_;

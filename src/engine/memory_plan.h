@@ -35,8 +35,10 @@ struct DiskCacheOptions {
   WindowPolicy window_policy = WindowPolicy::kAll;
   std::int64_t checkpoint_pages = DiskTierOptions().checkpoint_pages;
   std::int64_t max_queued_bytes = DiskTierOptions().max_queued_bytes;
+  /// A checkpoint of which more must be read to know it from others is read beside the engine.
+  std::int64_t max_bytes_hashed_at_start = std::int64_t{1} << 30;
   std::function<void(const std::string&)>
-      warn;  ///< of files that are ignored, from any thread; none: silence
+      warn;  ///< of files that are ignored and what is read, from any thread; none: silence
 };
 
 struct EngineOptions {

@@ -32,10 +32,12 @@ void PageArchive::offer(std::span<const PageKey> keys, std::span<const TokenId> 
   const bool window = place.window_page != PageId::kNone && tier_.wants_window(place.page_idx, ends_prefix);
   if (presence == DiskTier::Presence::kPageAndWindow) return;
   if (presence == DiskTier::Presence::kPage && !window) return;
-  std::vector<std::byte> page(static_cast<std::size_t>(cache_.geometry().page_bytes())), window_rows;
+  const CacheGeometry& geometry = cache_.geometry();
+  if (!tier_.has_room(geometry.page_bytes() + (window ? geometry.window_page_bytes() : 0))) return;
+  std::vector<std::byte> page(static_cast<std::size_t>(geometry.page_bytes())), window_rows;
   cache_.read_page(place.page, page);
   if (window) {
-    window_rows.resize(static_cast<std::size_t>(cache_.geometry().window_page_bytes()));
+    window_rows.resize(static_cast<std::size_t>(geometry.window_page_bytes()));
     cache_.read_window_page(place.window_page, window_rows);
   }
   tier_.store(key, tokens_of_page(tokens, place.page_idx), std::move(page), std::move(window_rows));

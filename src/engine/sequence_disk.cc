@@ -8,6 +8,15 @@
 
 namespace baleen {
 
+void SequenceTable::attach(DiskTier& disk) {
+  BALEEN_CHECK(tree_ && !archive_);
+  archive_ = std::make_unique<PageArchive>(cache_, disk);
+  tree_->observe_evictions([this](const RadixNode& node, bool) { archive_->offer(node); });
+  tree_->visit([this](const RadixNode& node) { archive_->offer(node); });
+  for (auto& [id, sequence] : sequences_)
+    archive(sequence, sequence.pages.num_borrowed(), sequence.settled / kPageTokens, false);
+}
+
 void SequenceTable::archive(Sequence& sequence, std::int64_t first, std::int64_t end, bool ends_prefix) {
   archive_->extend_keys(sequence.keys,
                         std::span(sequence.tokens).first(static_cast<std::size_t>(end * kPageTokens)));

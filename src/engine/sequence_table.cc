@@ -16,15 +16,11 @@ PoolUse pool_use(const PageAllocator& pool, std::int64_t cached, std::int64_t in
 
 }  // namespace
 
-SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails, DiskTier* disk) : cache_(cache) {
-  BALEEN_CHECK(disk == nullptr || cache.geometry().shares_prefixes);
+SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails) : cache_(cache) {
   if (!cache.geometry().shares_prefixes) return;
   const RadixTreeOptions options{.window_tokens = cache.geometry().window_tokens,
                                  .reserved_tails = reserved_tails};
   tree_ = std::make_unique<RadixTree>(cache.pages(), cache.window_pages(), options);
-  if (disk == nullptr) return;
-  archive_ = std::make_unique<PageArchive>(cache, *disk);
-  tree_->observe_evictions([this](const RadixNode& node, bool) { archive_->offer(node); });
 }
 
 SequenceTable::~SequenceTable() {

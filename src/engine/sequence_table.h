@@ -48,9 +48,13 @@ namespace baleen {
 class SequenceTable {
  public:
   /// Shares prefixes iff the cache's geometry says so. `cache` outlives this. `reserved_tails`: see
-  /// RadixTreeOptions. `disk` (wants prefix sharing) outlives this too.
-  explicit SequenceTable(KvCache& cache, std::int64_t reserved_tails = 0, DiskTier* disk = nullptr);
+  /// RadixTreeOptions.
+  explicit SequenceTable(KvCache& cache, std::int64_t reserved_tails = 0);
   ~SequenceTable();
+
+  /// From now on pages go to and come from `disk`, which outlives this; what there is goes at once, as far as
+  /// its queue holds it. Once, and only where prefixes are shared.
+  void attach(DiskTier& disk);
 
   /// As StepEngine::open.
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt);

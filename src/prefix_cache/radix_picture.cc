@@ -66,6 +66,13 @@ void check_pages(const std::vector<PageId>& owned, const PageAllocator& pool) {
 
 }  // namespace
 
+void RadixTree::visit(const std::function<void(const RadixNode&)>& take) const {
+  visit_breadth_first(root_, [&](const RadixNode& node) {
+    take(node);
+    return true;
+  });
+}
+
 std::vector<RadixNodeSummary> RadixTree::summary(std::size_t most_nodes) const {
   std::vector<RadixNodeSummary> nodes;
   visit_breadth_first(root_, [&](const RadixNode& node) {

@@ -123,6 +123,8 @@ class RadixTree {
   [[nodiscard]] std::int64_t evictable_pages() const { return full_use_.evictable; }
   [[nodiscard]] std::int64_t evictable_window_pages() const { return window_use_.evictable; }
 
+  /// Every node but the root, parents first.
+  void visit(const std::function<void(const RadixNode&)>& take) const;
   /// Breadth first.
   [[nodiscard]] std::vector<RadixNodeSummary> summary(std::size_t most_nodes) const;
   /// Stops the program when an invariant is broken. O(tree).

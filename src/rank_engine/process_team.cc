@@ -42,7 +42,7 @@ std::vector<std::pair<std::string, std::string>> terms(const ModelWeights& weigh
   const std::string program = read_text_file("/proc/self/exe");
   return {{"another program (version or build)",
            fmt::format("{:016x}", XXH3_64bits(program.data(), program.size()))},
-          {"another checkpoint", checkpoint_identity(weights.checkpoint())},
+          {"another checkpoint", sampled_identity(weights.checkpoint())},
           {"another plan", to_text(options.parallel)},
           {"other options",
            fmt::format("precision {}, {} tokens a step, {} logit rows, {} sequences, {} "

@@ -1,6 +1,14 @@
-// Pages from disk: a restarted engine goes on where the first one was, with or without window rows, and says the
-// same to the bit.
+// Pages from disk: a restarted engine goes on where the first one was, with or without window rows, and says
+// the same to the bit.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <thread>
 
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
@@ -153,6 +161,114 @@ TEST(DiskOfOthers, IsNotFound) {
   EXPECT_EQ(found(three_layers().path(), Precision::kBf16), 0);
   const test::RandomCheckpoint other(with_layers(preset_config("tiny-flash"), 3), 6);
   EXPECT_EQ(found(other.path(), Precision::kReleased), 0);
+}
+
+/// A copy of `from` in `to` with one byte of its tensors changed; `where` from 0 to 1.
+void copy_but_for_one_byte(const std::filesystem::path& from, const std::filesystem::path& to, double where) {
+  std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+  std::vector<std::filesystem::path> shards;
+  for (const auto& entry : std::filesystem::directory_iterator(to)) {
+    if (entry.path().extension() == ".safetensors") shards.push_back(entry.path());
+  }
+  std::ranges::sort(shards);
+  ASSERT_FALSE(shards.empty());
+  const auto& shard = shards[static_cast<std::size_t>(where * static_cast<double>(shards.size() - 1))];
+  std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+  std::uint64_t header = 0;
+  file.read(reinterpret_cast<char*>(&header), sizeof(header));
+  const auto size = static_cast<std::int64_t>(std::filesystem::file_size(shard));
+  const std::int64_t begin = static_cast<std::int64_t>(sizeof(header) + header);
+  const std::int64_t at = begin + static_cast<std::int64_t>(where * static_cast<double>(size - 1 - begin));
+  file.seekg(at);
+  const int byte = file.get();
+  file.seekp(at);
+  file.put(static_cast<char>(byte ^ 1));
+  ASSERT_TRUE(file.good());
+}
+
+TEST(DiskOfOthers, OneByteAnywhereMakesAnotherModel) {
+  const test::TemporaryFolder folder, copies;
+  const std::vector<TokenId> tokens = test::random_tokens(600, kVocab, 1);
+  const EngineOptions with = with_disk(Precision::kReleased, folder.path(), WindowPolicy::kAll);
+  leave_on_disk(with, tokens, 600);
+  const auto found = [&](const std::filesystem::path& model) {
+    Engine engine(model, with);
+    return engine.length(*engine.open(tokens));
+  };
+  for (const double where : {0.0, 0.123, 0.37, 0.5, 0.77, 0.999, 1.0}) {
+    const std::filesystem::path copy = copies.path() / fmt::format("{}", where);
+    copy_but_for_one_byte(three_layers().path(), copy, where);
+    EXPECT_EQ(found(copy), 0) << where;
+  }
+  // The same bytes elsewhere are the same model.
+  std::filesystem::copy(three_layers().path(), copies.path() / "same",
+                        std::filesystem::copy_options::recursive);
+  EXPECT_EQ(found(copies.path() / "same"), 512);
+  // Another config that the weights fit too.
+  const std::filesystem::path other = copies.path() / "config";
+  std::filesystem::copy(three_layers().path(), other, std::filesystem::copy_options::recursive);
+  std::ofstream(other / "config.json", std::ios::app) << "\n";
+  EXPECT_EQ(found(other), 0);
+}
+
+TEST(DiskBeside, IsUsedOnceTheModelIsKnown) {
+  const test::TemporaryFolder folder, model;
+  std::filesystem::copy(three_layers().path(), model.path() / "model",
+                        std::filesystem::copy_options::recursive);
+  const std::filesystem::path path = model.path() / "model";
+  const std::vector<TokenId> tokens = test::random_tokens(900, kVocab, 1),
+                             other = test::random_tokens(600, kVocab, 2);
+  // Of files that changed in this tick of the clock nothing is kept.
+  for (const MappedFile* file : Checkpoint(path).files()) {
+    while (file->version().may_change_unseen()) std::this_thread::yield();
+  }
+  EngineOptions with = with_disk(Precision::kReleased, folder.path(), WindowPolicy::kAll);
+  with.disk->max_bytes_hashed_at_start = 0;
+  std::vector<std::string> sentences;
+  std::mutex mutex;
+  with.disk->warn = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    sentences.push_back(sentence);
+  };
+  {
+    Engine engine(path, with);
+    // One sequence is closed and one is under way when the disk comes, at the latest with the last of the
+    // others.
+    const SequenceId closed = *engine.open(tokens), running = *engine.open(other);
+    static_cast<void>(test::step(engine, closed, tokens, WantedLogits::kNone));
+    static_cast<void>(test::step(engine, running, other, WantedLogits::kNone));
+    engine.close(closed, true);
+    for (int i = 0; i < 60'000 && !engine.disk_stats()->knows_model; ++i) {
+      engine.close(*engine.open({}), false);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_TRUE(engine.disk_stats()->knows_model);
+    EXPECT_EQ(engine.disk_stats()->hashed_bytes, engine.disk_stats()->bytes_to_hash);
+    EXPECT_GT(engine.disk_stats()->bytes_to_hash, 0);
+  }
+  ASSERT_GE(sentences.size(), 2u);
+  EXPECT_NE(sentences.front().find("are read once"), std::string::npos) << sentences.front();
+  Engine again(path, with);
+  EXPECT_TRUE(again.disk_stats()->knows_model);  // at once: the digests are kept
+  EXPECT_EQ(again.disk_stats()->bytes_to_hash, 0);
+  EXPECT_EQ(again.length(*again.open(tokens)), 768);
+  EXPECT_EQ(again.length(*again.open(other)), 512);
+}
+
+TEST(DiskBeside, AnEngineThatEndsBeforeDoesNotWait) {
+  const test::TemporaryFolder folder;
+  EngineOptions with = with_disk(Precision::kReleased, folder.path(), WindowPolicy::kAll);
+  with.disk->max_bytes_hashed_at_start = 0;
+  for (int i = 0; i < 3; ++i) {
+    const Engine engine(three_layers().path(), with);
+    EXPECT_TRUE(engine.disk_stats().has_value());
+  }
+  EXPECT_THROW(
+      {
+        const Engine one(three_layers().path(), with);
+        const Engine two(three_layers().path(), with);  // hears of the first at once
+      },
+      Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryPrecision, Disk,

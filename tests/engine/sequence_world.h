@@ -98,7 +98,9 @@ class PretendedModel {
 struct World {
   explicit World(CacheCapacity capacity, bool shares_prefixes = true, std::int64_t reserved_tails = 0,
                  DiskTier* disk = nullptr)
-      : cache(geometry(shares_prefixes), capacity), table(cache, reserved_tails, disk), model(cache) {}
+      : cache(geometry(shares_prefixes), capacity), table(cache, reserved_tails), model(cache) {
+    if (disk != nullptr) table.attach(*disk);
+  }
 
   /// The next tokens of a sequence; false when there is no room.
   [[nodiscard]] bool step(SequenceId id, std::span<const TokenId> tokens) {
