@@ -23,6 +23,8 @@ class AcceptingEngine final : public StepEngine {
   /// `engine` outlives this; its limits say `chooses`.
   AcceptingEngine(StepEngine& engine, Acceptance acceptance);
 
+  void keep_tail(SequenceId sequence, std::int64_t end) override { engine_.keep_tail(sequence, end); }
+  [[nodiscard]] PrefixLookup lookup(SequenceId sequence) const override { return engine_.lookup(sequence); }
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override { return engine_.length(sequence); }
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override {
     return engine_.reserve(sequence, num_tokens);

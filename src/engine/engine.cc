@@ -260,6 +260,8 @@ std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) {
   take_disk();
   return sequences_.open(prompt);
 }
+void Engine::keep_tail(SequenceId sequence, std::int64_t end) { sequences_.keep_tail(sequence, end); }
+PrefixLookup Engine::lookup(SequenceId sequence) const { return sequences_.lookup(sequence); }
 std::int64_t Engine::length(SequenceId sequence) const { return sequences_.length(sequence); }
 bool Engine::reserve(SequenceId sequence, std::int64_t num_tokens) {
   return sequences_.reserve(sequence, num_tokens);

@@ -64,6 +64,8 @@ class Engine final : public ModelEngine {
 
   [[nodiscard]] EngineLimits limits() const override;
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  void keep_tail(SequenceId sequence, std::int64_t end) override;
+  [[nodiscard]] PrefixLookup lookup(SequenceId sequence) const override;
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;

@@ -1,12 +1,16 @@
 #include "engine/sequence_table.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
 
 namespace baleen {
 namespace {
+
+/// Tails that are kept within prefixes take at most this part of the window pages: 1 in so many.
+constexpr std::int64_t kKeptTailShare = 4;
 
 PoolUse pool_use(const PageAllocator& pool, std::int64_t cached, std::int64_t in_use) {
   const PoolUse use{pool.num_pages(), pool.num_free(), cached, in_use};
@@ -18,8 +22,10 @@ PoolUse pool_use(const PageAllocator& pool, std::int64_t cached, std::int64_t in
 
 SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails) : cache_(cache) {
   if (!cache.geometry().shares_prefixes) return;
-  const RadixTreeOptions options{.window_tokens = cache.geometry().window_tokens,
-                                 .reserved_tails = reserved_tails};
+  const RadixTreeOptions options{
+      .window_tokens = cache.geometry().window_tokens,
+      .reserved_tails = reserved_tails,
+      .max_kept_tails = std::max<std::int64_t>(1, cache.window_pages().num_pages() / kKeptTailShare)};
   tree_ = std::make_unique<RadixTree>(cache.pages(), cache.window_pages(), options);
 }
 
@@ -31,7 +37,7 @@ std::optional<SequenceId> SequenceTable::open(std::span<const TokenId> prompt) {
   SequencePages pages(cache_);
   if (!pages.ok()) return std::nullopt;
   Sequence sequence{.pages = std::move(pages)};
-  if (tree_ && !prompt.empty()) start_from_cache(sequence, prompt.first(prompt.size() - 1));
+  if (tree_ && !prompt.empty()) start_from_cache(sequence, prompt);
   const auto id = static_cast<SequenceId>(next_id_++);
   sequences_.emplace(id, std::move(sequence));
   return id;
@@ -41,7 +47,8 @@ std::int64_t SequenceTable::cached_tokens(std::span<const TokenId> prompt) {
   return tree_ && !prompt.empty() ? tree_->match(prompt.first(prompt.size() - 1)).num_tokens : 0;
 }
 
-void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId> prefix) {
+void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId> prompt) {
+  const std::span<const TokenId> prefix = prompt.first(prompt.size() - 1);
   PrefixMatch found = tree_->match(prefix);
   if (found.num_tokens > 0) move_lock(sequence, found.node);
   if (archive_) found = extend_from_disk(sequence, prefix, std::move(found));
@@ -54,6 +61,32 @@ void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId
   sequence.tokens.assign(prefix.begin(), prefix.begin() + sequence.opened_at);
   sequence.keys.resize(std::min(sequence.keys.size(), sequence.tokens.size() / kPageTokens));
   sequence.step_begin = sequence.settled = sequence.opened_at;
+  sequence.lookup = tree_->explain(prompt, sequence.opened_at);
+  if (sequence.lookup.lost_tokens > 0) want_tail(sequence, sequence.opened_at + sequence.lookup.lost_tokens);
+}
+
+void SequenceTable::want_tail(Sequence& sequence, std::int64_t end) {
+  end = end / kPageTokens * kPageTokens;
+  if (end <= std::max(sequence.settled, sequence.replay_end)) return;
+  const auto at = std::ranges::lower_bound(sequence.tails, end, std::greater<>());
+  if (at == sequence.tails.end() || *at != end) sequence.tails.insert(at, end);
+}
+
+void SequenceTable::keep_tail(SequenceId id, std::int64_t end) {
+  if (tree_) want_tail(sequences_.at(id), end);
+}
+
+std::optional<std::int64_t> SequenceTable::next_tail(SequenceId id) const {
+  const std::vector<std::int64_t>& tails = sequences_.at(id).tails;
+  return tails.empty() ? std::nullopt : std::optional(tails.back());
+}
+
+void SequenceTable::leave_tails(Sequence& sequence, std::int64_t end) {
+  for (; !sequence.tails.empty() && sequence.tails.back() <= end; sequence.tails.pop_back()) {
+    const std::int64_t tail = sequence.tails.back();
+    RadixNode* const node = share_pages(sequence, tail / kPageTokens, tail);
+    if (node != nullptr) tree_->keep_tail(node);
+  }
 }
 
 void SequenceTable::move_lock(Sequence& sequence, RadixNode* node) {
@@ -160,6 +193,8 @@ void SequenceTable::settle(SequenceId id, std::int64_t length) {
   BALEEN_CHECK(sequence.settled <= length && length <= std::ssize(sequence.tokens));
   // Before window rows are left behind.
   if (archive_) archive(sequence, sequence.settled / kPageTokens, length / kPageTokens, false);
+  // What a step may take back is not shared.
+  leave_tails(sequence, length - cache_.geometry().max_draft_tokens);
   sequence.pages.leave_behind(length);
   sequence.settled = length;
 }
@@ -179,11 +214,16 @@ void SequenceTable::truncate(SequenceId id, std::int64_t length) {
 
 void SequenceTable::share(SequenceId id) {
   Sequence& sequence = sequences_.at(id);
+  leave_tails(sequence, sequence.settled);
+  share_pages(sequence, sequence.settled / kPageTokens, sequence.settled);
+}
+
+RadixNode* SequenceTable::share_pages(Sequence& sequence, std::int64_t num_pages, std::int64_t next) {
   SequencePages& pages = sequence.pages;
-  const std::int64_t num_pages = sequence.settled / kPageTokens;
-  if (!tree_ || num_pages <= pages.num_borrowed() || sequence.settled < sequence.replay_end) return;
+  if (!tree_ || num_pages <= pages.num_borrowed() || num_pages * kPageTokens < sequence.replay_end)
+    return nullptr;
   // Of adopted sequences: a later page will have its window rows.
-  if (num_pages - pages_for(cache_.geometry().window_tokens) < pages.first_window_page()) return;
+  if (num_pages - pages_for(cache_.geometry().window_tokens) < pages.first_window_page()) return nullptr;
   if (archive_) archive(sequence, num_pages - 1, num_pages, true);
   pages.leave_tail(num_pages);
   const auto count = static_cast<std::size_t>(num_pages);
@@ -193,7 +233,8 @@ void SequenceTable::share(SequenceId id) {
                     pages.first_window_page() * kPageTokens);
   BALEEN_CHECK_EQ(inserted.path.num_tokens, num_pages * kPageTokens);
   move_lock(sequence, inserted.path.node);
-  pages.hand_over(inserted.path.pages, inserted.path.window_pages, sequence.settled);
+  pages.hand_over(inserted.path.pages, inserted.path.window_pages, next);
+  return inserted.path.node;
 }
 
 void SequenceTable::close(SequenceId id, bool keep) {

@@ -16,6 +16,10 @@
 /// position needs the token after it. In a shared page it may be of another continuation, or zero; a draft
 /// that sees it can be worse for it, and nothing else.
 ///
+/// Where prompts part, others will: a sequence whose prompt agrees with more pages in the tree than it could
+/// begin with leaves a **tail** where they end (it shares its pages up to there when it comes past), and so
+/// it does where a part of its prompt ends that others have in common (`keep_tail`).
+///
 /// With a disk tier, pages go to disk when they are full, and what the tree does not hold of a prompt is
 /// looked up there. Pages that come without window rows need a **replay**: the sequence is opened so far
 /// before their end that feeding the tokens in between computes the last window's rows again. Every block
@@ -66,6 +70,8 @@ class SequenceTable {
   [[nodiscard]] std::span<const TokenId> tokens(SequenceId id) const;
   /// Positions before were found in the cache; the sequence's own steps began here.
   [[nodiscard]] std::int64_t opened_at(SequenceId id) const;
+  /// As StepEngine::lookup.
+  [[nodiscard]] const PrefixLookup& lookup(SequenceId id) const { return sequences_.at(id).lookup; }
 
   /// Positions before belong to the tree.
   [[nodiscard]] std::int64_t shared_tokens(SequenceId id) const;
@@ -99,6 +105,11 @@ class SequenceTable {
   void adopt(SequenceId id, std::vector<TokenId> tokens, std::int64_t first_window_page, bool has_streams);
   [[nodiscard]] const SequencePages& pages(SequenceId id) const { return sequences_.at(id).pages; }
 
+  /// As StepEngine::keep_tail.
+  void keep_tail(SequenceId id, std::int64_t end);
+  /// The next position at which the sequence will leave a tail; it does when so many positions are settled
+  /// that none before is taken back.
+  [[nodiscard]] std::optional<std::int64_t> next_tail(SequenceId id) const;
   /// As StepEngine::share and close, of what is settled.
   void share(SequenceId id);
   void close(SequenceId id, bool keep);
@@ -113,11 +124,13 @@ class SequenceTable {
     SequencePages pages;
     std::vector<TokenId> tokens;
     std::int64_t opened_at = 0;
-    std::int64_t step_begin = 0;     ///< length before the last step
-    std::int64_t settled = 0;        ///< positions before were computed by steps that have ended
-    std::optional<PrefixLock> lock;  ///< of what is borrowed
-    std::int64_t replay_end = 0;     ///< P of a replay
-    std::vector<PageKey> keys;       ///< of its first whole pages, with a disk tier
+    std::int64_t step_begin = 0;      ///< length before the last step
+    std::int64_t settled = 0;         ///< positions before were computed by steps that have ended
+    std::optional<PrefixLock> lock;   ///< of what is borrowed
+    std::int64_t replay_end = 0;      ///< P of a replay
+    std::vector<std::int64_t> tails;  ///< ends of pages where tails are to be left, the next one last
+    PrefixLookup lookup;
+    std::vector<PageKey> keys;  ///< of its first whole pages, with a disk tier
   };
 
   /// Pages of the pools that were filled from disk: those after a prefix that the tree has.
@@ -127,7 +140,13 @@ class SequenceTable {
     PageId window_page = PageId::kNone;  ///< of the last
   };
 
-  void start_from_cache(Sequence& sequence, std::span<const TokenId> prefix);
+  void start_from_cache(Sequence& sequence, std::span<const TokenId> prompt);
+  static void want_tail(Sequence& sequence, std::int64_t end);
+  /// Leaves tails at those positions up to `end` that are wanted.
+  void leave_tails(Sequence& sequence, std::int64_t end);
+  /// Shares the first `num_pages` pages, and lets window pages go that no position from `next` on sees. Where
+  /// the pages end in the tree, or null when nothing was shared.
+  RadixNode* share_pages(Sequence& sequence, std::int64_t num_pages, std::int64_t next);
   /// Locks what the tree has in common with a sequence, instead of what was locked.
   void move_lock(Sequence& sequence, RadixNode* node);
   /// Makes the tree hold what the disk has beyond `found`, which is locked; returns all of it.

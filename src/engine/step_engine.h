@@ -1,5 +1,5 @@
-/// What a scheduler asks of an engine: sequences that share prefixes, steps over many of them, drafts. The engine of
-/// one rank implements it; tests and the simulator bring their own.
+/// What a scheduler asks of an engine: sequences that share prefixes, steps over many of them, drafts. The
+/// engine of one rank implements it; tests and the simulator bring their own.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ struct StepOutput {
   /// the next step.
   std::span<const TokenId> drafted = {};
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
-  /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step, also
-  /// behind a prefix that was found). Valid until the next step or draft.
+  /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step,
+  /// also behind a prefix that was found). Valid until the next step or draft.
   ConstActivations<2> mtp_logits;
 };
 
@@ -93,12 +93,13 @@ class SequenceKeeper {
 
   /// Tokens seen, or found in the cache.
   [[nodiscard]] virtual std::int64_t length(SequenceId sequence) const = 0;
-  /// Makes room for that many more tokens, evicting cached prefixes if need be. False, and nothing taken or evicted,
-  /// when there is none.
+  /// Makes room for that many more tokens, evicting cached prefixes if need be. False, and nothing taken or
+  /// evicted, when there is none.
   [[nodiscard]] virtual bool reserve(SequenceId sequence, std::int64_t num_tokens) = 0;
-  /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it goes
-  /// on with the cache's. Prefixes are found to where they were shared or kept, and to few places between: worth it
-  /// at the end of a prompt, while between its chunks it costs others a window page each time.
+  /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it
+  /// goes on with the cache's. Prefixes are found to where they were shared or kept, and to few places
+  /// between: worth it at the end of a prompt, while between its chunks it costs others a window page each
+  /// time.
   virtual void share(SequenceId sequence) = 0;
   /// Ends the sequence. `keep`: as `share` before; otherwise its pages are freed.
   virtual void close(SequenceId sequence, bool keep) = 0;
@@ -116,16 +117,23 @@ class StepEngine : public SequenceKeeper {
 
   [[nodiscard]] virtual EngineLimits limits() const = 0;
 
-  /// A new sequence that will be fed `prompt`. Where the prefix cache holds a beginning of it (at most all but the
-  /// last token), the sequence starts with that: `length` tells where to go on. Empty when max_sequences are open.
-  /// Pages on disk may come without the rows of the last window; the sequence then starts before their end, and
-  /// logits are exact from the position behind them on (the prompt's last token is always behind). May evict
-  /// cached prefixes, and reads from disk before it returns.
+  /// A new sequence that will be fed `prompt`. Where the prefix cache holds a beginning of it (at most all
+  /// but the last token), the sequence starts with that: `length` tells where to go on. Empty when
+  /// max_sequences are open. Pages on disk may come without the rows of the last window; the sequence then
+  /// starts before their end, and logits are exact from the position behind them on (the prompt's last token
+  /// is always behind). May evict cached prefixes, and reads from disk before it returns.
   [[nodiscard]] virtual std::optional<SequenceId> open(std::span<const TokenId> prompt) = 0;
+  /// Other prompts are expected to begin with the first `end` tokens of the sequence and to go on otherwise,
+  /// as behind the instructions of one system: they shall find these, in whole pages, as soon as the sequence
+  /// has come past them. Costs a window page where there is no tail yet. Engines without a prefix cache do
+  /// nothing.
+  virtual void keep_tail(SequenceId /*sequence*/, std::int64_t /*end*/) {}
+  /// What `open` found of the sequence's prompt, and why no more. Without a prefix cache nothing is cached.
+  [[nodiscard]] virtual PrefixLookup lookup(SequenceId /*sequence*/) const { return {}; }
   /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message
   /// names the first layer, or the MTP block), when the sequences of the step are spoilt: close them without
-  /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds, no
-  /// free pages (never after `reserve`).
+  /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds,
+  /// no free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
   /// Begins a step, and does not wait for it: behind at most kMaxQueued - 1 that are under way where
   /// `EngineLimits::runs_ahead`, else with none under way. Every wanted row has its draw. A sequence that the
@@ -136,13 +144,14 @@ class StepEngine : public SequenceKeeper {
   /// Waits for the oldest step under way: what it chose, for sequences that were closed meanwhile too. Fails
   /// as `step` does after non-finite logits of sequences that are open; later steps stay under way.
   [[nodiscard]] virtual Result<StepOutput> collect();
-  /// Takes back the last tokens: at most max_draft_tokens, none from before the last step, and none that were shared.
-  /// Also gives back the room beyond them.
+  /// Takes back the last tokens: at most max_draft_tokens, none from before the last step, and none that were
+  /// shared. Also gives back the room beyond them.
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
-  /// Runs the MTP block on one token of each input, `depth` links after the last step. Logits [inputs, V] of the
-  /// token after it, or that token where every input has a draw, valid until the next call of anything. Wants room as
-  /// for a step of depth + 1 tokens; cache rows it writes are overwritten by the next step. Depth goes from 0 up to max_draft_tokens - 1, without gaps for any
-  /// sequence since its last step. Fails as `step` does, for what is wrong with a token or the room.
+  /// Runs the MTP block on one token of each input, `depth` links after the last step. Logits [inputs, V] of
+  /// the token after it, or that token where every input has a draw, valid until the next call of anything.
+  /// Wants room as for a step of depth + 1 tokens; cache rows it writes are overwritten by the next step.
+  /// Depth goes from 0 up to max_draft_tokens - 1, without gaps for any sequence since its last step. Fails
+  /// as `step` does, for what is wrong with a token or the room.
   [[nodiscard]] virtual Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) = 0;
   /// For a picture of the tree.
   [[nodiscard]] virtual std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const = 0;

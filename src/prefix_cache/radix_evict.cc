@@ -68,12 +68,27 @@ void RadixTree::free_window(RadixNode& node, EvictedPages& freed) {
   for (const PageId page : node.window_pages) window_pool_.free(page);
   freed.window_pages += static_cast<std::int64_t>(node.window_pages.size());
   node.window_pages.clear();
+  node.kept_tail = false;
+  node.lost_windows = true;
   enter_counters(node);
+}
+
+void RadixTree::keep_tail(RadixNode* node) {
+  if (node->is_root() || node->tombstone()) return;
+  node->kept_tail = true;
+  EvictedPages freed;
+  std::int64_t left = options_.max_kept_tails;
+  for (RadixNode* at = window_list_.newest(); at != nullptr;) {
+    RadixNode* const older = WindowList::older(*at);
+    if (at->kept_tail && !at->is_leaf() && at->window_lock == 0 && left-- <= 0) free_window(*at, freed);
+    at = older;
+  }
 }
 
 RadixNode* RadixTree::remove_leaf(RadixNode& leaf, EvictedPages& freed) {
   BALEEN_CHECK(leaf.is_leaf() && leaf.full_lock == 0);
   if (observer_) observer_(leaf, false);
+  remember_evicted(leaf);
   leave_counters(leaf);
   full_list_.remove(leaf);
   if (!leaf.tombstone()) window_list_.remove(leaf);

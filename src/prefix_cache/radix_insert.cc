@@ -93,6 +93,7 @@ void RadixTree::revive(RadixNode& node, std::span<const PageId> pages, std::span
     node.pages.assign(pages.begin(), pages.end());
   }
   node.window_pages.assign(window_pages.begin(), window_pages.end());
+  node.lost_windows = false;
   enter_counters(node);
   window_list_.push_newest(node);  // as in the full list, where it was touched just now
 }

@@ -146,6 +146,7 @@ RadixNode* RadixTree::add_child(RadixNode& parent, std::span<const TokenId> toke
   auto node = std::make_unique<RadixNode>();
   node->id = ++last_id_;
   node->parent = &parent;
+  node->hash_before = hash_pages(parent.hash_before, parent.tokens);
   node->tokens.assign(tokens.begin(), tokens.end());
   node->pages.assign(pages.begin(), pages.end());
   node->window_pages.assign(window_pages.begin(), window_pages.end());
@@ -179,6 +180,7 @@ RadixNode* RadixTree::split(RadixNode& node, std::int64_t num_upper_pages) {
   upper->full_lock = node.full_lock;
   upper->window_lock = node.window_lock;
   upper->window_end = std::exchange(node.window_end, 0);
+  upper->lost_windows = node.lost_windows;
   enter_counters(*upper);
 
   const auto erase_front = [](auto& entries, std::size_t count) {
@@ -189,6 +191,7 @@ RadixNode* RadixTree::split(RadixNode& node, std::int64_t num_upper_pages) {
   erase_front(node.pages, num_pages);
   enter_counters(node);
   node.parent = upper;
+  node.hash_before = hash_pages(upper->hash_before, upper->tokens);
   upper->children.emplace(first_page(node), std::move(lower));
   touch(node);
   return upper;

@@ -1,10 +1,10 @@
 /// The shadow radix tree: which prefixes of tokens have their pages in the cache.   (source: cache
 /// specification 4, 8; design 5)
 ///
-/// A node owns a run of whole pages: their tokens, their numbers in the page pool, and their numbers in the window
-/// pool. Window pages may be evicted while the rest stays: the node is then a **tombstone**. A window page holds
-/// the raw KV of its 256 positions and the compressor overlap state at its end, so that what a continuation needs
-/// lives and dies together.
+/// A node owns a run of whole pages: their tokens, their numbers in the page pool, and their numbers in the
+/// window pool. Window pages may be evicted while the rest stays: the node is then a **tombstone**. A window
+/// page holds the raw KV of its 256 positions and the compressor overlap state at its end, so that what a
+/// continuation needs lives and dies together.
 ///
 ///     root ── [You are a helpful assistant ...]──┬── [user A ...]
 ///               dead: window pages evicted       │     live leaf
@@ -23,13 +23,17 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <span>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "kv_cache/page_allocator.h"
 #include "prefix_cache/lru_list.h"
+#include "prefix_cache/prefix_lookup.h"
 #include "prefix_cache/radix_node.h"
 #include "tensor/ragged_batch.h"
 
@@ -38,13 +42,17 @@ namespace baleen {
 struct RadixTreeOptions {
   std::int64_t page_tokens = kPageTokens;  ///< positions of a page; tests use 1
   std::int64_t window_tokens = 128;        ///< live positions that a match must end with
-  /// Window pages kept for the ends of idle prefixes: while others can be had, eviction leaves the tails (the last
-  /// window pages before a leaf's end, or before the end of an insertion that went on in several ways) of this many
-  /// most recently used prefixes alone. Without them the least recently used window page goes, wherever it lies.
+  /// Window pages kept for the ends of idle prefixes: while others can be had, eviction leaves the tails (the
+  /// last window pages before a leaf's end, or before the end of an insertion that went on in several ways)
+  /// of this many most recently used prefixes alone. Without them the least recently used window page goes,
+  /// wherever it lies.
   std::int64_t reserved_tails = 0;
+  /// Kept tails (`keep_tail`) that have window pages at a time, beside those of leaves and of locked nodes.
+  std::int64_t max_kept_tails = std::numeric_limits<std::int64_t>::max();
 };
 
-/// Longest usable prefix: it reaches the root without a tombstone, or its last window_tokens positions are live.
+/// Longest usable prefix: it reaches the root without a tombstone, or its last window_tokens positions are
+/// live.
 struct PrefixMatch {
   std::int64_t num_tokens = 0;       ///< whole pages
   RadixNode* node = nullptr;         ///< where it ends; the root when nothing matches
@@ -88,32 +96,42 @@ class RadixTree {
   RadixTree(const RadixTree&) = delete;
   RadixTree& operator=(const RadixTree&) = delete;
 
-  /// Only whole pages of `tokens` count. Touches the path up to the result. May split a node. The result is safe
-  /// from eviction once it is locked.
+  /// Only whole pages of `tokens` count. Touches the path up to the result. May split a node. The result is
+  /// safe from eviction once it is locked.
   [[nodiscard]] PrefixMatch match(std::span<const TokenId> tokens);
 
-  /// Locks the path from the root to the end of `node`, and window pages of its last window_tokens positions, which
-  /// must be live: those of a match are, and of an insertion if the last window_tokens brought their window pages.
+  /// Locks the path from the root to the end of `node`, and window pages of its last window_tokens positions,
+  /// which must be live: those of a match are, and of an insertion if the last window_tokens brought their
+  /// window pages.
   [[nodiscard]] PrefixLock lock(RadixNode* node);
   void unlock(const PrefixLock& lock);
-  /// Gives up the window's share of the lock, once: for a sequence that has moved more than a window past it. The
-  /// window pages of a leaf that no other lock holds are freed at once.
+  /// Gives up the window's share of the lock, once: for a sequence that has moved more than a window past it.
+  /// The window pages of a leaf that no other lock holds are freed at once.
   void release_window(PrefixLock& lock);
 
-  /// Takes over the pages of `tokens` (whole pages; both lists as long as that). Window pages of positions below
-  /// `window_evicted_tokens` (whole pages) are kNone. Pages below `protected_tokens` are the tree's already, and
-  /// held by a lock on the node that ends there. Duplicates go back to their pools; a tombstone takes the incoming
-  /// window pages. When all window pages are kNone, tokens that were not there are not inserted: their pages are
-  /// freed, and the path ends before them.
+  /// Takes over the pages of `tokens` (whole pages; both lists as long as that). Window pages of positions
+  /// below `window_evicted_tokens` (whole pages) are kNone. Pages below `protected_tokens` are the tree's
+  /// already, and held by a lock on the node that ends there. Duplicates go back to their pools; a tombstone
+  /// takes the incoming window pages. When all window pages are kNone, tokens that were not there are not
+  /// inserted: their pages are freed, and the path ends before them.
   PrefixInsertion insert(std::span<const TokenId> tokens, std::span<const PageId> pages,
                          std::span<const PageId> window_pages, std::int64_t protected_tokens,
                          std::int64_t window_evicted_tokens);
 
+  /// Other prompts than those that went on from `node` are expected to part from them there, so its window
+  /// pages should stay when it gets children. `node` ends an insertion, and is locked. Where more than
+  /// `max_kept_tails` are kept, the least recently used others lose their window pages.
+  void keep_tail(RadixNode* node);
+
+  /// Why no more than `found_tokens` of `prompt` were found, by `match` (of all but its last token) or beyond
+  /// it, and where it parts from the nearest sequence that is here. O(prompt); changes nothing.
+  [[nodiscard]] PrefixLookup explain(std::span<const TokenId> prompt, std::int64_t found_tokens) const;
+
   /// Frees at least that many pages of each pool, or all that are not locked.
   EvictedPages evict(std::int64_t num_pages, std::int64_t num_window_pages);
 
-  /// Called with a node whose window pages, or all of whose pages, are about to be freed, except when the tree
-  /// ends. Must not call the tree.
+  /// Called with a node whose window pages, or all of whose pages, are about to be freed, except when the
+  /// tree ends. Must not call the tree.
   using EvictionObserver = std::function<void(const RadixNode& node, bool window_only)>;
   void observe_evictions(EvictionObserver observer) { observer_ = std::move(observer); }
 
@@ -181,6 +199,10 @@ class RadixTree {
   /// Returns the parent.
   RadixNode* remove_leaf(RadixNode& leaf, EvictedPages& freed);
   void remove_dead_leaves(RadixNode* node, EvictedPages& freed);
+  /// Remembers that pages behind the parent of `leaf` were here, for `explain`.
+  void remember_evicted(const RadixNode& leaf);
+  /// The hash of whole pages behind those that `before` is the hash of.
+  [[nodiscard]] std::uint64_t hash_pages(std::uint64_t before, std::span<const TokenId> pages) const;
 
   PageAllocator& page_pool_;
   PageAllocator& window_pool_;
@@ -194,6 +216,9 @@ class RadixTree {
   std::int64_t clock_ = 0;  ///< of last_access
   std::int64_t last_id_ = 0;
   std::uint64_t last_window_end_ = 0;
+  /// Hashes of the tokens up to the first page of nodes that were evicted lately, in order and to look up.
+  std::deque<std::uint64_t> evicted_;
+  std::unordered_multiset<std::uint64_t> evicted_set_;
 };
 
 }  // namespace baleen

@@ -68,6 +68,11 @@ RankReply answer(Engine& engine, const RankCall& call) {
       const std::optional<SequenceId> opened = engine.open(call.tokens);
       return {.number = opened ? static_cast<std::int64_t>(*opened) : -1};
     }
+    case Kind::kKeepTail:
+      engine.keep_tail(call.sequence, call.number);
+      return {};
+    case Kind::kLookup:
+      return {.lookup = engine.lookup(call.sequence)};
     case Kind::kLength:
       return {.number = engine.length(call.sequence)};
     case Kind::kReserve:

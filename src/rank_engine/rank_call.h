@@ -16,6 +16,8 @@ struct RankCall {
   enum class Kind : std::uint8_t {
     kCachedTokens,
     kOpen,
+    kKeepTail,  ///< at position `number`
+    kLookup,
     kLength,
     kReserve,
     kTruncate,
@@ -68,6 +70,7 @@ struct RankReply {
   std::span<const TokenId> chosen = {};  ///< likewise
   std::span<const TokenId> drafted = {};
   CacheUse cache_use = {};
+  PrefixLookup lookup = {};
   std::vector<RadixNodeSummary> tree = {};
   std::vector<std::vector<std::int64_t>> expert_load = {};
   std::optional<ExpertPlaceStats> expert_places = std::nullopt;

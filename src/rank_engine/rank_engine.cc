@@ -111,6 +111,16 @@ std::optional<SequenceId> RankEngine::open(std::span<const TokenId> prompt) {
   return id;
 }
 
+void RankEngine::keep_tail(SequenceId sequence, std::int64_t end) {
+  call_group(Kind::kKeepTail, sequence, end);
+}
+
+PrefixLookup RankEngine::lookup(SequenceId sequence) const {
+  const Sequence& one = sequences_.at(sequence);
+  return reply_of(team_->call({.kind = Kind::kLookup, .group = one.group, .sequence = one.own}), one.group)
+      .lookup;
+}
+
 std::int64_t RankEngine::length(SequenceId sequence) const { return sequences_.at(sequence).length; }
 
 bool RankEngine::reserve(SequenceId sequence, std::int64_t num_tokens) {

@@ -59,6 +59,9 @@ class RankEngine final : public ModelEngine {
   /// With prefill groups: in one of those, and in one of the others, which takes it over before the first
   /// step behind the one that ends the prompt: the one that wants logits at its last token or beyond.
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  /// In the group that computes the prompt.
+  void keep_tail(SequenceId sequence, std::int64_t end) override;
+  [[nodiscard]] PrefixLookup lookup(SequenceId sequence) const override;
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   /// Throws `LostRanks` when a rank fails or does not answer.

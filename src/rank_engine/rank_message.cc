@@ -18,6 +18,26 @@ ConstActivations<2> read_rows(MessageReader& in, std::vector<float>& storage) {
   return {storage.data(), {std::ssize(storage) / width, width}};
 }
 
+void write_lookup(MessageWriter& out, const PrefixLookup& lookup) {
+  out.value(lookup.end);
+  out.value(lookup.prompt_tokens);
+  out.value(lookup.found_tokens);
+  out.value(lookup.first_difference);
+  out.value(lookup.lost_tokens);
+  out.array(std::span<const TokenId>(lookup.cached_tokens));
+}
+
+PrefixLookup read_lookup(MessageReader& in) {
+  PrefixLookup lookup;
+  lookup.end = in.value<PrefixEnd>();
+  lookup.prompt_tokens = in.value<std::int64_t>();
+  lookup.found_tokens = in.value<std::int64_t>();
+  lookup.first_difference = in.value<std::int64_t>();
+  lookup.lost_tokens = in.value<std::int64_t>();
+  lookup.cached_tokens = in.array<TokenId>();
+  return lookup;
+}
+
 }  // namespace
 
 std::vector<std::byte> to_bytes(const RankCall& call) {
@@ -112,6 +132,7 @@ std::vector<std::byte> to_bytes(const RankReply& reply) {
   out.array(reply.chosen);
   out.array(reply.drafted);
   out.value(reply.cache_use);
+  write_lookup(out, reply.lookup);
   out.array(std::span<const RadixNodeSummary>(reply.tree));
   out.value(std::ssize(reply.expert_load));
   for (const std::vector<std::int64_t>& row : reply.expert_load)
@@ -134,6 +155,7 @@ ReceivedReply reply_from_bytes(std::span<const std::byte> bytes) {
   reply.chosen = received.chosen = in.array<TokenId>();
   reply.drafted = received.drafted = in.array<TokenId>();
   reply.cache_use = in.value<CacheUse>();
+  reply.lookup = read_lookup(in);
   reply.tree = in.array<RadixNodeSummary>();
   reply.expert_load.resize(static_cast<std::size_t>(in.count()));
   for (std::vector<std::int64_t>& row : reply.expert_load) row = in.array<std::int64_t>();

@@ -119,6 +119,7 @@ class RandomTraffic {
     seen_.push_back(prompt);
     const SequenceId id = *engine_.open(prompt);
     found_tokens += engine_.length(id);
+    if (random_() % 2 == 0) engine_.keep_tail(id, static_cast<std::int64_t>(random_() % prompt.size()));
     running_.push_back({id, prompt, engine_.length(id)});
   }
   void step() {
@@ -209,6 +210,36 @@ TEST_P(PrefixCache, DraftsAndStepsTakenBackDoNotShowBehindAHit) {
     }
     expect_cold_logits(cold, prompt, 512, got);
     engine.close(second, false);
+  }
+}
+
+/// Requests behind one beginning, whose end is said or not: the second or the third finds it, drafts beside
+/// or not.
+TEST_P(PrefixCache, HitsAtKeptTailsAreCold) {
+  static const test::RandomCheckpoint checkpoint(with_layers(preset_config("tiny-flash"), 3), 5);
+  Engine cold(checkpoint.path(), cold_options(GetParam()));
+  const std::vector<TokenId> system = test::random_tokens(700, kVocab, 1);
+  for (const std::int64_t drafts : {0, 2}) {
+    for (const bool said : {false, true}) {
+      EngineOptions with = options(GetParam(), 20, 12);
+      with.max_draft_tokens = drafts;
+      Engine engine(checkpoint.path(), with);
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        SCOPED_TRACE(fmt::format("{} drafts, {}, request {}", drafts, said ? "said" : "not said", i));
+        const std::vector<TokenId> prompt = joined(system, test::random_tokens(400, kVocab, 10 + i));
+        const SequenceId id = *engine.open(prompt);
+        const std::int64_t found = engine.length(id);
+        EXPECT_EQ(found, i > (said ? 0U : 1U) ? 512 : 0);
+        EXPECT_EQ(engine.lookup(id).found_tokens, found);
+        EXPECT_EQ(engine.lookup(id).first_difference, i == 0 ? 0 : 700);
+        if (said) engine.keep_tail(id, 700);
+        const std::vector<float> got =
+            test::feed(engine, id, std::span(prompt).subspan(static_cast<std::size_t>(found)), 300).main;
+        expect_cold_logits(cold, prompt, found, got);
+        engine.share(id);
+        engine.close(id, true);
+      }
+    }
   }
 }
 

@@ -118,6 +118,104 @@ TEST(SequenceTable, GivesBackRoomThatWasReserved) {
   EXPECT_EQ(world.table.reserved(id), 256);
 }
 
+std::vector<TokenId> joined(std::span<const TokenId> a, std::span<const TokenId> b) {
+  std::vector<TokenId> tokens(a.begin(), a.end());
+  tokens.insert(tokens.end(), b.begin(), b.end());
+  return tokens;
+}
+
+/// A request as the scheduler runs it: its prompt in steps of `chunk`, shared at its end.
+std::int64_t run_prompt(World& world, std::span<const TokenId> prompt, std::size_t chunk = 512,
+                        std::int64_t section_end = 0) {
+  const SequenceId id = *world.table.open(prompt);
+  const std::int64_t found = world.table.length(id);
+  world.table.keep_tail(id, section_end);
+  world.feed(id, prompt, chunk, false);
+  world.table.close(id, true);
+  return found;
+}
+
+TEST(SequenceTable, TheThirdPromptBehindOneBeginningFindsIt) {
+  World world({.num_pages = 100, .num_window_pages = 40, .num_state_slots = 2});
+  const std::vector<TokenId> system = drawn_tokens(6300, 1);
+  const std::vector<std::int64_t> want{0, 0, 6144, 6144, 6144};
+  for (std::uint32_t i = 0; i < want.size(); ++i) {
+    const std::vector<TokenId> prompt = joined(system, drawn_tokens(700, 10 + i));
+    const SequenceId id = *world.table.open(prompt);
+    EXPECT_EQ(world.table.length(id), want[i]) << i;
+    const PrefixLookup& lookup = world.table.lookup(id);
+    EXPECT_EQ(lookup.lost_tokens, i == 1 ? 6144 : 0) << i;
+    EXPECT_EQ(lookup.first_difference, i == 0 ? 0 : 6300) << i;
+    const PrefixEnd ends[] = {PrefixEnd::kEmpty, PrefixEnd::kNoTail, PrefixEnd::kDiffers};
+    EXPECT_EQ(lookup.end, ends[std::min<std::uint32_t>(i, 2)]) << i;
+    world.feed(id, prompt, 512, false);
+    world.table.close(id, true);
+  }
+}
+
+TEST(SequenceTable, TheSecondPromptFindsASectionWhoseEndWasSaid) {
+  for (const std::size_t chunk : {100, 512, 3000}) {
+    for (const std::int64_t end : {256, 300, 2000, 2303, 2304}) {
+      World world({.num_pages = 100, .num_window_pages = 40, .num_state_slots = 2});
+      const std::vector<TokenId> system = drawn_tokens(static_cast<std::size_t>(end), 1);
+      EXPECT_EQ(run_prompt(world, joined(system, drawn_tokens(700, 2)), chunk, end), 0);
+      const std::vector<TokenId> second = joined(system, drawn_tokens(700, 3));
+      EXPECT_EQ(world.found(second), end / kPageTokens * kPageTokens) << chunk << " " << end;
+      EXPECT_EQ(run_prompt(world, second, chunk, end), end / kPageTokens * kPageTokens);
+    }
+  }
+}
+
+TEST(SequenceTable, SeveralSectionsOfOnePromptAreFoundEach) {
+  World world({.num_pages = 100, .num_window_pages = 40, .num_state_slots = 2});
+  const std::vector<TokenId> prompt = drawn_tokens(3000, 1);
+  const SequenceId id = *world.table.open(prompt);
+  for (const std::int64_t end : {1100, 520, 0, -1, 1090, 2999, 100'000}) world.table.keep_tail(id, end);
+  ASSERT_TRUE(world.step(id, prompt));  // all of them within one step
+  world.table.check_integrity();
+  world.table.close(id, false);  // what was left on the way stays
+  for (const auto& [shared, found] : {std::pair{600, 512}, {1090, 1024}, {1300, 1024}, {2900, 2816}}) {
+    const auto first = std::span(prompt).first(static_cast<std::size_t>(shared));
+    EXPECT_EQ(world.found(joined(first, drawn_tokens(400, 7))), found) << shared;
+  }
+}
+
+TEST(SequenceTable, KeptTailsAreFewAndTheLeastUsedGo) {
+  World world({.num_pages = 400, .num_window_pages = 40, .num_state_slots = 2});  // ten of them at most
+  const auto system = [](std::uint32_t seed) { return drawn_tokens(600, seed); };
+  for (std::uint32_t i = 0; i < 14; ++i) {
+    static_cast<void>(run_prompt(world, joined(system(i), drawn_tokens(300, 100 + i)), 512, 600));
+    EXPECT_EQ(world.found(joined(system(0), drawn_tokens(9, 7))), 512);  // it stays in use
+  }
+  EXPECT_GT(world.table.cache_use().window_pages.free, 10);
+  std::int64_t num_found = 0;
+  for (std::uint32_t i = 0; i < 14; ++i) {
+    const std::int64_t found = world.found(joined(system(i), drawn_tokens(300, 200 + i)));
+    EXPECT_EQ(found, i == 0 || i > 3 ? 512 : 0) << i;
+    num_found += found > 0 ? 1 : 0;
+  }
+  EXPECT_EQ(num_found, 11);  // the latest one beside them
+  const SequenceId lost = *world.table.open(joined(system(1), drawn_tokens(300, 300)));
+  EXPECT_EQ(world.table.lookup(lost).end, PrefixEnd::kTailEvicted);
+}
+
+TEST(SequenceTable, ATailIsNotLeftWhereAStepMayBeTakenBack) {
+  World world({.num_pages = 20, .num_window_pages = 20, .num_state_slots = 2});
+  const std::vector<TokenId> tokens = drawn_tokens(512, 1);
+  const SequenceId id = *world.table.open(joined(tokens, drawn_tokens(9, 2)));
+  world.table.keep_tail(id, 512);
+  ASSERT_TRUE(world.step(id, std::span(tokens).first(509)));
+  ASSERT_TRUE(world.step(id, drawn_tokens(1 + test::kDrafts, 3)));
+  EXPECT_EQ(world.table.shared_tokens(id), 0);  // of 513 tokens
+  world.table.truncate(id, 510);
+  ASSERT_TRUE(world.step(id, drawn_tokens(2, 4)));
+  EXPECT_EQ(world.table.shared_tokens(id), 0);
+  ASSERT_TRUE(world.step(id, drawn_tokens(1 + test::kDrafts, 5)));
+  EXPECT_EQ(world.table.shared_tokens(id), 512);
+  world.table.truncate(id, 513);
+  world.table.check_integrity();
+}
+
 using SequenceTableDeathTest = testing::Test;
 
 TEST(SequenceTableDeathTest, WhatWasSharedIsNotTakenBack) {
@@ -197,6 +295,8 @@ class RandomLife {
     ASSERT_LT(world_.table.length(*id), static_cast<std::int64_t>(prompt.size()));
     ASSERT_TRUE(world_.model.sees(world_.table.slice(*id, 0, 0), world_.table.tokens(*id)));
     if (world_.table.length(*id) > 0) ++hits;
+    for (std::int64_t tails = in_range(0, 2); tails > 0; --tails)
+      world_.table.keep_tail(*id, in_range(0, static_cast<std::int64_t>(prompt.size())));
     open_.push_back({*id, std::move(prompt)});
   }
   void prefill(Open& one) {

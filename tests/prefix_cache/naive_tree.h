@@ -1,10 +1,11 @@
-/// The prefix cache without a tree: one record a cached page, found by all the tokens up to its end. Nodes are
-/// runs of records; whatever is asked is looked up in all of them. Freed pages are simply forgotten.
+/// The prefix cache without a tree: one record a cached page, found by all the tokens up to its end. Nodes
+/// are runs of records; whatever is asked is looked up in all of them. Freed pages are simply forgotten.
 #pragma once
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "prefix_cache/radix_tree.h"
@@ -19,7 +20,7 @@ class NaiveTree {
     PageId page = PageId::kNone;
     PageId window = PageId::kNone;  ///< kNone: dead
     std::int64_t full_lock = 0, window_lock = 0;
-    bool ends_node = false, ends_insertion = false;
+    bool ends_node = false, ends_insertion = false, kept_tail = false, lost_window = false;
     std::int64_t last_access = 0;
     [[nodiscard]] friend bool operator==(const Record&, const Record&) = default;
   };
@@ -103,6 +104,7 @@ class NaiveTree {
       Record& record = records_.at(first(tokens, i + 1));
       if (record.window != PageId::kNone) continue;
       record.window = window[static_cast<std::size_t>(i)];
+      record.lost_window = false;
       if (record.full_lock == 0) record.page = pages[static_cast<std::size_t>(i)];
     }
     const bool dropped = evicted == total;
@@ -118,6 +120,51 @@ class NaiveTree {
     const std::int64_t end = dropped ? known : total;
     if (end > 0) finish_tail(first(tokens, end));
     return {known, end};
+  }
+
+  void keep_tail(const Prefix& end) {
+    if (end.empty() || is_dead(end)) return;
+    records_.at(end).kept_tail = true;
+    std::vector<std::pair<std::int64_t, Prefix>> kept;  // by use, the latest last
+    for (const auto& [key, record] : records_) {
+      if (record.kept_tail && !is_leaf(key) && record.window_lock == 0)
+        kept.emplace_back(record.last_access, key);
+    }
+    std::sort(kept.begin(), kept.end());
+    EvictedPages freed;
+    for (; static_cast<std::int64_t>(kept.size()) > options_.max_kept_tails; kept.erase(kept.begin()))
+      kill(node_at(kept.front().second), freed);
+  }
+
+  /// `found` pages. Of the nearest cached sequence all that agree longest are equal here: its tokens are left
+  /// out.
+  [[nodiscard]] PrefixLookup explain(const Prefix& prompt, std::int64_t found) const {
+    PrefixLookup lookup{.prompt_tokens = static_cast<std::int64_t>(prompt.size()),
+                        .found_tokens = found * options_.page_tokens};
+    bool goes_on = false;
+    for (const auto& [key, record] : records_) {
+      const auto end = std::mismatch(key.begin(), key.end(), prompt.begin(), prompt.end()).first;
+      const std::int64_t agreeing = end - key.begin();
+      if (agreeing > lookup.first_difference) goes_on = false;
+      lookup.first_difference = std::max(lookup.first_difference, agreeing);
+      goes_on |= agreeing == lookup.first_difference && end != key.end();
+    }
+    const std::int64_t useful = prompt.empty() ? 0 : (lookup.prompt_tokens - 1) / options_.page_tokens;
+    const std::int64_t known = std::min(useful, lookup.first_difference / options_.page_tokens);
+    lookup.lost_tokens = std::max<std::int64_t>(known - found, 0) * options_.page_tokens;
+    if (found >= useful) {
+      lookup.end = PrefixEnd::kWhole;
+    } else if (found < known) {
+      const bool lost = records_.at(first(prompt, known)).lost_window;
+      lookup.end = lost ? PrefixEnd::kTailEvicted : PrefixEnd::kNoTail;
+    } else if (evicted_.contains(first(prompt, found + 1))) {
+      lookup.end = PrefixEnd::kEvicted;
+    } else if (records_.empty()) {
+      lookup.end = PrefixEnd::kEmpty;
+    } else {
+      lookup.end = goes_on ? PrefixEnd::kDiffers : PrefixEnd::kEnds;
+    }
+    return lookup;
   }
 
   EvictedPages evict(std::int64_t num_pages, std::int64_t num_window_pages) {
@@ -247,13 +294,19 @@ class NaiveTree {
 
   void kill(const Node& node, EvictedPages& freed) {
     for (const Prefix& page : node) {
-      if (!is_dead(page)) ++freed.window_pages;
-      records_.at(page).window = PageId::kNone;
+      Record& record = records_.at(page);
+      if (!is_dead(page)) {
+        ++freed.window_pages;
+        record.lost_window = true;
+      }
+      record.window = PageId::kNone;
+      record.kept_tail = false;
     }
   }
 
   void remove(const Node& node, EvictedPages& freed) {
     kill(node, freed);
+    evicted_.insert(node.front());
     for (const Prefix& page : node) records_.erase(page);
     freed.pages += static_cast<std::int64_t>(node.size());
     remove_if_dead(first(node.front(), count_pages(node.front()) - 1), freed);
@@ -266,6 +319,7 @@ class NaiveTree {
 
   RadixTreeOptions options_;
   Records records_;
+  std::set<Prefix> evicted_;  ///< to the end of the first page of every node that was removed
   std::int64_t clock_ = 0;
 };
 

@@ -2,6 +2,8 @@
 // tree and its naive twin must agree after every step, down to the order of use.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <random>
 #include <set>
 
@@ -29,6 +31,8 @@ NaiveTree::Records records_of(const RadixNode& root, std::int64_t page_tokens) {
                          .window_lock = child->window_lock,
                          .ends_node = last,
                          .ends_insertion = last && child->ends_insertion,
+                         .kept_tail = last && child->kept_tail,
+                         .lost_window = child->lost_windows,
                          .last_access = child->last_access};
     }
     records.merge(records_of(*child, page_tokens));
@@ -76,6 +80,9 @@ class RandomUse {
     (void)match(random_tokens());
   }
 
+  /// How often a match ended for each reason.
+  std::array<std::int64_t, kPrefixEndNames.size()> ends{};
+
   void check() {
     tree_.check_integrity();
     pages_.check_integrity();
@@ -106,7 +113,29 @@ class RandomUse {
     PrefixMatch found = tree_.match(tokens);
     EXPECT_EQ(found.num_tokens, twin_.match(tokens) * options_.page_tokens);
     EXPECT_EQ(tokens_to(*found.node), Tokens(tokens.begin(), tokens.begin() + found.num_tokens));
+    Tokens prompt = tokens;  // whose last token is never looked for
+    prompt.push_back(draw(0, 1));
+    explain(prompt, found.num_tokens);
     return found;
+  }
+
+  void explain(const Tokens& prompt, std::int64_t found_tokens) {
+    PrefixLookup lookup = tree_.explain(prompt, found_tokens);
+    ++ends[static_cast<std::size_t>(lookup.end)];
+    const auto difference = static_cast<std::size_t>(lookup.first_difference);
+    EXPECT_LE(std::ssize(lookup.cached_tokens), PrefixLookup::kMaxCachedTokens);
+    if (!lookup.cached_tokens.empty() && difference < prompt.size()) {
+      EXPECT_NE(lookup.cached_tokens.front(), prompt[difference]);
+    }
+    if (!lookup.cached_tokens.empty()) {
+      Tokens cached(prompt.begin(), prompt.begin() + lookup.first_difference);
+      cached.insert(cached.end(), lookup.cached_tokens.begin(), lookup.cached_tokens.end());
+      EXPECT_TRUE(std::ranges::any_of(twin_.records(), [&](const auto& one) {
+        return std::ranges::mismatch(cached, one.first).in1 == cached.end();
+      })) << "no such sequence is cached";
+    }
+    lookup.cached_tokens.clear();
+    EXPECT_EQ(lookup, twin_.explain(prompt, found_tokens / options_.page_tokens));
   }
 
   void start() {
@@ -189,6 +218,10 @@ class RandomUse {
     unlock(sequence);
     sequence.lock = lock;
     sequence.twin_lock = std::move(twin_lock);
+    if (draw(0, 1) == 0) {
+      tree_.keep_tail(path.node);
+      twin_.keep_tail(sequence.tokens);
+    }
     sequence.pages = path.pages;
     sequence.window_pages = path.window_pages;
     sequence.num_protected = static_cast<std::int64_t>(path.pages.size());
@@ -273,6 +306,7 @@ class RandomUse {
 };
 
 void use_at_random(RadixTreeOptions options) {
+  std::array<std::int64_t, kPrefixEndNames.size()> ends{};
   for (std::uint32_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);
     RandomUse use(seed, options);
@@ -282,7 +316,10 @@ void use_at_random(RadixTreeOptions options) {
       use.check();
       if (testing::Test::HasFailure()) return;
     }
+    for (std::size_t end = 0; end < ends.size(); ++end) ends[end] += use.ends[end];
   }
+  // Every reason was met, but that of a cache which is not there.
+  for (std::size_t end = 1; end < ends.size(); ++end) EXPECT_GT(ends[end], 0) << kPrefixEndNames[end];
 }
 
 TEST(RadixTreeRandom, PagesOfOneToken) { use_at_random({.page_tokens = 1, .window_tokens = 4}); }
@@ -290,6 +327,13 @@ TEST(RadixTreeRandom, PagesOfOneToken) { use_at_random({.page_tokens = 1, .windo
 TEST(RadixTreeRandom, WindowsThatAreNotWholePages) { use_at_random({.page_tokens = 2, .window_tokens = 3}); }
 
 TEST(RadixTreeRandom, PagesLongerThanTheWindow) { use_at_random({.page_tokens = 2, .window_tokens = 1}); }
+
+TEST(RadixTreeRandom, WithFewKeptTails) {
+  for (const std::int64_t kept : {0, 1, 3}) {
+    use_at_random({.page_tokens = 1, .window_tokens = 2, .max_kept_tails = kept});
+    use_at_random({.page_tokens = 2, .window_tokens = 3, .reserved_tails = 2, .max_kept_tails = kept});
+  }
+}
 
 TEST(RadixTreeRandom, WithReservedTails) {
   for (const std::int64_t reserved : {1, 2, 5}) {

@@ -47,6 +47,12 @@ TEST(RankMessage, AReplyComesBack) {
   RankReply reply{.number = -1, .failure = "no room"};
   reply.logits = {values.data(), {2, 3}};
   reply.cache_use.pages = {.total = 4, .free = 1, .cached = 2, .in_use = 1};
+  reply.lookup = {.end = PrefixEnd::kNoTail,
+                  .prompt_tokens = 900,
+                  .found_tokens = 256,
+                  .first_difference = 700,
+                  .cached_tokens = {5, 6},
+                  .lost_tokens = 256};
   reply.expert_load = {{1, 2}, {3, 4}};
   reply.refusals = {"", "pool keys: lost"};
   const std::vector<TokenId> chosen{7, 8}, drafted{9};
@@ -59,6 +65,7 @@ TEST(RankMessage, AReplyComesBack) {
   EXPECT_EQ(received.reply.logits.extent(0), 2);
   EXPECT_TRUE(received.reply.mtp_logits.empty());
   EXPECT_EQ(received.reply.cache_use.pages.cached, 2);
+  EXPECT_EQ(received.reply.lookup, reply.lookup);
   EXPECT_EQ(received.reply.expert_load, reply.expert_load);
   EXPECT_EQ(received.reply.refusals, reply.refusals);
   EXPECT_TRUE(std::ranges::equal(received.reply.chosen, chosen));

@@ -77,6 +77,9 @@ void SimulatedSequences::feed(SequenceId id, std::int64_t num_tokens) {
   Sequence& sequence = at(id);
   sequence.length += num_tokens;
   BALEEN_CHECK_LE(sequence.length, sequence.reserved);
+  // A tail is left when a sequence comes past it, and counts as used then.
+  const std::optional<std::int64_t> tail = table_.next_tail(sequence.in_table);
+  if (tail && *tail <= sequence.length - cache_.geometry().max_draft_tokens) tell(sequence);
 }
 
 void SimulatedSequences::feed_drafts(SequenceId id, std::int64_t num_tokens, std::int64_t num_kept) {
