@@ -28,6 +28,12 @@ class Renderer {
     if (std::optional<Failure> failed = append_body(out, index)) return failed;
     if (turns_[index].role == Role::kAssistant && out.text.size() > begin)
       rendered.replies.push_back({begin, out.text.size() - begin});
+    if (std::ranges::all_of(turns_.first(index + 1), gives_instructions)) {
+      const std::size_t head = turns_[index].role == Role::kDeveloper ? kUser.size() : 0;
+      const Message& message = *turns_[index].message;
+      if (!message.tools.empty()) rendered.section_ends.push_back(begin + head + message.content.size());
+      rendered.section_ends.push_back(out.text.size());
+    }
     const bool is_last = index + 1 == turns_.size();
     if (is_last || turns_[index + 1].role == Role::kAssistant ||
         turns_[index + 1].role == Role::kLatestReminder) {
@@ -37,6 +43,10 @@ class Renderer {
   }
 
  private:
+  static bool gives_instructions(const Turn& turn) {
+    return turn.role == Role::kSystem || turn.role == Role::kDeveloper;
+  }
+
   std::optional<Failure> append_body(MarkedText& out, std::size_t index) const {
     const Turn& turn = turns_[index];
     switch (turn.role) {

@@ -1,6 +1,6 @@
 /// Messages to the prompt text that the model was trained on. This encoder is the only definition of the
-/// format: the tokenizer files carry no chat template. The prompt already holds BOS; tokenise it without adding
-/// one.
+/// format: the tokenizer files carry no chat template. The prompt already holds BOS; tokenise it without
+/// adding one.
 #pragma once
 
 #include <span>
@@ -33,14 +33,17 @@ struct RenderedConversation {
   /// token, included. So in thinking mode `<think>` is prompt and `</think>` is reply; in chat mode both are
   /// prompt.
   std::vector<TextRange> replies;
+  /// Where the instructions before the first turn of the conversation end, and within them, where their text
+  /// ends and declared tools begin: other conversations have the same up to there. Bytes, ascending.
+  std::vector<std::size_t> section_ends;
 };
 
 /// `render_marked_prompt`, and where the assistant's replies are in it.
 Result<RenderedConversation> render_conversation(std::span<const Message> messages,
                                                  const RenderOptions& options);
 
-/// The prompt with the format's own control tokens marked: what messages say is text, whatever it spells. Otherwise as
-/// `render_prompt`, whose text it has.
+/// The prompt with the format's own control tokens marked: what messages say is text, whatever it spells.
+/// Otherwise as `render_prompt`, whose text it has.
 Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const RenderOptions& options);
 
 /// The prompt, ending where the model goes on: after `<think>` or `</think>`, after a task token, or after

@@ -31,7 +31,7 @@ IdentifiedDisk::IdentifiedDisk(const DiskCacheOptions& options, const Checkpoint
       label_(checkpoint.folder().string()),
       folder_(std::make_unique<CacheFolder>(options.folder)),
       identity_(checkpoint, folder_->models()) {
-  // Weights in memory may change while nobody looks: those that are there now count.
+  // Weights in memory may change later: those that are there now count.
   if (checkpoint.num_files() == 0 || identity_.bytes_to_hash() <= options_.max_bytes_hashed_at_start) {
     open(hash(false, {}).value());
   } else {

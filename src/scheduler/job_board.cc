@@ -85,7 +85,10 @@ std::optional<SequenceId> JobBoard::open(Contender& contender) {
   std::span<const TokenId> tokens = job.tokens;
   // What the cache holds has no logits: a scored prompt may begin with the part of it that is scored already.
   if (job.wants_all_rows) tokens = tokens.first(static_cast<std::size_t>(job.num_scored));
-  return engine_.open(tokens);
+  const std::optional<SequenceId> sequence = engine_.open(tokens);
+  if (!sequence || job.wants_all_rows) return sequence;
+  for (const std::int64_t end : job.request.section_ends) engine_.keep_tail(*sequence, end);
+  return sequence;
 }
 
 void JobBoard::refuse(Contender& contender, std::string sentence) {
@@ -122,6 +125,10 @@ void JobBoard::started(Contender& contender) {
   job.summary.queue_seconds = clock_() - job.submitted_at;
   stats_.prompt_tokens += job.prompt_tokens;
   stats_.cached_tokens += job.matched_tokens;
+  PrefixLookup lookup = job.wants_all_rows ? PrefixLookup() : engine_.lookup(*job.sequence);
+  ++stats_.prefix_ends[static_cast<std::size_t>(lookup.end)];
+  stats_.lost_prefix_tokens += lookup.lost_tokens;
+  recent_prefixes_.add(job.id, std::move(lookup), job.tokens);
 }
 
 void JobBoard::end(Job& job, ReplyEnd end, std::string error, bool keep) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "scheduler/job.h"
 #include "scheduler/lineup.h"
+#include "scheduler/recent_prefixes.h"
 #include "scheduler/scheduler.h"
 
 namespace baleen {
@@ -31,6 +32,7 @@ class JobBoard final : private ContenderOwner {
   Lineup& lineup() { return lineup_; }
   [[nodiscard]] const Lineup& lineup() const { return lineup_; }
   [[nodiscard]] bool empty() const { return jobs_.empty(); }
+  [[nodiscard]] const RecentPrefixes& recent_prefixes() const { return recent_prefixes_; }
   /// The job, if it still runs on that sequence; null otherwise.
   [[nodiscard]] Job* find(RequestId id, SequenceId sequence) const;
   /// The job, running or waiting; null when it has ended.
@@ -61,6 +63,7 @@ class JobBoard final : private ContenderOwner {
   /// Or why this tokenizer has none: then requests with rules fail, and others do not care.
   Result<std::shared_ptr<const MaskVocabulary>> mask_vocabulary_;
 
+  RecentPrefixes recent_prefixes_;
   std::map<RequestId, std::unique_ptr<Job>> jobs_;
   Lineup lineup_;
 };

@@ -23,7 +23,9 @@ struct Request {
   std::vector<std::string> stops;      ///< stop strings in the reply's content, not shown
   MakeReplyDivider make_divider = {};  ///< says what is content
   std::vector<TokenId> stop_tokens;    ///< end the reply, not shown
-  std::int64_t max_tokens = 0;         ///< 0: as many as the context holds
+  /// Of the prompt: where parts end that others have in common (StepEngine::keep_tail).
+  std::vector<std::int64_t> section_ends;
+  std::int64_t max_tokens = 0;  ///< 0: as many as the context holds
   bool score_prompt =
       false;  ///< logprobs of the prompt's tokens too (`sampling.num_logprobs`): nothing of it is cached
   bool no_reply = false;            ///< ends with the prompt

@@ -70,6 +70,8 @@ void Scheduler::fail_all(const std::string& error) {
 }
 bool Scheduler::idle() const { return inbox_->idle(); }
 
+std::vector<RecentPrefix> Scheduler::recent_prefixes() const { return loop_->board.recent_prefixes().all(); }
+
 bool Scheduler::turn() {
   Inbox::Contents contents = inbox_->take();
   const bool anything_came = !contents.empty();

@@ -8,8 +8,10 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "engine/step_engine.h"
+#include "scheduler/recent_prefixes.h"
 #include "scheduler/request.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_stats.h"
@@ -46,6 +48,9 @@ class Scheduler {
   /// Runs `task` in the loop's thread before its next turn, so that it may look at the engine. Any thread; dropped when
   /// the loop has ended.
   void between_turns(std::function<void()> task);
+
+  /// For a task between two turns: what was found of the prompts of recent requests, the newest last.
+  [[nodiscard]] std::vector<RecentPrefix> recent_prefixes() const;
 
   /// One turn of the loop. False when there was nothing to do. Throws `LostDevice`, with which every request has failed
   /// then.

@@ -1,6 +1,7 @@
 /// Counters of a scheduler since its start, and its state now.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "engine/step_engine.h"
@@ -12,6 +13,9 @@ struct SchedulerStats {
   std::int64_t waiting = 0, running = 0;
   std::int64_t submitted = 0, finished = 0, cancelled = 0, failed = 0, refused = 0;
   std::int64_t prompt_tokens = 0, cached_tokens = 0;  ///< of requests when first admitted
+  /// Of requests when first admitted, by `PrefixEnd`; whole pages that were cached and not found.
+  std::array<std::int64_t, kPrefixEndNames.size()> prefix_ends{};
+  std::int64_t lost_prefix_tokens = 0;
   std::int64_t reply_tokens = 0;
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;
   std::int64_t steps = 0, preemptions = 0;

@@ -313,8 +313,11 @@ void ApiServer::models(HttpRequest& request, const std::shared_ptr<Exchange>& ex
 }
 
 void ApiServer::with_engine_view(std::function<void(const EngineView&)> use) {
-  scheduler_.between_turns(
-      [this, use = std::move(use)] { http_.post([view = probe_(), use] { use(view); }); });
+  scheduler_.between_turns([this, use = std::move(use)] {
+    EngineView view = probe_();
+    view.prefixes = scheduler_.recent_prefixes();
+    http_.post([view = std::move(view), use] { use(view); });
+  });
 }
 
 void ApiServer::metrics(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
@@ -327,9 +330,18 @@ void ApiServer::metrics(HttpRequest&, const std::shared_ptr<Exchange>& exchange)
 void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   const Result<double> stream = query_number(request.query, "stream", 0),
                        interval = query_number(request.query, "interval", 1),
-                       history = query_number(request.query, "history", 0);
-  for (const Result<double>& number : {stream, interval, history}) {
+                       history = query_number(request.query, "history", 0),
+                       prefix_text = query_number(request.query, "prefix_text", 0);
+  for (const Result<double>& number : {stream, interval, history, prefix_text}) {
     if (!number) return refuse(exchange, Api::kChatCompletions, {.status = 400, .message = number.error()});
+  }
+  if (prefix_text.value() > 0 && !options_.log_text) {
+    return refuse(
+        exchange, Api::kChatCompletions,
+        {.status = 403,
+         .param = "prefix_text",
+         .message = "prefix_text=1 shows text of other people's requests, which this server keeps to "
+                    "itself; start it with --log-text, or leave the parameter out for positions alone"});
   }
   if (stream.value() > 0) {
     exchange->do_not_await();
@@ -338,10 +350,10 @@ void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exc
     exchange->on_gone([this, watcher = std::weak_ptr(exchange)] { watchers_.erase(watcher.lock()); });
     return send_stats(exchange, std::clamp(interval.value(), kMinStatsSeconds, kMaxStatsSeconds));
   }
-  const bool with_history = history.value() > 0;
-  with_engine_view([this, exchange, with_history](const EngineView& view) {
+  const bool with_history = history.value() > 0, with_text = prefix_text.value() > 0;
+  with_engine_view([this, exchange, with_history, with_text](const EngineView& view) {
     exchange->respond({.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds(),
-                                          with_history ? &counter_history_ : nullptr)});
+                                          with_history ? &counter_history_ : nullptr, with_text)});
   });
 }
 

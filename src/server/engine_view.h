@@ -13,6 +13,7 @@
 #include "model/expert_balancer.h"
 #include "model/expert_maps.h"
 #include "model/expert_store.h"
+#include "scheduler/recent_prefixes.h"
 
 namespace baleen {
 
@@ -26,6 +27,7 @@ struct OperationTime {
 
 struct EngineView {
   std::vector<RadixNodeSummary> tree;
+  std::vector<RecentPrefix> prefixes;                  ///< of recent requests, the newest last
   std::vector<std::vector<std::int64_t>> expert_load;  ///< routed tokens by block and expert
   std::optional<ExpertBalance> expert_balance;         ///< where experts change places while ranks serve
   std::optional<ExpertPlaceStats> expert_places;       ///< where experts lie in several memories

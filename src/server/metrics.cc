@@ -152,7 +152,11 @@ void add_disk(FamilyList& list, const DiskTierStats& disk) {
       .counter("baleen_disk_dropped_pages_total", "Pages not written because the queue was full",
                disk.dropped_pages)
       .counter("baleen_disk_rejected_files_total", "Damaged or foreign files ignored", disk.rejected_files)
-      .counter("baleen_disk_evicted_files_total", "Files removed to keep the budget", disk.evicted_files);
+      .counter("baleen_disk_evicted_files_total", "Files removed to keep the budget", disk.evicted_files)
+      .gauge("baleen_disk_knows_model", "1 once the checkpoint is known from others, so that pages are used",
+             disk.knows_model ? 1 : 0)
+      .counter("baleen_disk_hashed_bytes_total", "Bytes of the checkpoint read to know it from others",
+               disk.hashed_bytes);
 }
 
 }  // namespace
@@ -227,6 +231,12 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
   list.add(MetricType::Counter, "baleen_engine_idle_seconds_total",
            "Time with requests but no engine step under way")
       .value(stats.idle_seconds);
+  list.add(MetricType::Counter, "baleen_prefix_lookups_total",
+           "Prompts looked for in the prefix cache, by why no more was found");
+  for (std::size_t end = 0; end < kPrefixEndNames.size(); ++end)
+    list.value(static_cast<double>(stats.prefix_ends[end]), {{"end", std::string(kPrefixEndNames[end])}});
+  list.counter("baleen_lost_prefix_tokens_total",
+               "Cached tokens not found for want of window rows at their end", stats.lost_prefix_tokens);
   add_pools(list, stats.cache);
   if (engine.disk) add_disk(list, *engine.disk);
   if (engine.transfers) add_transfers(list, engine);

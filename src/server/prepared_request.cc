@@ -74,6 +74,24 @@ std::vector<std::string> names_of(const std::vector<Unheld>& unheld) {
   return names;
 }
 
+/// How many tokens end before each of these bytes of a text.
+std::vector<std::int64_t> in_tokens(std::span<const std::size_t> bytes, std::span<const TokenId> tokens,
+                                    const Tokenizer& tokenizer) {
+  std::vector<std::int64_t> ends;
+  std::size_t at = 0;
+  std::int64_t num_tokens = 0;
+  for (const std::size_t byte : bytes) {
+    while (num_tokens < std::ssize(tokens)) {
+      const std::size_t size = tokenizer.bytes_of(tokens[static_cast<std::size_t>(num_tokens)]).size();
+      if (at + size > byte) break;
+      at += size;
+      ++num_tokens;
+    }
+    ends.push_back(num_tokens);
+  }
+  return ends;
+}
+
 /// What the rules of a reply are to its reader.
 CallEnforcement enforcement_of(const std::optional<ReplyRules>& rules) {
   if (!rules || rules->grammar == nullptr) return CallEnforcement::kNone;
@@ -98,19 +116,23 @@ bool starts_in_reasoning(const ApiRequest& request) {
   return last.role != Role::kAssistant && !last.task;
 }
 
-ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(const ApiRequest& request) const {
+ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(
+    const ApiRequest& request, std::vector<std::int64_t>* section_ends) const {
   std::vector<Message> messages = request.messages;
   for (Message& message : messages) {
     if (message.tool_calls.empty()) continue;
     if (auto raw = calls_.recall(message.tool_calls)) message.raw_tool_calls = std::move(*raw);
   }
   const RenderOptions options{.thinking_mode = request.thinking_mode, .reasoning_effort = request.effort};
-  const Result<MarkedText> prompt = render_marked_prompt(messages, options);
+  const Result<RenderedConversation> rendered = render_conversation(messages, options);
   const std::string field(prompt_field(request.api));
-  if (!prompt) return bad_request(field, prompt.error());
-  auto tokens = model_.controls_in_content ? model_.tokenizer->encode(prompt.value().text)
-                                           : model_.tokenizer->encode(prompt.value());
+  if (!rendered) return bad_request(field, rendered.error());
+  const MarkedText& prompt = rendered.value().text;
+  auto tokens =
+      model_.controls_in_content ? model_.tokenizer->encode(prompt.text) : model_.tokenizer->encode(prompt);
   if (!tokens) return bad_request(field, tokens.error());
+  if (section_ends != nullptr)
+    *section_ends = in_tokens(rendered.value().section_ends, tokens.value(), *model_.tokenizer);
   return std::move(tokens).value();
 }
 
@@ -219,7 +241,9 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
     make_divider = content_divider(reply_mode(prepared), may_call_tools(request), prepared.enforcement);
   for (std::size_t i = 0; i < num_prompts; ++i) {
     std::size_t num_added = 0;
-    auto encoded = raw ? raw_tokens(request.prompts[i], i, num_added) : conversation_tokens(request);
+    std::vector<std::int64_t> section_ends;
+    auto encoded =
+        raw ? raw_tokens(request.prompts[i], i, num_added) : conversation_tokens(request, &section_ends);
     if (auto* error = std::get_if<ApiError>(&encoded)) return std::move(*error);
     const auto& tokens = std::get<std::vector<TokenId>>(encoded);
     const auto count = static_cast<std::int64_t>(tokens.size());
@@ -248,6 +272,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
                                   .stops = request.stops,
                                   .make_divider = make_divider,
                                   .stop_tokens = {model_.eos},
+                                  .section_ends = section_ends,
                                   .max_tokens = request.max_tokens.value_or(model_.max_reply_tokens),
                                   .score_prompt = request.echo && request.logprobs,
                                   .no_reply = no_reply,

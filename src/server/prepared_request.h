@@ -41,8 +41,9 @@ class RequestPreparer {
   /// Refuses what does not fit the context or has no rendering.
   [[nodiscard]] ApiResult<PreparedRequest> prepare(ApiRequest request);
 
-  /// The tokens of a conversation's prompt.
-  [[nodiscard]] ApiResult<std::vector<TokenId>> conversation_tokens(const ApiRequest& request) const;
+  /// The tokens of a conversation's prompt. `section_ends`, where it is wanted: as in Request.
+  [[nodiscard]] ApiResult<std::vector<TokenId>> conversation_tokens(
+      const ApiRequest& request, std::vector<std::int64_t>* section_ends = nullptr) const;
 
  private:
   struct HeldGrammar {

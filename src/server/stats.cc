@@ -44,6 +44,30 @@ Json tree_json(const std::vector<RadixNodeSummary>& tree) {
   return nodes;
 }
 
+/// `tokenizer`: for text, or null.
+Json prefixes_json(const SchedulerStats& stats, const EngineView& engine, const Tokenizer* tokenizer) {
+  Json ends;
+  for (std::size_t end = 0; end < kPrefixEndNames.size(); ++end)
+    ends[std::string(kPrefixEndNames[end])] = stats.prefix_ends[end];
+  Json recent = Json::array();
+  for (const RecentPrefix& prefix : engine.prefixes) {
+    const PrefixLookup& lookup = prefix.lookup;
+    Json one = {{"request", static_cast<std::int64_t>(prefix.request)},
+                {"end", name_of(lookup.end)},
+                {"prompt_tokens", lookup.prompt_tokens},
+                {"found_tokens", lookup.found_tokens},
+                {"first_difference", lookup.first_difference},
+                {"lost_tokens", lookup.lost_tokens}};
+    if (tokenizer != nullptr) {
+      one["text"] = {{"before", tokenizer->decode(prefix.before)},
+                     {"prompt", tokenizer->decode(prefix.prompt)},
+                     {"cached", tokenizer->decode(lookup.cached_tokens)}};
+    }
+    recent.push_back(std::move(one));
+  }
+  return {{"ends", ends}, {"lost_tokens", stats.lost_prefix_tokens}, {"recent", recent}};
+}
+
 Json disk_json(const EngineView& engine) {
   if (!engine.disk) return nullptr;
   const DiskTierStats& disk = *engine.disk;
@@ -54,7 +78,10 @@ Json disk_json(const EngineView& engine) {
           {"read_pages", disk.read_pages},
           {"dropped_pages", disk.dropped_pages},
           {"rejected_files", disk.rejected_files},
-          {"evicted_files", disk.evicted_files}};
+          {"evicted_files", disk.evicted_files},
+          {"knows_model", disk.knows_model},
+          {"bytes_to_hash", disk.bytes_to_hash},
+          {"hashed_bytes", disk.hashed_bytes}};
 }
 
 /// Of each data-parallel group.
@@ -132,7 +159,8 @@ Json history_json(const CounterHistory& history) {
 }  // namespace
 
 std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler, const EngineView& engine,
-                       const HttpStats& http, double uptime_seconds, const CounterHistory* history) {
+                       const HttpStats& http, double uptime_seconds, const CounterHistory* history,
+                       bool prefix_text) {
   Json operations = Json::array();
   for (const OperationTime& operation : engine.operations) {
     operations.push_back({{"name", operation.name},
@@ -155,6 +183,7 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
                   {"window_pages", pool_json(scheduler.cache.window_pages)},
                   {"state_slots", pool_json(scheduler.cache.state_slots)}}},
                 {"tree", tree_json(engine.tree)},
+                {"prefixes", prefixes_json(scheduler, engine, prefix_text ? model.tokenizer : nullptr)},
                 {"expert_load", engine.expert_load},
                 {"expert_balance", balance_json(engine)},
                 {"expert_places", places_json(engine)},

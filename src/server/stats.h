@@ -11,10 +11,11 @@
 
 namespace baleen {
 
-/// The body of `GET /stats`; docs/server.md lists its fields. `history` is null when it was not requested.
+/// The body of `GET /stats`; docs/server.md lists its fields. `history` is null when it was not requested;
+/// `prefix_text`: with text of prompts where they part from what is cached.
 [[nodiscard]] std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler,
                                      const EngineView& engine, const HttpStats& http, double uptime_seconds,
-                                     const CounterHistory* history = nullptr);
+                                     const CounterHistory* history = nullptr, bool prefix_text = false);
 
 /// The body of `GET /experts`, which `--expert-map` takes as a file.
 [[nodiscard]] std::string experts_json(const EngineView& engine);

@@ -127,5 +127,36 @@ TEST(JsonLines, MalformedRequestsGetAnErrorEach) {
             R"({"error": "not a line of JSON: byte 1012: nested deeper than 1000 levels"})");
 }
 
+/// Instructions before the conversation, and their tools: what other conversations begin with too.
+TEST(Render, SaysWhereInstructionsAndToolsEnd) {
+  const auto ends = [](const std::vector<Message>& messages) {
+    const RenderOptions options{.thinking_mode = ThinkingMode::kChat};
+    const RenderedConversation rendered = render_conversation(messages, options).value();
+    std::vector<std::string> beginnings;
+    for (const std::size_t end : rendered.section_ends)
+      beginnings.push_back(rendered.text.text.substr(0, end));
+    return beginnings;
+  };
+  const std::string bos(chat_format::kBos), user(chat_format::kUser);
+  const std::vector<Message> plain{message(Role::kSystem, "Be brief."), message(Role::kUser, "Hello.")};
+  EXPECT_EQ(ends(plain), std::vector<std::string>{bos + "Be brief."});
+  EXPECT_TRUE(ends({plain.back()}).empty());
+  EXPECT_TRUE(ends({plain.back(), plain.front()}).empty());  // the conversation has begun
+
+  std::vector<Message> with_tools = plain;
+  with_tools.front().tools.push_back(PythonJson::Object{{"name", "weather"}});
+  const std::vector<std::string> sections = ends(with_tools);
+  ASSERT_EQ(sections.size(), 2U);
+  EXPECT_EQ(sections[0], bos + "Be brief.");
+  EXPECT_NE(sections[1].find("weather"), std::string::npos);
+  const std::string whole = render_prompt(with_tools, {.thinking_mode = ThinkingMode::kChat}).value();
+  EXPECT_EQ(whole.substr(sections[1].size(), user.size()), user);
+
+  const std::vector<std::string> two =
+      ends({plain.front(), message(Role::kDeveloper, "Use metres."), plain.back()});
+  ASSERT_EQ(two.size(), 2U);
+  EXPECT_EQ(two[1], bos + "Be brief." + user + "Use metres.");
+}
+
 }  // namespace
 }  // namespace baleen

@@ -76,6 +76,67 @@ TEST(SchedulerOverEngine, RepliesAreThoseOfOneRequestAtATime) {
   EXPECT_EQ(alone.stats.drafted_tokens, 0);
 }
 
+/// Five requests behind one beginning, one after the other: whether its end is said, or met twice, the later
+/// ones find it, and say what they say alone.
+TEST(SchedulerOverEngine, RequestsBehindOneBeginningFindIt) {
+  const test::RandomCheckpoint checkpoint(with_layers(preset_config("tiny-flash"), 3), 5);
+  const auto run_five = [&](bool cached, bool said, bool ahead, std::int64_t drafts) {
+    Engine engine(checkpoint.path(), {.num_threads = 2,
+                                      .max_batch_tokens = 200,
+                                      .max_logit_rows = 16,
+                                      .max_sequences = 2,
+                                      .cache_tokens = 20 * kPageTokens,
+                                      .mtp = drafts > 0,
+                                      .max_draft_tokens = drafts,
+                                      .prefix_cache = cached,
+                                      .choose_on_device = ahead});
+    Scheduler scheduler(engine, fake_tokenizer(), {.speculate = drafts}, [] { return 0.0; });
+    std::vector<std::vector<TokenId>> replies;
+    std::vector<std::int64_t> found;
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      Request request;
+      request.prompt = test::random_tokens(1100, kVocab, 1);
+      const std::vector<TokenId> rest = test::random_tokens(300, kVocab, 10 + i);
+      request.prompt.insert(request.prompt.end(), rest.begin(), rest.end());
+      if (said) request.section_ends = {600, 1100};
+      request.sampling.temperature = 0.5;
+      request.sampling.seed = i;
+      request.max_tokens = 8;
+      const auto reply = std::make_shared<RecordedReply>();
+      EXPECT_TRUE(scheduler.submit(std::move(request), reply).has_value());
+      while (scheduler.turn()) {
+      }
+      replies.push_back(reply->ids());
+      found.push_back(reply->summary->cached_tokens);
+    }
+    const SchedulerStats stats = scheduler.stats();
+    const auto count = [&](PrefixEnd end) { return stats.prefix_ends[static_cast<std::size_t>(end)]; };
+    if (!cached) {
+      EXPECT_EQ(count(PrefixEnd::kOff), 5);
+      return replies;
+    }
+    const std::int64_t second = said ? 1024 : 0;
+    EXPECT_EQ(found, (std::vector<std::int64_t>{0, second, 1024, 1024, 1024}));
+    EXPECT_EQ(count(PrefixEnd::kEmpty), 1);
+    EXPECT_EQ(count(PrefixEnd::kNoTail), said ? 0 : 1);
+    EXPECT_EQ(count(PrefixEnd::kDiffers), said ? 4 : 3);
+    EXPECT_EQ(stats.lost_prefix_tokens, said ? 0 : 1024);
+    const std::vector<RecentPrefix> recent = scheduler.recent_prefixes();
+    EXPECT_EQ(recent.size(), 5U);
+    EXPECT_EQ(recent.back().lookup.first_difference, 1100);
+    EXPECT_EQ(recent.back().before.size(), 16U);
+    EXPECT_EQ(recent.back().prompt.front(), test::random_tokens(300, kVocab, 14).front());
+    return replies;
+  };
+  const auto alone = run_five(false, false, false, 0);
+  for (const bool said : {false, true}) {
+    EXPECT_EQ(run_five(true, said, false, 0), alone);
+    EXPECT_EQ(run_five(true, said, true, 0), alone);
+    EXPECT_EQ(run_five(true, said, false, 2), alone);
+    EXPECT_EQ(run_five(true, said, true, 2), alone);
+  }
+}
+
 TEST(SchedulerOverEngine, RunsAheadWithTheSameReplies) {
   const test::RandomCheckpoint checkpoint(with_layers(preset_config("tiny-flash"), 3), 5);
   const auto crowded = [&](bool chooses) {

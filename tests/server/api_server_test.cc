@@ -97,6 +97,52 @@ TEST_F(ApiServerTest, AKnownPrefixIsFoundInTheCacheAndChangesNothing) {
   EXPECT_EQ(cold["choices"][0]["message"]["content"], warm["choices"][0]["message"]["content"]);
 }
 
+TEST_F(ApiServerTest, AnotherMessageBehindTheSameInstructionsFindsThem) {
+  RunningServer server;
+  const auto ask = [&](const std::string& text) {
+    return server.ask("/v1/chat/completions",
+                      chat({{{"role", "system"}, {"content", long_text()}}, user(text + long_text())}));
+  };
+  const auto found = [](const Json& reply) -> std::int64_t {
+    return reply["usage"]["prompt_tokens_details"]["cached_tokens"];
+  };
+  EXPECT_EQ(found(ask("A fox.")), 0);
+  EXPECT_GE(found(ask("The bear.")), 256);
+  EXPECT_GE(found(ask("Some cat.")), 256);
+
+  const Json prefixes = server.stats()["prefixes"];
+  EXPECT_EQ(prefixes["ends"]["empty"], 1);
+  EXPECT_EQ(prefixes["ends"]["differs"], 2);
+  EXPECT_EQ(prefixes["lost_tokens"], 0);
+  ASSERT_EQ(prefixes["recent"].size(), 3U);
+  const Json& last = prefixes["recent"].back();
+  EXPECT_EQ(last["end"], "differs");
+  EXPECT_GE(last["first_difference"], last["found_tokens"]);
+  EXPECT_FALSE(last.contains("text"));
+  const HttpReply refused = server.get("/stats?prefix_text=1");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_NE(refused.body.find("--log-text"), std::string::npos);
+  EXPECT_NE(server.get("/metrics").body.find("baleen_prefix_lookups_total{end=\"differs\"} 2"),
+            std::string::npos);
+}
+
+TEST_F(ApiServerTest, TheTextAtTheFirstDifferenceIsShownWhereTextMayBe) {
+  RunningServerOptions options;
+  options.server.log_text = true;
+  RunningServer server(options);
+  for (const char* text : {"A fox went out. ", "A bear went out. "}) {
+    static_cast<void>(
+        server.ask("/v1/chat/completions",
+                   chat({{{"role", "system"}, {"content", text + long_text()}}, user("Tell me a story.")})));
+  }
+  const Json stats = Json::parse(server.get("/stats?prefix_text=1").body);
+  const Json& last = stats["prefixes"]["recent"].back();
+  EXPECT_EQ(last["found_tokens"], 0);
+  EXPECT_NE(last["text"]["prompt"].get<std::string>().find("bear"), std::string::npos) << last.dump();
+  EXPECT_NE(last["text"]["cached"].get<std::string>().find("fox"), std::string::npos) << last.dump();
+  EXPECT_FALSE(server.stats()["prefixes"]["recent"].back().contains("text"));
+}
+
 TEST_F(ApiServerTest, ChoicesDifferAndASeedRepeatsThem) {
   Json request = chat(says("Tell me a story about a bear."));
   request["temperature"] = 1.0;
