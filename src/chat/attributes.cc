@@ -1,8 +1,8 @@
 #include "chat/attributes.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
-#include <span>
 
 #include "chat/tag.h"
 #include "chat/white_space.h"
@@ -10,42 +10,57 @@
 namespace baleen {
 namespace {
 
-constexpr std::string_view kDoubleQuotes[] = {"\"", "“", "”", "„", "＂"};
-constexpr std::string_view kSingleQuotes[] = {"'", "‘", "’", "`"};
-
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// The quotation mark that `text` begins with, empty for none.
-std::string_view leading_quote(std::string_view text, std::span<const std::string_view> quotes) {
-  const auto found =
-      std::ranges::find_if(quotes, [text](std::string_view quote) { return text.starts_with(quote); });
-  return found == quotes.end() ? std::string_view() : *found;
-}
+bool is_quote(char c) { return c == '"' || c == '\''; }
 
-std::string_view leading_quote(std::string_view text) {
-  const std::string_view quote = leading_quote(text, kDoubleQuotes);
-  return quote.empty() ? leading_quote(text, kSingleQuotes) : quote;
-}
+bool begins_with_quote(std::string_view text) { return !text.empty() && is_quote(text.front()); }
 
 std::string_view without_trailing_quote(std::string_view name) {
-  for (const std::span<const std::string_view> quotes :
-       {std::span<const std::string_view>(kDoubleQuotes), std::span<const std::string_view>(kSingleQuotes)}) {
-    for (const std::string_view quote : quotes) {
-      if (name.ends_with(quote)) return name.substr(0, name.size() - quote.size());
-    }
-  }
+  if (!name.empty() && is_quote(name.back())) name.remove_suffix(1);
   return name;
 }
 
-enum class Meaning { kName, kIsString, kType, kUnknown };
+/// What an attribute says. A name in earnest, or one that may as well say something else about the call.
+enum class Meaning : std::uint8_t { kName, kMaybeName, kIsString, kType, kValue, kUnknown };
+
+struct AttributeName {
+  std::string_view text;
+  Meaning meaning;
+  std::size_t max_slips = 0;
+};
+
+constexpr AttributeName kAttributeNames[] = {
+    {"name", Meaning::kName, 1},
+    {"key", Meaning::kName},
+    {"string", Meaning::kIsString, 1},
+    {"is_string", Meaning::kIsString, 1},
+    {"type", Meaning::kType},
+    {"value", Meaning::kValue},
+    {"id", Meaning::kMaybeName},
+    {"tool", Meaning::kMaybeName},
+    {"tool_name", Meaning::kMaybeName},
+    {"function", Meaning::kMaybeName},
+    {"function_name", Meaning::kMaybeName},
+    {"param", Meaning::kMaybeName},
+    {"parameter", Meaning::kMaybeName},
+    {"param_name", Meaning::kMaybeName},
+    {"parameter_name", Meaning::kMaybeName},
+    {"arg", Meaning::kMaybeName},
+    {"argument", Meaning::kMaybeName},
+    {"field", Meaning::kMaybeName},
+};
 
 Meaning meaning_of(std::string_view attribute) {
   const std::string word = lower_case(attribute);
-  if (word == "name" || word == "key") return Meaning::kName;
-  if (word == "string" || word == "is_string") return Meaning::kIsString;
-  return word == "type" ? Meaning::kType : Meaning::kUnknown;
+  const auto* exact = std::ranges::find(kAttributeNames, word, &AttributeName::text);
+  if (exact != std::end(kAttributeNames)) return exact->meaning;
+  const auto* near = std::ranges::find_if(kAttributeNames, [&word](const AttributeName& name) {
+    return name.max_slips > 0 && is_misspelt(word, name.text, name.max_slips);
+  });
+  return near == std::end(kAttributeNames) ? Meaning::kUnknown : near->meaning;
 }
 
 /// Whether the value of `type="..."` is a string, if that is a type.
@@ -61,14 +76,27 @@ std::optional<bool> is_string_type(std::string_view type) {
 class AttributeReader {
  public:
   /// `only_known`: attributes that the format does not have end the tag.
-  AttributeReader(std::string_view text, std::size_t at, bool only_known)
-      : text_(text), at_(at), only_known_(only_known) {}
+  AttributeReader(std::string_view written, const PlainText& plain, std::size_t at, bool only_known)
+      : written_(written), plain_(plain), text_(plain.text), at_(at), only_known_(only_known) {}
 
   /// False: no `>` where one is due; `at()` is then the end of the last attribute.
   bool read(Markup& tag) {
+    read_name_behind_tag(tag);
+    const bool is_ended = read_all(tag);
+    if (!tag.name && maybe_name_) {
+      tag.name = std::move(maybe_name_);
+      tag.is_exact = false;
+    }
+    return is_ended;
+  }
+  [[nodiscard]] std::size_t at() const { return at_; }
+
+ private:
+  bool read_all(Markup& tag) {
     while (true) {
       const std::size_t before = at_;
       at_ = std::min(text_.find_first_not_of(kWhiteSpace, at_), text_.size());
+      if (has_attributes_ && take(",")) continue;
       if (take(">")) return true;
       if (take("/>")) {
         tag.is_empty = !tag.is_closing;
@@ -79,9 +107,7 @@ class AttributeReader {
       return false;
     }
   }
-  [[nodiscard]] std::size_t at() const { return at_; }
 
- private:
   [[nodiscard]] std::string_view rest() const { return text_.substr(at_); }
 
   bool take(std::string_view word) {
@@ -90,22 +116,37 @@ class AttributeReader {
     return true;
   }
 
+  void take_quote() { at_ += begins_with_quote(rest()) ? 1 : 0; }
+  void take_quotes() { at_ = std::min(text_.find_first_not_of("\"'", at_), text_.size()); }
+
   void skip_blanks() { at_ = std::min(text_.find_first_not_of(" \t", at_), text_.size()); }
+
+  /// `<invoke="get_weather">`
+  void read_name_behind_tag(Markup& tag) {
+    const std::size_t before = at_;
+    skip_blanks();
+    if (tag.is_closing || !take("=")) {
+      at_ = before;
+      return;
+    }
+    skip_blanks();
+    tag.name = read_value();
+    has_attributes_ = true;
+  }
 
   /// `is_apart`: white space stands before it.
   bool read_one(Markup& tag, bool is_apart) {
-    if (!tag.name && is_apart && !leading_quote(rest()).empty()) {  // <parameter "key" string="true">
+    if (!tag.name && is_apart && begins_with_quote(rest())) {  // <parameter "key" string="true">
       tag.name = read_value();
-      tag.is_exact = false;
       return true;
     }
     const std::string_view word = leading_word(rest());
     if (word.empty()) return false;
     at_ += word.size();
-    if (!take_equals(tag)) {
+    if (!take_equals()) {
+      if (tag.name && meaning_of(word) == Meaning::kIsString && is_apart && !only_known_) return true;
       if (tag.name || only_known_ || !is_apart || has_attributes_) return false;
       tag.name = word;  // <invoke get_weather>
-      tag.is_exact = false;
       return true;
     }
     has_attributes_ = true;
@@ -113,9 +154,9 @@ class AttributeReader {
   }
 
   bool read_meaning(Markup& tag, std::string_view word, bool is_apart) {
-    tag.is_exact &= word == "name" || word == "string";
-    const bool is_quoted = !leading_quote(rest()).empty() || rest().starts_with("\\");
-    switch (meaning_of(word)) {
+    const bool is_quoted = begins_with_quote(rest()) || rest().starts_with("\\");
+    const Meaning meaning = meaning_of(word);
+    switch (meaning) {
       case Meaning::kName: {
         std::string name = read_value();
         tag.is_doubtful |= tag.name && *tag.name != name;
@@ -124,7 +165,6 @@ class AttributeReader {
       }
       case Meaning::kIsString: {
         const std::string flag = read_flag();
-        tag.is_exact &= flag == "true" || flag == "false";
         if (flag == "true" || flag == "false") tag.is_string = flag == "true";
         return true;
       }
@@ -133,82 +173,91 @@ class AttributeReader {
         if (!tag.is_string) tag.is_string = is_string;
         return true;
       }
+      case Meaning::kMaybeName:
+      case Meaning::kValue:
       case Meaning::kUnknown:
         break;
     }
-    if (only_known_ || !is_apart || !is_quoted) return false;
-    read_value();
+    if (only_known_ || !is_apart || (!is_quoted && meaning == Meaning::kUnknown)) return false;
+    std::string value = read_value();
+    if (meaning == Meaning::kMaybeName) maybe_name_ = value;
+    if (meaning == Meaning::kValue) {
+      tag.value = std::move(value);
+    } else {
+      tag.others.emplace_back(word, std::move(value));
+    }
+    tag.is_doubtful |= meaning == Meaning::kValue && !is_closed_;
     return true;
   }
 
-  bool take_equals(Markup& tag) {
+  bool take_equals() {
     const std::size_t before = at_;
     skip_blanks();
-    const bool is_equals = take("=");
-    if (!is_equals && !take(":")) {
+    if (!take("=") && !take(":")) {
       at_ = before;
       return false;
     }
     skip_blanks();
-    tag.is_exact &= is_equals;
     return true;
   }
 
   /// A word in quotation marks or none; text may follow at once, where the tag's `>` is missing.
   std::string read_flag() {
     take("\\");
-    at_ += leading_quote(rest()).size();
+    take_quotes();
     const std::string_view word = leading_word(rest());
     at_ += word.size();
     take("\\");
-    at_ += leading_quote(rest()).size();
+    take_quotes();
     return lower_case(word);
   }
 
+  /// As it was written. Sets `is_closed_`.
   std::string read_value() {
-    const bool is_escaped = take("\\");
-    const std::string_view opening = leading_quote(rest());
-    at_ += opening.size();
-    std::string_view value = opening.empty() ? unquoted() : quoted(opening);
+    const bool is_escaped = take("\\"), is_quoted = begins_with_quote(rest());
+    const char opening = is_quoted ? text_[at_] : '\0';
+    take_quote();
+    std::string_view value = is_quoted ? quoted(opening) : unquoted();
     // A lost quotation mark makes the next attribute look like a part of this one.
     for (const std::string_view next : {" string=", " name=", " type="}) {
       const std::size_t begin = value.find(next);
       if (begin == std::string_view::npos) continue;
       at_ = static_cast<std::size_t>(value.data() - text_.data()) + begin;
       value = without_trailing_quote(value.substr(0, begin));
+      is_closed_ = false;
     }
     if (is_escaped && value.ends_with('\\')) value.remove_suffix(1);
-    return std::string(value);
+    if (is_quoted && begins_with_quote(value))
+      value = without_trailing_quote(value.substr(1));  // name=""key""
+    const auto begin = static_cast<std::size_t>(value.data() - text_.data());
+    return std::string(plain_.in(written_, begin, begin + value.size()));
   }
 
   std::string_view unquoted() {
     const std::size_t begin = at_;
     while (at_ < text_.size() && kWhiteSpace.find(text_[at_]) == std::string_view::npos &&
-           text_[at_] != '>' && text_[at_] != '<' && text_[at_] != '/' && leading_quote(rest()).empty()) {
+           std::string_view("></\"'").find(text_[at_]) == std::string_view::npos) {
       ++at_;
     }
     const std::string_view value = text_.substr(begin, at_ - begin);
-    at_ += leading_quote(rest()).size();
+    take_quote();
+    is_closed_ = true;
     return value;
   }
 
   /// Up to the first fitting mark after which an attribute can end. Without one on the line: up to the first
   /// `>`, else up to the end of the line or the next tag.
-  std::string_view quoted(std::string_view opening) {
-    const bool is_double = std::ranges::find(kDoubleQuotes, opening) != std::end(kDoubleQuotes);
+  std::string_view quoted(char opening) {
     const std::size_t begin = at_;
     std::size_t angle = std::string_view::npos;
     for (; at_ < text_.size() && text_[at_] != '\n' && text_[at_] != '<'; ++at_) {
       if (text_[at_] == '>' && angle == std::string_view::npos) angle = at_;
-      const std::string_view quote =
-          is_double ? leading_quote(rest(), kDoubleQuotes) : leading_quote(rest(), kSingleQuotes);
-      if (!quote.empty() && ends_attribute(rest().substr(quote.size()))) {
-        const std::string_view value = text_.substr(begin, at_ - begin);
-        at_ += quote.size();
-        return value;
-      }
+      if (text_[at_] != opening || !ends_attribute(rest().substr(1))) continue;
+      is_closed_ = true;
+      return text_.substr(begin, at_++ - begin);
     }
     if (angle != std::string_view::npos) at_ = angle;
+    is_closed_ = false;
     return without_trailing_quote(text_.substr(begin, at_ - begin));
   }
 
@@ -217,25 +266,30 @@ class AttributeReader {
   static bool ends_attribute(std::string_view after) {
     after.remove_prefix(std::min(after.find_first_not_of(" \t"), after.size()));
     if (after.empty() || after.starts_with(">") || after.starts_with("/>") || after.starts_with("\n") ||
-        after.starts_with("<")) {
+        after.starts_with("<") || after.starts_with(",")) {
       return true;
     }
     const std::string_view word = leading_word(after);
     after.remove_prefix(word.size());
     after.remove_prefix(std::min(after.find_first_not_of(" \t"), after.size()));
-    return !word.empty() && (after.starts_with("=") || after.starts_with(":"));
+    const bool is_flag_alone = after.starts_with(">") && meaning_of(word) == Meaning::kIsString;
+    return !word.empty() && (after.starts_with("=") || after.starts_with(":") || is_flag_alone);
   }
 
-  std::string_view text_;
+  std::string_view written_;
+  const PlainText& plain_;
+  std::string_view text_;  ///< the plain one
   std::size_t at_;
   bool only_known_;
   bool has_attributes_ = false;
+  bool is_closed_ = true;  ///< the last value ended where its quotation mark says
+  std::optional<std::string> maybe_name_;
 };
 
 /// What follows a tag without `>` is its value, unless it looks like more of the tag.
 bool may_be_attributes(std::string_view after) {
   after.remove_prefix(std::min(after.find_first_not_of(" \t"), after.size()));
-  if (!leading_quote(after).empty()) return true;
+  if (begins_with_quote(after)) return true;
   const std::string_view word = leading_word(after);
   after.remove_prefix(word.size());
   after.remove_prefix(std::min(after.find_first_not_of(" \t"), after.size()));
@@ -244,19 +298,24 @@ bool may_be_attributes(std::string_view after) {
 
 }  // namespace
 
-void read_attributes(std::string_view text, std::size_t& at, Markup& tag) {
+void read_attributes(std::string_view text, const PlainText& plain, std::size_t& at, Markup& tag) {
   const Markup before = tag;
-  AttributeReader all(text, at, false);
+  AttributeReader all(text, plain, at, false);
   if (all.read(tag)) {
     at = all.at();
     return;
   }
   tag = before;
-  AttributeReader known(text, at, true);
+  AttributeReader known(text, plain, at, true);
   known.read(tag);
   at = known.at();
   tag.is_ended = tag.is_exact = false;
-  tag.is_doubtful |= !tag.is_closing && may_be_attributes(text.substr(at));
+  tag.is_doubtful |= !tag.is_closing && may_be_attributes(std::string_view(plain.text).substr(at));
+}
+
+bool names_call_or_parameter(std::string_view attribute) {
+  const Meaning meaning = meaning_of(attribute);
+  return meaning == Meaning::kName || meaning == Meaning::kMaybeName;
 }
 
 std::string_view leading_word(std::string_view text) {

@@ -5,13 +5,19 @@
 #include <string>
 #include <string_view>
 
+#include "chat/spellings.h"
+
 namespace baleen {
 
 struct Markup;
 
-/// From `at`, right after the tag's name, up to and over its `>`; where that is missing, up to the end of the last
-/// attribute. Sets the tag's name, `is_string` and what says how it ended.
-void read_attributes(std::string_view text, std::size_t& at, Markup& tag);
+/// From `at` in `plain`, the ASCII spelling of `text`, right after the tag's name, up to and over its `>`;
+/// where that is missing, up to the end of the last attribute. Sets the tag's attributes and what says how it
+/// ended; names and values are as `text` has them.
+void read_attributes(std::string_view text, const PlainText& plain, std::size_t& at, Markup& tag);
+
+/// Whether an attribute of that name may say which tool or parameter it is.
+[[nodiscard]] bool names_call_or_parameter(std::string_view attribute);
 
 /// Letters, digits and underscores at the beginning of `text`.
 [[nodiscard]] std::string_view leading_word(std::string_view text);

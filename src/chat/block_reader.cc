@@ -1,13 +1,17 @@
 #include "chat/block_reader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "chat/argument_types.h"
 #include "chat/block_scanner.h"
 #include "chat/json_calls.h"
 #include "chat/json_repair.h"
+#include "chat/meant_tool.h"
 #include "chat/repaired_arguments.h"
+#include "chat/spellings.h"
 #include "chat/tag.h"
 #include "chat/white_space.h"
 
@@ -19,7 +23,8 @@ using Kind = Markup::Kind;
 /// A stretch between tags that says nothing: white space, a line of a code fence, what is left of a broken
 /// tag.
 bool is_debris(std::string_view text) {
-  const std::string_view bare = trimmed(text);
+  const std::string plain = in_plain_spelling(text).text;
+  const std::string_view bare = trimmed(plain);
   if (bare.starts_with("```")) return bare.find_first_of(" \n`", 3) == std::string_view::npos;
   return bare.find_first_not_of("<>/\"' \n") == std::string_view::npos;
 }
@@ -31,6 +36,7 @@ class BlockReader {
 
   ReadBlock run() {
     while (!at(Kind::kEnd)) read_between_invokes();
+    drop_text_of_block();
     drop_doubtful_calls();
     return std::move(block_);
   }
@@ -46,6 +52,8 @@ class BlockReader {
     bool is_doubtful = false;
     bool has_parameters = false;
     bool is_after_loose_text = false;
+    std::optional<PythonJson::Member> only;  ///< its parameter and that one's text, if it has one
+    std::size_t num_repairs_before = 0;      ///< in the block
   };
   enum class ValueEnd { kClosed, kImplied, kCut };
 
@@ -72,9 +80,20 @@ class BlockReader {
     stretches_.insert(stretches_.begin() + static_cast<std::ptrdiff_t>(next_), *std::move(tag));
   }
 
+  /// `<｜DSML｜get_weather>` for the invoke of a declared tool.
+  [[nodiscard]] bool names_tool(const Markup& tag) const {
+    return tag.opens(Kind::kNamed) &&
+           std::ranges::find(tools_, tag.tag_name, &DeclaredTool::name) != tools_.end();
+  }
+
   void read_between_invokes() {
     read_look_alike_here();
     if (at(Kind::kEnd)) return;
+    if (names_tool(here())) {
+      Markup& tag = stretches_[next_];
+      tag.kind = Kind::kInvoke;
+      tag.name = tag.tag_name;
+    }
     if (at(Kind::kInvoke) && !here().is_closing) {
       is_in_block_ = true;
       return read_invoke();
@@ -85,6 +104,8 @@ class BlockReader {
         return read_loose_text(stretch.raw);
       case Kind::kCalls:
         is_in_block_ = !stretch.is_closing;
+        if (is_in_block_ && !first_in_block_) first_in_block_ = block_.items.size();
+        if (!is_in_block_ && !end_of_block_) end_of_block_ = block_.items.size();
         return;
       case Kind::kInvoke:
       case Kind::kParameter:
@@ -96,11 +117,9 @@ class BlockReader {
 
   void read_loose_text(const std::string& text) {
     if (is_in_block_) {
-      if (is_blank(text)) return;
-      if (std::optional<std::vector<JsonCall>> calls = json_calls(text)) {
-        for (const JsonCall& call : *calls) add_json_call(call, text);
-        return;
-      }
+      if (says_nothing(text)) return;
+      if (read_json_calls(text)) return;
+      if (trimmed(text).find_first_of("{[") == 0) return add_dropped("", without_markup(trimmed(text)));
     }
     if (is_debris(text) && block_.has_calls) {
       if (!is_blank(text)) ++block_.num_repairs;
@@ -130,20 +149,41 @@ class BlockReader {
     add_dropped("", "\n" + without_markup(tag.name.value_or("")) + ": ");
   }
 
-  void add_json_call(const JsonCall& call, std::string_view text) {
+  /// False: the text is no JSON of calls.
+  bool read_json_calls(const std::string& text) {
+    const std::string_view body = without_look_alike_closers(text, "");
+    const std::vector<std::vector<JsonCall>> meanings = json_calls(body);
+    if (meanings.empty()) return false;
+    std::vector<std::vector<BlockItem>> possible;
+    for (const std::vector<JsonCall>& calls : meanings) {
+      std::vector<BlockItem> items = items_of(calls);
+      if (items.size() == calls.size()) possible.push_back(std::move(items));
+    }
     block_.num_repairs += 2;
-    block_.has_calls = true;
-    const DeclaredTool* tool = meant_tool(call.name, tools_);
-    const bool is_cut = cut_ && (at(Kind::kEnd) || at(Kind::kCut));  // its missing brackets were to come
-    if (tool != nullptr && !is_cut) {
+    const bool is_cut = cut_ && (at(Kind::kEnd) || at(Kind::kCut));  // what is missing was to come
+    if (possible.size() == 1 && !is_cut) {
+      block_.has_calls = true;
+      std::ranges::move(possible.front(), std::back_inserter(block_.items));
+      return true;
+    }
+    for (const JsonCall& call : meanings.front()) add_dropped(call.name, without_markup(body));
+    return true;
+  }
+
+  /// As many as may be made.
+  [[nodiscard]] std::vector<BlockItem> items_of(const std::vector<JsonCall>& calls) const {
+    std::vector<BlockItem> items;
+    for (const JsonCall& call : calls) {
+      const DeclaredTool* tool = meant_tool(call.name, tools_);
+      if (tool == nullptr) continue;
       RepairedArguments arguments(tool->parameters);
       arguments.add_members(call.arguments);
-      if (!arguments.is_doubtful())
-        return block_.items.push_back({.kind = BlockItem::Kind::kCall,
-                                       .call = {"", tool->name, arguments.json()},
-                                       .text = std::string(text)});
+      if (!arguments.may_be_called(true)) continue;
+      items.push_back({.kind = BlockItem::Kind::kCall,
+                       .call = {"", tool->name, arguments.json()},
+                       .text = without_markup(call.name + ": " + dump_python_json(call.arguments))});
     }
-    add_dropped(call.name, without_markup(text));
+    return items;
   }
 
   void add_dropped(const std::string& name, std::string text) {
@@ -158,16 +198,31 @@ class BlockReader {
     block_.has_calls = true;
     is_after_implied_end_ = false;
     const std::string name = opening.name.value_or("");
+    const std::size_t num_repairs_before = block_.num_repairs - (opening.is_exact ? 0 : 1);
     const DeclaredTool* tool = opening.name ? meant_tool(name, tools_) : nullptr;
     static const PythonJson kNoSchema;
     Invoke invoke{.name = name,
                   .tool = tool,
                   .arguments = RepairedArguments(tool == nullptr ? kNoSchema : tool->parameters),
                   .shown = without_markup(name),
-                  .is_doubtful = opening.is_doubtful};
+                  .is_doubtful = opening.is_doubtful,
+                  .num_repairs_before = num_repairs_before};
     if (tool != nullptr && tool->name != name) ++block_.num_repairs;
+    read_attributes_as_parameters(invoke, opening);
     if (!opening.is_empty) read_parameters(invoke);
     finish_invoke(invoke);
+  }
+
+  /// <invoke name="run" command="ls">
+  static void read_attributes_as_parameters(Invoke& invoke, const Markup& opening) {
+    for (const auto& [name, value] : opening.others) {
+      const std::optional<std::string> key = invoke.arguments.key_of(name);
+      if (invoke.tool == nullptr || !invoke.arguments.declares(*key)) continue;
+      invoke.has_parameters = true;
+      invoke.shown += "\n" + *key + ": " + without_markup(value);
+      invoke.is_doubtful |= value.find_first_of("&\\") != std::string::npos || opening.name == value;
+      invoke.arguments.add(*key, std::nullopt, value);
+    }
   }
 
   void read_parameters(Invoke& invoke) {
@@ -175,13 +230,13 @@ class BlockReader {
     while (!is_closed && !is_over_before_here(invoke)) {
       read_look_alike_here();
       if (is_over_before_here(invoke)) break;
-      if (at(Kind::kParameter) && !here().is_closing) {
+      if (names_parameter(invoke, here())) {
+        stretches_[next_].name = here().tag_name;  // <command>ls</command>
+        stretches_[next_].is_exact = false;
         read_parameter(invoke);
         continue;
       }
-      if (at(Kind::kNamed) && !here().is_closing && invoke.arguments.declares(here().tag_name)) {
-        stretches_[next_].name = here().tag_name;  // <command>ls</command>
-        ++block_.num_repairs;
+      if (here().opens(Kind::kParameter) && !groups_parameters(here())) {
         read_parameter(invoke);
         continue;
       }
@@ -191,30 +246,52 @@ class BlockReader {
       } else if (stretch.kind == Kind::kInvoke) {
         is_closed =
             stretch.is_closing || !stretch.name;  // the slash may be missing; or it is the same tag again
+      } else if (stretch.closes(Kind::kNamed) && stretch.tag_name == invoke.name) {
+        is_closed = true;
       } else {
         ++block_.num_repairs;
         if (stretch.closes(Kind::kParameter)) {
           if (first_implied_) is_surplus_ = true;
           invoke.is_doubtful |= invoke.is_after_loose_text;  // whose opening tag was no tag
         }
-        invoke.is_doubtful |= stretch.opens(Kind::kCalls);
+        // The block again, or a parameter of which only that much came.
+        invoke.is_doubtful |= stretch.opens(Kind::kCalls) || stretch.kind == Kind::kCut;
       }
     }
     if (is_closed) return;
     ++block_.num_repairs;
+    // Nothing in it, and nothing closes it: what it was to hold may stand elsewhere.
+    invoke.is_doubtful |= !invoke.has_parameters && is_blank(invoke.loose) && invoke.arguments.declares_any();
     if (at(Kind::kEnd) && cut_) invoke.is_doubtful = true;
+  }
+
+  /// Whether the tag's own name is that of a parameter, or of all of them with their JSON in it.
+  [[nodiscard]] bool names_parameter(const Invoke& invoke, const Markup& tag) const {
+    if (tag.is_closing || tag.name || tag.tag_name.empty() || tag.tag_name == invoke.name) return false;
+    if (invoke.arguments.declares(tag.tag_name)) return true;
+    const bool has_text =
+        stretches_[next_ + 1].kind == Kind::kText && !says_nothing(stretches_[next_ + 1].raw);
+    return wraps_arguments(tag.tag_name) && has_text;
+  }
+
+  /// <parameters> around parameters.
+  [[nodiscard]] bool groups_parameters(const Markup& tag) const {
+    if (!tag.opens(Kind::kParameter) || tag.name || !wraps_arguments(tag.tag_name)) return false;
+    const std::size_t skipped = says_nothing(stretches_[next_ + 1].raw) ? 1 : 0;
+    return stretches_[std::min(next_ + 1 + skipped, stretches_.size() - 1)].opens(Kind::kParameter);
   }
 
   /// Whether what comes is not part of the invoke.
   [[nodiscard]] bool is_over_before_here(const Invoke& invoke) const {
     const Markup& next = here();
+    if (names_tool(next) && !names_parameter(invoke, next)) return true;
     const bool is_repeated = next.name == invoke.name && !invoke.has_parameters;
     return next.kind == Kind::kEnd || next.closes(Kind::kCalls) ||
            (next.opens(Kind::kInvoke) && next.name && !is_repeated);
   }
 
   static void take_loose_text(Invoke& invoke, const std::string& text) {
-    if (!is_blank(text)) invoke.shown += "\n" + without_markup(trimmed(text));
+    if (!says_nothing(text)) invoke.shown += "\n" + without_markup(trimmed(text));
     // After a parameter it may be the rest of a value; with angle brackets, a tag past recognition.
     const bool is_tag =
         text.find_first_of("<>") != std::string::npos && text.find_first_of("{[") == std::string::npos;
@@ -229,7 +306,8 @@ class BlockReader {
     if (key != tag.name) ++block_.num_repairs;
     invoke.is_doubtful |= tag.is_doubtful || !key;
     // A parameter's tag without anything in it, where one was just closed: its closing tag once more.
-    if (invoke.has_parameters && !tag.name && !tag.is_string && is_blank_here()) return;
+    if (invoke.has_parameters && !tag.name && !tag.is_string && !tag.value && is_blank_here()) return;
+    const bool is_first = !invoke.has_parameters;
     invoke.has_parameters = true;
     invoke.is_after_loose_text = false;
     std::string value;
@@ -238,17 +316,36 @@ class BlockReader {
     if (end != ValueEnd::kClosed) {
       ++block_.num_repairs;
       const std::string_view closed = without_look_alike_closers(value, key.value_or(""));
-      if (closed.size() < value.size()) {
+      const bool is_closed = closed.size() < value.size();
+      if (is_closed) {
         value = closed;
       } else if (value.ends_with('\n')) {
         value.pop_back();
+        // The newline of the lost tag, or of the last of several lines.
+        invoke.is_doubtful |=
+            tag.is_string.value_or(true) && value.find('\n') != std::string::npos && !value.ends_with('\n');
       }
+      // Where only the end of the reply ends it, it may have been meant to go on.
+      invoke.is_doubtful |= end == ValueEnd::kCut && !is_closed && !is_whole_structure(value);
     }
+    if (tag.value) {
+      ++block_.num_repairs;
+      invoke.is_doubtful |= !says_nothing(value) || tag.value->find_first_of("&\\") != std::string::npos;
+      value = *tag.value;
+    }
+    invoke.is_doubtful |= tag.has_entities && value.find('&') != std::string::npos;
+    invoke.only = is_first && key ? std::optional(PythonJson::Member{*key, value}) : std::nullopt;
     invoke.shown += "\n" + (key ? without_markup(*key) + ": " : "") + without_markup(value);
     if (key) invoke.arguments.add(*key, tag.is_string, value);
   }
 
-  [[nodiscard]] bool is_blank_here() const { return !at(Kind::kText) || is_blank(here().raw); }
+  [[nodiscard]] bool is_blank_here() const { return !at(Kind::kText) || says_nothing(here().raw); }
+
+  /// An object or array that its brackets close.
+  static bool is_whole_structure(std::string_view value) {
+    const std::optional<PythonJson> json = read_strict_json(value);
+    return json && (json->as_object() != nullptr || json->as_array() != nullptr);
+  }
 
   /// Up to the tag that ends the value, which is taken if it is the value's own.
   ValueEnd read_value(Invoke& invoke, const Markup& opening, const std::optional<std::string>& key,
@@ -261,11 +358,13 @@ class BlockReader {
         continue;
       }
       const bool is_slash_missing = next.opens(Kind::kParameter) && !next.name && !next.is_string;
-      if (next.closes(Kind::kParameter) || next.closes(Kind::kNamed) || is_slash_missing) {
-        if (next.kind == Kind::kNamed || is_slash_missing) ++block_.num_repairs;
+      if (next.closes(Kind::kParameter) || next.closes(Kind::kNamed) || next.closes(Kind::kStray) ||
+          is_slash_missing) {
+        if (is_slash_missing) ++block_.num_repairs;
         take();
         return ValueEnd::kClosed;
       }
+      if (take_swapped_closer()) return ValueEnd::kClosed;
       if (next.opens(Kind::kParameter)) {
         const bool is_repeated = is_blank(value) && invoke.arguments.key_of(next.name) == key;
         if (!is_repeated) return end_before_parameter(invoke, value);
@@ -273,8 +372,34 @@ class BlockReader {
         take();
         continue;
       }
-      return end_by_other_tag(invoke);
+      return end_by_other_tag(invoke, value);
     }
+  }
+
+  /// Where closing tags follow one another: takes the one that closes the value, though another stands first.
+  /// That is the parameter's, if each kind is there once at most; else the first of two invokes', or one
+  /// before another parameter.
+  bool take_swapped_closer() {
+    std::optional<std::size_t> of_parameter;
+    std::size_t num_invokes = 0, num_blocks = 0, at = next_;
+    for (; stretches_[at].is_closing ||
+           (stretches_[at].kind == Kind::kText && says_nothing(stretches_[at].raw));
+         ++at) {
+      const Markup& tag = stretches_[at];
+      if (tag.closes(Kind::kParameter) && std::exchange(of_parameter, at)) return false;
+      num_invokes += tag.closes(Kind::kInvoke) ? 1 : 0;
+      num_blocks += tag.closes(Kind::kCalls) ? 1 : 0;
+    }
+    const Markup& after = stretches_[at];
+    if (num_blocks > 1 || (num_blocks == 1 && after.kind == Kind::kText)) return false;
+    const bool is_swapped = of_parameter && num_invokes <= 1 && num_invokes + num_blocks > 0;
+    const bool is_misnamed =
+        !of_parameter && here().closes(Kind::kInvoke) &&
+        (num_invokes == 2 || (num_invokes == 1 && num_blocks == 0 && after.opens(Kind::kParameter)));
+    if (!is_swapped && !is_misnamed) return false;
+    ++block_.num_repairs;
+    stretches_.erase(stretches_.begin() + static_cast<std::ptrdiff_t>(is_swapped ? *of_parameter : next_));
+    return true;
   }
 
   /// The closing tag of the parameter before is missing, or the value quotes a tag.
@@ -287,8 +412,14 @@ class BlockReader {
     return ValueEnd::kImplied;
   }
 
-  ValueEnd end_by_other_tag(Invoke& invoke) {
+  ValueEnd end_by_other_tag(Invoke& invoke, std::string_view value) {
     const Markup& next = here();
+    // All its closing tags lack the token, and the next invoke begins.
+    const std::string_view closers = value.substr(without_look_alike_closers(value, "").size());
+    if (next.opens(Kind::kInvoke) && next.name && closers.find("invoke") != std::string_view::npos) {
+      note_implied_end();
+      return ValueEnd::kImplied;
+    }
     if (next.kind == Kind::kEnd || next.kind == Kind::kCut) {
       if (cut_) invoke.is_doubtful = true;
       if (next.kind == Kind::kCut) take();
@@ -330,20 +461,63 @@ class BlockReader {
   }
 
   void finish_invoke(Invoke& invoke) {
-    bool is_object = false;
-    if (!invoke.has_parameters && !is_blank(invoke.loose) && invoke.tool != nullptr) {
-      is_object = invoke.arguments.take_object(invoke.loose, invoke.tool->name);
-      invoke.is_doubtful |= !is_object && trimmed(invoke.loose).find_first_of("{[") == 0;
+    const bool has_body = !invoke.has_parameters && !is_debris(invoke.loose);
+    invoke.is_doubtful |= invoke.has_parameters && trimmed(invoke.loose).find_first_of("{[") == 0;
+    if (has_body && !invoke.tool && invoke.name.empty() && read_json_calls(invoke.loose)) return;
+    if (invoke.tool != nullptr) {
+      if (has_body) {
+        read_body(invoke);
+      } else if (invoke.only && !invoke.arguments.declares(invoke.only->name) &&
+                 wraps_arguments(invoke.only->name)) {
+        read_wrapped(invoke);
+      }
     }
     block_.num_repairs += invoke.arguments.num_repairs();
-    if (invoke.tool == nullptr || invoke.is_doubtful || invoke.arguments.is_doubtful())
+    const bool is_repaired = block_.num_repairs > invoke.num_repairs_before;
+    if (invoke.tool == nullptr || invoke.is_doubtful || !invoke.arguments.may_be_called(is_repaired))
       return add_dropped(invoke.name, invoke.shown);
     block_.items.push_back({.kind = BlockItem::Kind::kCall,
                             .call = {"", invoke.tool->name, invoke.arguments.json()},
                             .text = invoke.shown});
-    if (!is_object && !is_debris(invoke.loose)) {
+    if (!is_debris(invoke.loose)) {
       ++block_.num_repairs;
       add_text("\n" + without_markup(trimmed(invoke.loose)));
+    }
+  }
+
+  /// Text instead of parameters: the arguments as JSON, else a doubt, unless the tool takes none.
+  static void read_body(Invoke& invoke) {
+    const std::string_view body = without_look_alike_closers(invoke.loose, "");
+    const PythonJson& schema = invoke.tool->parameters;
+    if (auto found = arguments_of_bodies(json_readings(body), invoke.tool->name, schema)) {
+      invoke.arguments = *std::move(found);
+      invoke.loose.clear();
+      return;
+    }
+    const bool takes_none = declared_properties(schema) != nullptr && declared_properties(schema)->empty();
+    invoke.is_doubtful |= !takes_none || trimmed(body).find_first_of("{[") == 0;
+  }
+
+  /// <parameter name="arguments">{"command": "ls"}</parameter>
+  static void read_wrapped(Invoke& invoke) {
+    if (!invoke.arguments.declares_any()) return;
+    std::vector<PythonJson> bodies;
+    for (const PythonJson& reading : json_readings(*invoke.only->value.as_string()))
+      bodies.push_back(PythonJson::Object{{invoke.only->name, reading}});
+    auto found = arguments_of_bodies(bodies, invoke.tool->name, invoke.tool->parameters);
+    invoke.is_doubtful |= !found;
+    if (found) invoke.arguments = *std::move(found);
+  }
+
+  /// What stands in a block without any call was meant as one.
+  void drop_text_of_block() {
+    if (block_.has_calls || !first_in_block_) return;
+    for (std::size_t i = *first_in_block_; i < end_of_block_.value_or(block_.items.size()); ++i) {
+      BlockItem& item = block_.items[i];
+      if (is_debris(item.text)) continue;
+      item = {.kind = BlockItem::Kind::kDropped, .text = without_markup(trimmed(item.text))};
+      block_.has_calls = true;
+      ++block_.num_repairs;
     }
   }
 
@@ -366,6 +540,7 @@ class BlockReader {
   bool cut_;
   ReadBlock block_;
   bool is_in_block_ = false;
+  std::optional<std::size_t> first_in_block_, end_of_block_;  ///< its items
   // Doubts about calls that were read: from which item on, and whether they turned out to be founded.
   std::optional<std::size_t> first_implied_;   ///< a value ended without its own tag
   std::optional<std::size_t> first_doubtful_;  ///< a value holds a tag
@@ -377,27 +552,6 @@ class BlockReader {
 
 ReadBlock read_block(const MarkedText& block, std::span<const DeclaredTool> tools, bool cut) {
   return BlockReader(scan_block(block), tools, cut).run();
-}
-
-const DeclaredTool* meant_tool(std::string_view name, std::span<const DeclaredTool> tools) {
-  static constexpr std::string_view kPrefixes[] = {"functions.", "function.", "tools.", "tool."};
-  name = trimmed(name);
-  for (const bool is_exact : {true, false}) {
-    const DeclaredTool* found = nullptr;
-    for (const DeclaredTool& tool : tools) {
-      const auto is_meant = [&](std::string_view candidate) {
-        return is_exact ? candidate == tool.name : plain_name(candidate) == plain_name(tool.name);
-      };
-      const bool is_it = is_meant(name) || std::ranges::any_of(kPrefixes, [&](std::string_view prefix) {
-                           return name.starts_with(prefix) && is_meant(name.substr(prefix.size()));
-                         });
-      if (!is_it) continue;
-      if (found != nullptr) return nullptr;
-      found = &tool;
-    }
-    if (found != nullptr) return found;
-  }
-  return nullptr;
 }
 
 }  // namespace baleen

@@ -33,8 +33,4 @@ struct ReadBlock {
 /// so a call that is not closed is dropped. Linear in the block, but for its number of tags squared over 1024 bytes.
 [[nodiscard]] ReadBlock read_block(const MarkedText& block, std::span<const DeclaredTool> tools, bool cut);
 
-/// The declared tool that `name` means: of that name; else, white space, case, separators and a prefix such as
-/// "functions." apart, the only one. nullptr for none or several.
-[[nodiscard]] const DeclaredTool* meant_tool(std::string_view name, std::span<const DeclaredTool> tools);
-
 }  // namespace baleen

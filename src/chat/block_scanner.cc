@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chat/format.h"
+#include "chat/spellings.h"
 #include "chat/white_space.h"
 
 namespace baleen {
@@ -19,7 +20,9 @@ class Scanner {
       const TextRange& control = block_.controls[i];
       const std::string_view token = block_.text_of(control);
       if (token == chat_format::kDsml) {
-        read_tag_at(i);
+        const std::size_t first = i;
+        while (is_doubled(i)) ++i;
+        read_tag_at(i, first);
         continue;
       }
       give_text(control.begin);
@@ -46,21 +49,29 @@ class Scanner {
     return std::move(out_);
   }
 
-  void read_tag_at(std::size_t idx) {
+  /// Whether the same token follows at once.
+  [[nodiscard]] bool is_doubled(std::size_t idx) const {
+    return idx + 1 < block_.controls.size() && block_.controls[idx + 1].begin == block_.controls[idx].end() &&
+           block_.text_of(block_.controls[idx + 1]) == chat_format::kDsml;
+  }
+
+  /// `first`: the token that it repeats, or itself.
+  void read_tag_at(std::size_t idx, std::size_t first) {
     const TextRange& control = block_.controls[idx];
-    const std::string_view before = between(done_, control.begin);
+    const std::size_t begin = block_.controls[first].begin;
+    const std::string_view before = between(done_, begin);
     const std::string_view prefix = before.substr(before.size() - tag_prefix_bytes(before));
-    give_text(control.begin - prefix.size());
-    const bool is_closing = prefix.find('/') != std::string_view::npos;
+    give_text(begin - prefix.size());
+    const bool is_closing = in_plain_spelling(prefix).text.find_first_of("/\\") != std::string::npos;
     const std::string_view after = text_after(idx);
     std::size_t num_bytes = 0;
     Markup tag = read_tag(after, is_closing, num_bytes);
     const bool is_last = control.end() + after.size() == block_.text.size() || ends_reply_after(idx);
-    tag.is_exact &= prefix == "<" || prefix == "</";
+    tag.is_exact &= (prefix == "<" || prefix == "</") && idx == first;
     if (is_last && !tag.is_closing &&
         (tag.kind == Kind::kStray ? is_blank(after) : is_cut(tag, after, num_bytes)))
       tag.kind = Kind::kCut;
-    if (tag.kind == Kind::kNamed && !tag.is_closing && (!tag.is_ended || !prefix.starts_with("<"))) {
+    if (tag.kind == Kind::kNamed && !tag.is_closing && (!tag.is_ended || prefix.empty())) {
       tag.kind = Kind::kStray;  // the word after it is text
       num_bytes = 0;
     }
@@ -98,13 +109,26 @@ class Scanner {
 std::vector<Markup> scan_block(const MarkedText& block) { return Scanner(block).run(); }
 
 std::size_t tag_prefix_bytes(std::string_view text) {
-  const auto trimmed_size = [](std::string_view part) { return part.find_last_not_of(" \t") + 1; };
-  std::size_t size = trimmed_size(text);
-  const bool has_slash = size > 0 && text[size - 1] == '/';
-  const std::size_t slash = size - 1;
-  if (has_slash) size = trimmed_size(text.substr(0, slash));
-  if (size > 0 && text[size - 1] == '<') return text.size() - (size - 1);
-  return has_slash ? text.size() - slash : 0;
+  const auto strip_blanks = [](std::string_view& part) {
+    while (true) {
+      const std::size_t ascii = part.size() - (part.find_last_not_of(" \t") + 1);
+      const std::size_t num_bytes = ascii > 0 ? ascii : spelled_at_end(part, " ");
+      if (num_bytes == 0) return;
+      part.remove_suffix(num_bytes);
+    }
+  };
+  std::string_view rest = text;
+  strip_blanks(rest);
+  const std::size_t slash = spelled_at_end(rest, "/");
+  std::string_view before_slash = rest.substr(0, rest.size() - slash);
+  strip_blanks(before_slash);
+  if (const std::size_t angle = spelled_at_end(before_slash, "<"); angle > 0) {
+    before_slash.remove_suffix(angle);
+    if (slash == 0 && before_slash.ends_with("</")) before_slash.remove_suffix(2);  // </<
+    return text.size() - before_slash.size();
+  }
+  if (rest.ends_with("<\\")) return text.size() - (rest.size() - 2);
+  return slash > 0 ? text.size() - (rest.size() - slash) : 0;
 }
 
 }  // namespace baleen

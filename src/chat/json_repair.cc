@@ -1,7 +1,10 @@
 #include "chat/json_repair.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
+#include "chat/spellings.h"
 #include "chat/white_space.h"
 
 namespace baleen {
@@ -23,17 +26,18 @@ bool is_json_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
 
+enum class Brackets : std::uint8_t { kAsTheyAre, kMissingAtTheEnd };
+
 /// Recursive descent that writes as it reads; false: unreadable.
 class Repairer {
  public:
-  explicit Repairer(std::string_view text) : text_(text) {}
+  Repairer(std::string_view text, Brackets brackets) : text_(text), brackets_(brackets) {}
 
-  std::optional<std::string> run() {
+  std::optional<PythonJson> run() {
     if (!value(0)) return std::nullopt;
-    while (skip_space(), take("}") || take("]") || take(",")) {
+    while (skip_space(), take(",") || (brackets_ == Brackets::kMissingAtTheEnd && (take("}") || take("]")))) {
     }
-    if (at_ != text_.size() || !read_strict_json(out_)) return std::nullopt;
-    return std::move(out_);
+    return at_ == text_.size() ? read_strict_json(out_) : std::nullopt;
   }
 
  private:
@@ -84,7 +88,8 @@ class Repairer {
     out_ += '{';
     for (std::string_view separator;; separator = ", ") {
       skip_space();
-      if (take("}") || at_end()) break;
+      if (take("}")) break;
+      if (at_end() && brackets_ == Brackets::kMissingAtTheEnd) break;
       out_ += separator;
       if (const std::string_view closing = take_quote(); !closing.empty()) {
         if (!string(closing)) return false;
@@ -105,7 +110,8 @@ class Repairer {
     out_ += '[';
     for (std::string_view separator;; separator = ", ") {
       skip_space();
-      if (take("]") || at_end()) break;
+      if (take("]")) break;
+      if (at_end() && brackets_ == Brackets::kMissingAtTheEnd) break;
       out_ += separator;
       if (!value(depth)) return false;
       if (!next_or_end(']')) return false;
@@ -141,9 +147,12 @@ class Repairer {
     if (take("'")) return "'";
     if (take("“")) return "”";
     if (take("‘")) return "’";
+    if (take("＂")) return "＂";
     return {};
   }
 
+  /// A backslash before anything that JSON does not escape stands for itself; then so may those before
+  /// letters.
   bool string(std::string_view closing) {
     std::string content;
     const auto give = [&] {
@@ -151,6 +160,7 @@ class Repairer {
       out_.append(quoted, 1, quoted.size() - 2);
       content.clear();
     };
+    bool has_escaped_letters = false, has_bare_backslashes = false;
     out_ += '"';
     while (!take(closing)) {
       if (at_end()) return false;
@@ -164,19 +174,22 @@ class Repairer {
         content += '\'';
         ++at_;
       } else if (kEscapes.find(next) != std::string_view::npos && !at_end()) {
+        has_escaped_letters |= next >= 'a';
         give();
         out_ += {'\\', next};
         ++at_;
       } else if (next == 'u' && is_hexadecimal(rest().substr(1, 4))) {
+        has_escaped_letters = true;
         give();
         out_ += '\\';
       } else {
+        has_bare_backslashes = true;
         content += '\\';
       }
     }
     give();
     out_ += '"';
-    return true;
+    return !has_escaped_letters || !has_bare_backslashes;
   }
 
   static bool is_hexadecimal(std::string_view digits) {
@@ -184,9 +197,97 @@ class Repairer {
   }
 
   std::string_view text_;
+  Brackets brackets_;
   std::size_t at_ = 0;
   std::string out_;
 };
+
+/// Commas, colons and brackets outside strings: places beside which a bracket may be missing.
+std::vector<std::size_t> structure_of(std::string_view text) {
+  std::vector<std::size_t> places;
+  char quote = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quote != 0) {
+      at += c == '\\' ? 1 : 0;
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (std::string_view("{}[],:").find(c) != std::string_view::npos) {
+      places.push_back(at);
+    }
+  }
+  return places;
+}
+
+class Readings {
+ public:
+  void add(std::optional<PythonJson> value) {
+    if (!value) return;
+    std::string text = dump_python_json(*value);
+    if (std::ranges::find(texts_, text) != texts_.end()) return;
+    texts_.push_back(std::move(text));
+    values_.push_back(*std::move(value));
+  }
+
+  /// With one closing bracket more or less, wherever that makes sense; where it never does, one opening
+  /// bracket more.
+  void add_with_other_brackets(const std::string& text) {
+    static constexpr std::size_t kMaxBytes = 16384, kMaxPlaces = 512;
+    const std::vector<std::size_t> places = structure_of(text);
+    if (text.size() > kMaxBytes || places.size() > kMaxPlaces) return;
+    for (const std::size_t at : places) {
+      for (const char* bracket : {"}", "]"}) add_if_paired(std::string(text).insert(at, bracket));
+      if (text[at] == '}' || text[at] == ']') add_if_paired(std::string(text).erase(at, 1));
+    }
+    if (!empty()) return;
+    for (const char* bracket : {"{", "["}) {
+      add_if_paired(bracket + text);
+      for (const std::size_t at : places) add_if_paired(std::string(text).insert(at + 1, bracket));
+    }
+  }
+
+  std::vector<PythonJson> take() { return std::move(values_); }
+  [[nodiscard]] bool empty() const { return values_.empty(); }
+
+ private:
+  void add_if_paired(const std::string& text) {
+    if (has_pairs(text)) add(Repairer(text, Brackets::kAsTheyAre).run());
+  }
+
+  /// Whether every bracket outside strings has its partner: a glance before the text is read.
+  static bool has_pairs(std::string_view text) {
+    std::string open;
+    for (const std::size_t at : structure_of(text)) {
+      if (text[at] == '{' || text[at] == '[') open += text[at] == '{' ? '}' : ']';
+      if (text[at] != '}' && text[at] != ']') continue;
+      if (open.empty() || open.back() != text[at]) return false;
+      open.pop_back();
+    }
+    return open.empty();
+  }
+
+  std::vector<std::string> texts_;
+  std::vector<PythonJson> values_;
+};
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+/// `text` as it stands, or with its quotation marks freed from what escapes them.
+std::vector<std::string> unescaped(std::string_view text) {
+  std::vector<std::string> texts = {with_plain_syntax(text)};
+  if (text.find("\\\"") != std::string_view::npos) {
+    texts.push_back(with_plain_syntax(replaced(std::string(text), "\\\"", "\"")));
+    // {\"k\": 1}: as it stands between the quotation marks of a JSON string.
+    if (const std::optional<PythonJson> inner = read_strict_json("\"" + std::string(text) + "\""))
+      texts.push_back(with_plain_syntax(*inner->as_string()));
+  }
+  return texts;
+}
 
 }  // namespace
 
@@ -207,14 +308,24 @@ std::string_view without_code_fence(std::string_view text) {
   return trimmed(whole.substr(end_of_line, whole.size() - kFence.size() - end_of_line));
 }
 
-std::optional<std::string> repaired_json(std::string_view text) {
+std::vector<PythonJson> json_readings(std::string_view text) {
+  if (std::optional<PythonJson> value = read_strict_json(text)) return {*std::move(value)};
   text = without_code_fence(text);
-  if (std::optional<std::string> repaired = Repairer(text).run()) return repaired;
-  // {\"k\": 1}: as it stands between the quotation marks of a JSON string.
-  if (text.find("\\\"") == std::string_view::npos) return std::nullopt;
-  const std::optional<PythonJson> unescaped = read_strict_json("\"" + std::string(text) + "\"");
-  if (!unescaped) return std::nullopt;
-  return Repairer(*unescaped->as_string()).run();
+  if (std::optional<PythonJson> value = read_strict_json(text)) return {*std::move(value)};
+  Readings readings;
+  const std::vector<std::string> texts = unescaped(text);
+  for (const std::string& one : texts) readings.add(Repairer(one, Brackets::kAsTheyAre).run());
+  if (!readings.empty()) return readings.take();
+  for (const std::string& one : texts) {
+    readings.add(Repairer(one, Brackets::kMissingAtTheEnd).run());
+    readings.add_with_other_brackets(one);
+  }
+  return readings.take();
+}
+
+std::optional<std::string> repaired_json(std::string_view text) {
+  const std::vector<PythonJson> readings = json_readings(text);
+  return readings.size() == 1 ? std::optional(dump_python_json(readings.front())) : std::nullopt;
 }
 
 }  // namespace baleen

@@ -26,9 +26,12 @@ void ReplyParts::leave_call_cut() {
   if (std::exchange(is_in_call_, false)) calls_.pop_back();
 }
 
-void ReplyParts::drop_call(const std::string& name) {
+void ReplyParts::drop_call(const std::string& name, std::string_view shown) {
   parts_.push_back({Kind::kCallDropped, name});
   ++num_dropped_;
+  add_content(shown);
+  end_content();
+  content.begin_paragraph();
 }
 
 void ReplyParts::note_markup() {

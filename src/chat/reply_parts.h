@@ -26,7 +26,8 @@ class ReplyParts {
   void end_call();
   /// The reply is over: a call that has not ended is none of `calls`.
   void leave_call_cut();
-  void drop_call(const std::string& name);
+  /// Says that a call is not made, and shows it as a paragraph of the content.
+  void drop_call(const std::string& name, std::string_view shown);
 
   /// Markup was taken out of the text here.
   void note_markup();

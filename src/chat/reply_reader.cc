@@ -231,10 +231,7 @@ class ReplyReader::State {
   void give_call(const BlockItem& item) {
     parts.content.begin_paragraph();
     if (item.kind == BlockItem::Kind::kDropped) {
-      parts.drop_call(item.call.name);
-      parts.add_content(item.text);
-      parts.end_content();
-      parts.content.begin_paragraph();
+      parts.drop_call(item.call.name, item.text);
       return;
     }
     parts.begin_call(item.call.name);

@@ -46,10 +46,19 @@ bool may_be_opening(std::string_view line) {
                              [line](std::string_view rest) { return rest.starts_with(line); });
 }
 
+/// Of `&lt;`, which may stand for the `<` of a tag.
+std::size_t begun_entity_bytes(std::string_view text) {
+  static constexpr std::string_view kEntity = "&lt;";
+  for (std::size_t size = kEntity.size() - 1; size > 0; --size) {
+    if (text.ends_with(kEntity.substr(0, size))) return size;
+  }
+  return 0;
+}
+
 /// Where the end of `text` begins that may belong to a tool call after it. `at_line_start`: so is the
 /// beginning. Blanks at the start of a line belong to what may follow them.
 std::size_t lead_begin(std::string_view text, bool at_line_start) {
-  std::size_t begin = text.size() - tag_prefix_bytes(text);
+  std::size_t begin = text.size() - std::max(tag_prefix_bytes(text), begun_entity_bytes(text));
   const std::size_t least = text.size() - std::min(text.size(), kMaxLeadBytes);
   while (true) {
     const std::size_t end = text.substr(0, begin).find_last_not_of(kWhiteSpace) + 1;

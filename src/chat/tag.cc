@@ -6,33 +6,13 @@
 #include "base/utf8.h"
 #include "chat/attributes.h"
 #include "chat/special_strings.h"
+#include "chat/spellings.h"
 #include "chat/white_space.h"
 
 namespace baleen {
 namespace {
 
 using MarkupKind = Markup::Kind;
-
-struct TagName {
-  std::string_view text;
-  MarkupKind kind;
-};
-
-/// The model's predecessor called the block function_calls.
-constexpr TagName kTagNames[] = {
-    {"tool_calls", MarkupKind::kCalls},    {"function_calls", MarkupKind::kCalls},
-    {"invoke", MarkupKind::kInvoke},       {"call", MarkupKind::kInvoke},
-    {"parameter", MarkupKind::kParameter}, {"param", MarkupKind::kParameter},
-    {"argument", MarkupKind::kParameter},  {"arg", MarkupKind::kParameter}};
-
-MarkupKind kind_named(std::string_view word) {
-  const auto* found = std::ranges::find(kTagNames, lower_case(word), &TagName::text);
-  return found == std::end(kTagNames) ? MarkupKind::kNamed : found->kind;
-}
-
-bool is_exact_name(std::string_view word) {
-  return word == "tool_calls" || word == "invoke" || word == "parameter";
-}
 
 std::size_t skip_blanks(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of(" \t", at), text.size());
@@ -42,6 +22,78 @@ bool take(std::string_view text, std::size_t& at, std::string_view word) {
   if (!text.substr(at).starts_with(word)) return false;
   at += word.size();
   return true;
+}
+
+struct TagName {
+  std::string_view text;
+  MarkupKind kind;
+  std::size_t max_slips = 0;  ///< letters that may be off behind the token
+  bool needs_token = false;   ///< without it, an ordinary word
+};
+
+/// The model's predecessor called the block function_calls.
+constexpr TagName kTagNames[] = {
+    {"tool_calls", MarkupKind::kCalls, 2},
+    {"function_calls", MarkupKind::kCalls, 2},
+    {"tool_call", MarkupKind::kCalls},
+    {"calls", MarkupKind::kCalls, 0, true},
+    {"invoke", MarkupKind::kInvoke, 1},
+    {"call", MarkupKind::kInvoke},
+    {"function_call", MarkupKind::kInvoke, 0, true},
+    {"function", MarkupKind::kInvoke, 0, true},
+    {"tool_use", MarkupKind::kInvoke, 0, true},
+    {"tool", MarkupKind::kInvoke, 0, true},
+    {"parameter", MarkupKind::kParameter, 2},
+    {"param", MarkupKind::kParameter},
+    {"argument", MarkupKind::kParameter, 1},
+    {"arg", MarkupKind::kParameter},
+};
+
+MarkupKind kind_named(std::string_view word, bool has_token) {
+  const std::string name = lower_case(word);
+  for (const TagName& tag : kTagNames) {
+    if (name == tag.text && (has_token || !tag.needs_token)) return tag.kind;
+  }
+  for (const TagName& tag : kTagNames) {
+    if (has_token && tag.max_slips > 0 && is_misspelt(name, tag.text, tag.max_slips)) return tag.kind;
+  }
+  return MarkupKind::kNamed;
+}
+
+/// Of a word like `invokename`: the tag's part. Empty where nothing runs together.
+std::string_view tag_in(std::string_view word) {
+  const std::string name = lower_case(word);
+  for (const TagName& tag : kTagNames) {
+    if (name.starts_with(tag.text) && names_call_or_parameter(name.substr(tag.text.size())))
+      return word.substr(0, tag.text.size());
+  }
+  return {};
+}
+
+/// A tag as the format writes it, at the beginning of `text`.
+std::optional<Markup> exact_tag(std::string_view text, bool is_closing, std::size_t& num_bytes) {
+  static constexpr TagName kExact[] = {{"tool_calls", MarkupKind::kCalls},
+                                       {"invoke", MarkupKind::kInvoke},
+                                       {"parameter", MarkupKind::kParameter}};
+  const auto* found =
+      std::ranges::find_if(kExact, [text](const TagName& tag) { return text.starts_with(tag.text); });
+  if (found == std::end(kExact)) return std::nullopt;
+  Markup tag{.kind = found->kind, .tag_name = std::string(found->text), .is_closing = is_closing};
+  std::size_t at = found->text.size();
+  if (!is_closing && found->kind != MarkupKind::kCalls) {
+    if (!take(text, at, " name=\"")) return std::nullopt;
+    const std::size_t end = text.find_first_of("\"<\n", at);
+    tag.name = text.substr(at, end - at);
+    at = std::min(end, text.size());
+    if (!take(text, at, "\"")) return std::nullopt;
+    if (found->kind == MarkupKind::kParameter) {
+      tag.is_string = take(text, at, " string=\"true\"");
+      if (!*tag.is_string && !take(text, at, " string=\"false\"")) return std::nullopt;
+    }
+  }
+  if (!take(text, at, ">")) return std::nullopt;
+  num_bytes = at;
+  return tag;
 }
 
 bool take_bar(std::string_view text, std::size_t& at) { return take(text, at, "｜") || take(text, at, "|"); }
@@ -66,6 +118,31 @@ LookAlikeHead read_head(std::string_view text, std::size_t& at) {
   return head;
 }
 
+/// A look-alike up to its name, which `at` is then behind.
+std::optional<Markup> look_alike_name(std::string_view text, std::size_t& at) {
+  const LookAlikeHead head = read_head(text, at);
+  if (!head.has_angle && (!head.has_marker || head.num_bars == 0)) return std::nullopt;
+  if (!head.has_marker && head.num_bars > 0) return std::nullopt;
+  const std::string_view word = leading_word(text.substr(at));
+  at += word.size();
+  const MarkupKind kind = kind_named(word, false);
+  if (kind == MarkupKind::kNamed) return std::nullopt;
+  return Markup{.kind = kind,
+                .tag_name = std::string(word),
+                .is_closing = head.is_closing,
+                .is_exact = false,
+                .is_look_alike = true};
+}
+
+/// `<p>`, `</div>`: a word that is not of this format.
+bool begins_another_tag(std::string_view text) {
+  std::size_t at = 0;
+  take(text, at, "<");
+  take(text, at, "/");
+  const std::string_view word = leading_word(text.substr(at));
+  return !word.empty() && !word.starts_with("DSML") && kind_named(word, false) == MarkupKind::kNamed;
+}
+
 /// `</`, the marker or what is left of it, and a tag's name at the end.
 bool ends_with_tag_name(std::string_view closer) {
   static constexpr std::size_t kMaxBytes = 48;
@@ -74,7 +151,7 @@ bool ends_with_tag_name(std::string_view closer) {
   if (inside.find_first_of(kWhiteSpace) != std::string_view::npos) return false;
   std::size_t begin = inside.size();
   while (begin > 0 && !leading_word(inside.substr(begin - 1, 1)).empty()) --begin;
-  return kind_named(inside.substr(begin)) != MarkupKind::kNamed;
+  return kind_named(inside.substr(begin), false) != MarkupKind::kNamed;
 }
 
 }  // namespace
@@ -82,41 +159,47 @@ bool ends_with_tag_name(std::string_view closer) {
 Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes) {
   text = text.substr(0, kMaxTagBytes);
   text.remove_suffix(unfinished_utf8(text));
-  Markup tag{.kind = MarkupKind::kStray, .is_closing = is_closing};
-  std::size_t at = skip_blanks(text, 0);
-  const bool has_late_slash = take(text, at, "/");
+  if (std::optional<Markup> exact = exact_tag(text, is_closing, num_bytes)) return *std::move(exact);
+  Markup tag{.kind = MarkupKind::kStray, .is_closing = is_closing, .is_exact = false};
+  const PlainText plain = in_plain_spelling(text);
+  const std::string_view all = plain.text;
+  std::size_t at = skip_blanks(all, 0);
+  const bool has_late_slash = take(all, at, "/");
   tag.is_closing |= has_late_slash;
-  const std::string_view word = leading_word(text.substr(at));
+  std::string_view word = leading_word(all.substr(at));
   num_bytes = 0;
   if (word.empty()) {
-    tag.is_exact = false;
+    if (tag.is_closing && take(all, at, ">")) num_bytes = plain.places[at];
     return tag;
   }
-  tag.kind = kind_named(word);
+  tag.kind = kind_named(word, true);
+  if (const std::string_view part = tag_in(word); tag.kind == MarkupKind::kNamed && !part.empty()) {
+    word = part;
+    tag.kind = kind_named(part, true);
+  }
   tag.tag_name = word;
-  tag.is_exact = at == 0 && is_exact_name(word);
   at += word.size();
-  read_attributes(text, at, tag);
-  num_bytes = at;
+  read_attributes(text, plain, at, tag);
+  num_bytes = plain.places[at];
+  tag.has_entities = text.substr(0, num_bytes).find('&') != std::string_view::npos;
   return tag;
 }
 
 std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_bytes) {
-  text = text.substr(0, kMaxTagBytes);
+  static constexpr std::size_t kMaxNameBytes = 64;
   std::size_t at = 0;
-  const LookAlikeHead head = read_head(text, at);
-  if (!head.has_angle && (!head.has_marker || head.num_bars == 0)) return std::nullopt;
-  if (!head.has_marker && head.num_bars > 0) return std::nullopt;
-  const std::string_view word = leading_word(text.substr(at));
-  Markup tag{
-      .kind = kind_named(word), .is_closing = head.is_closing, .is_exact = false, .is_look_alike = true};
-  if (word.empty() || tag.kind == MarkupKind::kNamed) return std::nullopt;
-  tag.tag_name = word;
-  at += word.size();
-  read_attributes(text, at, tag);
-  if (!tag.is_ended && !tag.is_closing) return std::nullopt;
-  if (!tag.is_closing && tag.kind != MarkupKind::kCalls && !tag.name) return std::nullopt;
-  num_bytes = at;
+  // Documents are full of `<`: glances before more of the text is spelled out.
+  if (begins_another_tag(text)) return std::nullopt;
+  if (!look_alike_name(in_plain_spelling(text.substr(0, kMaxNameBytes)).text, at)) return std::nullopt;
+  const std::string_view written = text.substr(0, kMaxTagBytes);
+  const PlainText plain = in_plain_spelling(written);
+  at = 0;
+  std::optional<Markup> tag = look_alike_name(plain.text, at);
+  if (!tag) return std::nullopt;
+  read_attributes(written, plain, at, *tag);
+  if (!tag->is_ended && !tag->is_closing) return std::nullopt;
+  if (!tag->is_closing && tag->kind != MarkupKind::kCalls && !tag->name) return std::nullopt;
+  num_bytes = plain.places[at];
   return tag;
 }
 

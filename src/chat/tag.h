@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace baleen {
 
@@ -30,8 +32,11 @@ struct Markup {
   bool is_exact = true;      ///< false: something about it was repaired
   bool is_doubtful = false;  ///< where the tag ends, or what its name is, cannot be said
   bool is_look_alike = false;
+  bool has_entities = false;  ///< such as `&quot;`: a value behind it may have them too
   std::optional<std::string> name;
   std::optional<bool> is_string;
+  std::optional<std::string> value;                         ///< of an attribute `value="..."`
+  std::vector<std::pair<std::string, std::string>> others;  ///< attributes that the format does not have
 
   [[nodiscard]] bool opens(Kind tag) const { return kind == tag && !is_closing; }
   [[nodiscard]] bool closes(Kind tag) const { return kind == tag && is_closing; }
@@ -41,8 +46,10 @@ struct Markup {
 inline constexpr std::size_t kMaxTagBytes = 1024;
 
 /// What follows a `｜DSML｜` token: the tag's name and attributes, up to `>` or to where they end. Sets `num_bytes` to
-/// the bytes of `text` that are the tag's. `is_closing`: a slash stood before the token. Attributes may come in any
-/// order, under other names (`key`, `type`), with other quotation marks or none; the name may stand alone.
+/// the bytes of `text` that are the tag's. `is_closing`: a slash stood before the token. A tag as the format
+/// writes it is read as it is; any other in ASCII spelling, with tolerance: names a letter or two off,
+/// attributes in any order, under other names (`key`, `id`, `type`), with other quotation marks or none; the
+/// name may stand alone or behind the tag's.
 [[nodiscard]] Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes);
 
 /// A tag without the token at the beginning of `text`: `<|DSML|parameter name=..>`, `<DSML invoke ..>`,

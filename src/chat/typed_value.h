@@ -5,12 +5,13 @@
 #include <string>
 #include <string_view>
 
-#include "chat/argument_types.h"
+#include "chat/python_json.h"
 
 namespace baleen {
 
-/// The one way to read `text` as JSON of these types, strings aside: JSON almost right; `+3`, `.5`, `1_000`, `1,000`
-/// where an integer is declared; `True`, `yes`, `off` for a boolean; `None` for null. Nothing when there is none.
-[[nodiscard]] std::optional<std::string> json_of_type(std::string_view text, const ArgumentTypes& types);
+/// The one way to read `text` as JSON that fits `schema`, strings aside: JSON almost right; `+3`, `.5`,
+/// `1_000`, `03`, `1,000` where an integer is declared; `True`, `yes`, `off` for a boolean; `None` for null.
+/// Nothing when there is none.
+[[nodiscard]] std::optional<std::string> json_of_type(std::string_view text, const PythonJson& schema);
 
 }  // namespace baleen

@@ -217,5 +217,112 @@ TEST(RepairedCalls, WhatCanMeanTwoThingsIsDropped) {
                  "Rome");
 }
 
+const std::string kClose = "</｜DSML｜parameter>\n";
+
+std::string parameter(const std::string& key, const std::string& is_string, const std::string& value) {
+  return "<｜DSML｜parameter name=\"" + key + "\" string=\"" + is_string + "\">" + value + kClose;
+}
+
+/// Tools that cannot do without some of their arguments.
+std::vector<DeclaredTool> demanding_tools() {
+  const auto schema = [](const char* text) { return parse_python_json(text).value(); };
+  return {{"run", schema(R"({"properties": {"command": {"type": "string"}, "tags": {"type": "array"}},
+                             "required": ["command"]})")},
+          {"write_file", schema(R"({"properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+                                    "required": ["path", "content"]})")},
+          {"start", schema(R"({"properties": {"arguments": {"type": "object"}, "input": {"type": "string"},
+                                              "name": {"type": "string"}, "value": {"type": "string"}},
+                               "required": ["name"]})")}};
+}
+
+Calls demanding_calls(const std::string& tool, const std::string& body) {
+  const ReadReply reply = test::read_reply(kBegin + invoke(tool, body) + kEnd, demanding_tools());
+  EXPECT_EQ(reply.calls.size() + reply.num_dropped, 1u) << body;
+  EXPECT_EQ(reply.calls.empty(), reply.content.starts_with(tool)) << body << "\nshows: " << reply.content;
+  return reply.calls;
+}
+
+TEST(RepairedCalls, WithoutARequiredArgumentNoCallIsMade) {
+  const std::string open = "<｜DSML｜parameter name=\"command\" ";
+  for (const std::string& body :
+       {std::string(), std::string("\n"), std::string("ls -la\n"), std::string("{}"),
+        parameter("tags", "false", "[]"), parameter("comand", "true", "ls"),
+        parameter("command", "false", "null"), parameter("arguments", "false", "{}"),
+        parameter("arguments", "false", "{\"tags\": []}"),
+        parameter("payload", "false", "{\"command\": \"ls\"}")}) {
+    EXPECT_EQ(demanding_calls("run", body), Calls{}) << body;
+  }
+  EXPECT_EQ(demanding_calls("write_file", parameter("path", "true", "a")), Calls{});
+  EXPECT_EQ(demanding_calls("run", open + "value=\"a &amp; b\"/>\n"), Calls{});
+  EXPECT_EQ(demanding_calls("run", open + "value=\"a\">b" + kClose), Calls{});
+}
+
+TEST(RepairedCalls, ArgumentsWrappedInOne) {
+  const Calls run = {{"run", R"({"command": "ls -la"})"}};
+  for (const char* wrapper : {"arguments", "input", "parameters", "args", "kwargs"}) {
+    EXPECT_EQ(demanding_calls("run", parameter(wrapper, "false", R"({"command": "ls -la"})")), run)
+        << wrapper;
+    EXPECT_EQ(demanding_calls("run", parameter(wrapper, "true", R"({"command": "ls -la"})")), run) << wrapper;
+    EXPECT_EQ(demanding_calls("run", std::string("{\"") + wrapper + R"(": {"command": "ls -la"}})"), run);
+    EXPECT_EQ(demanding_calls("run", std::string("<｜DSML｜") + wrapper +
+                                         R"(>{"command": "ls -la"}</｜DSML｜)" + wrapper + ">\n"),
+              run)
+        << wrapper;
+  }
+  // A tool may have parameters of those names.
+  EXPECT_EQ(demanding_calls("start", parameter("name", "true", "n") +
+                                         parameter("arguments", "false", R"({"name": "x"})") +
+                                         parameter("input", "true", "{}") + parameter("value", "true", "v")),
+            (Calls{{"start", R"({"name": "n", "arguments": {"name": "x"}, "input": "{}", "value": "v"})"}}));
+  EXPECT_EQ(demanding_calls("start", R"({"name": "n", "arguments": {"q": 1}})"),
+            (Calls{{"start", R"({"name": "n", "arguments": {"q": 1}})"}}));
+  EXPECT_EQ(demanding_calls("start", R"({"name": "start", "arguments": {"name": "n"}})"), Calls{});  // either
+}
+
+TEST(RepairedCalls, BackslashesAreReadInOneWayOrNotAtAll) {
+  const std::string rest = parameter("content", "true", "x");
+  const auto written = [&](const std::string& path) {
+    return demanding_calls("write_file", parameter("path", "false", path) + rest);
+  };
+  const Calls meant = {{"write_file", R"({"path": "C:\\dir\\new", "content": "x"})"}};
+  EXPECT_EQ(written(R"("C:\\dir\\new")"), meant);
+  EXPECT_EQ(written(R"(C:\dir\new)"), meant);
+  EXPECT_EQ(written(R"("C:\dir\new")"), Calls{});
+  EXPECT_EQ(demanding_calls("write_file", R"({"path": "C:\dir\new", "content": "x"})"), Calls{});
+  EXPECT_EQ(demanding_calls("write_file", R"({\"path\": \"C:\\dir\\new\", \"content\": \"x\"})"), meant);
+}
+
+TEST(RepairedCalls, AnEndTokenInAValueDropsTheCall) {
+  for (const char* value : {"", "abc", "abc\n"}) {
+    const std::string content = std::string(value) + std::string(chat_format::kEos) + "more";
+    EXPECT_EQ(
+        demanding_calls("write_file", parameter("path", "true", "a") + parameter("content", "true", content)),
+        Calls{})
+        << value;
+  }
+}
+
+TEST(RepairedCalls, TypesOtherThanDeclaredAreDropped) {
+  for (const char* value : {"\"a\"", "5", "true", "{}", "a, b"}) {
+    EXPECT_EQ(demanding_calls("run", parameter("command", "true", "ls") + parameter("tags", "false", value)),
+              Calls{})
+        << value;
+  }
+  EXPECT_EQ(demanding_calls("run", parameter("command", "false", R"(["ls"])")), Calls{});
+  EXPECT_EQ(demanding_calls("run", parameter("command", "true", "ls") + parameter("tags", "false", "null")),
+            (Calls{{"run", R"({"command": "ls", "tags": null})"}}));  // may be left out
+}
+
+TEST(RepairedCalls, WhatStandsInABlockWithoutCallsIsDroppedVisibly) {
+  for (const char* text : {"run(command=\"ls\")\n", "<run><command>ls</command></run>\n",
+                           "{\"command\": \"ls\"}\n", "[{\"name\": \"launch\", \"arguments\": {}}]\n"}) {
+    const ReadReply reply = test::read_reply("Now." + kBegin + text + kEnd, demanding_tools());
+    EXPECT_EQ(reply.calls, Calls{}) << text;
+    EXPECT_EQ(reply.num_dropped, 1u) << text;
+    EXPECT_TRUE(reply.content.starts_with("Now.\n\n")) << reply.content;
+    EXPECT_FALSE(test::leaks_markup(reply.content)) << reply.content;
+  }
+}
+
 }  // namespace
 }  // namespace baleen

@@ -90,8 +90,9 @@ TEST(ReplyReader, MissingTags) {
   const std::string value = "<｜DSML｜parameter name=\"city\" string=\"true\">Paris";
   EXPECT_EQ(calls_of(open + value + "\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>" + kEos), kParisCall);
   EXPECT_EQ(calls_of(open + value + "\n</｜DSML｜tool_calls>" + kEos), kParisCall);
-  EXPECT_EQ(calls_of(open + value + "\n" + kEos), kParisCall);
-  EXPECT_EQ(calls_of(open + value), kParisCall);
+  // Only the end of the reply ends the value: it may have been meant to go on.
+  EXPECT_EQ(calls_of(open + value + "\n" + kEos), Calls{});
+  EXPECT_EQ(calls_of(open + value), Calls{});
   EXPECT_EQ(calls_of(open + kParis + "</｜DSML｜tool_calls>" + kEos), kParisCall);
   EXPECT_EQ(calls_of(open + kParis + kEos), kParisCall);
   EXPECT_EQ(calls_of(invoke("weather", kParis) + kEos), kParisCall);
