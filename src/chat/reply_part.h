@@ -13,6 +13,8 @@ struct DeclaredTool {
   std::string name;
   PythonJson parameters;  ///< JSON schema; null when none was given
   bool strict = false;    ///< the client wants all of the schema held, or a refusal
+  /// Whether a grammar of the reply's calls, if there is one, holds this tool's to `parameters`.
+  bool is_held = true;
 };
 
 struct ReplyPart {

@@ -133,7 +133,7 @@ class ReplyReader::State {
     has_block = true;
     block = std::move(opening);
     parts.content.begin_paragraph();
-    strict_.emplace(parts);
+    strict_.emplace(parts, tools_);
   }
 
   void begin_body() {

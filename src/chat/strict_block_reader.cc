@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "chat/call_check.h"
 #include "chat/format.h"
 #include "chat/python_json.h"
+#include "chat/tag.h"
 
 namespace baleen {
 namespace {
@@ -49,9 +51,7 @@ bool StrictBlockReader::step() {
     case Place::kName: {
       const std::optional<std::string> name = take_until(kTagEnd);
       if (!name) return false;
-      parts_.begin_call(*name);
-      parts_.add_arguments("{");
-      keys_.clear();
+      begin_call(*name);
       place_ = Place::kBetweenParameters;
       return true;
     }
@@ -70,7 +70,7 @@ bool StrictBlockReader::step() {
       place_ = *flag == "true" ? Place::kString : Place::kJson;
       is_passed_over_ = keys_.contains(key_);
       if (place_ == Place::kString) begin_argument();
-      if (place_ == Place::kString && !is_passed_over_) parts_.add_arguments("\"");
+      if (place_ == Place::kString && !is_passed_over_) give("\"");
       return true;
     }
     case Place::kString:
@@ -79,7 +79,7 @@ bool StrictBlockReader::step() {
       const std::optional<std::string> json = take_until(kParameterClosing);
       if (!json) return false;
       begin_argument();
-      if (!is_passed_over_) parts_.add_arguments(*json);
+      if (!is_passed_over_) give(*json);
       place_ = Place::kBetweenParameters;
       return true;
     }
@@ -107,10 +107,10 @@ bool StrictBlockReader::read_string() {
   const std::size_t end = pending_.find(kParameterClosing);
   const bool is_whole = end != std::string::npos;
   const std::size_t size = is_whole ? end : pending_.size() - begun_bytes(pending_, kParameterClosing);
-  if (!is_passed_over_) parts_.add_arguments(escaped(std::string_view(pending_).substr(0, size)));
+  if (!is_passed_over_) give(escaped(std::string_view(pending_).substr(0, size)));
   pending_.erase(0, is_whole ? size + kParameterClosing.size() : size);
   if (!is_whole) return false;
-  if (!is_passed_over_) parts_.add_arguments("\"");
+  if (!is_passed_over_) give("\"");
   place_ = Place::kBetweenParameters;
   return true;
 }
@@ -131,16 +131,40 @@ std::optional<std::string> StrictBlockReader::take_until(std::string_view end) {
   return taken;
 }
 
+void StrictBlockReader::begin_call(const std::string& name) {
+  keys_.clear();
+  const auto tool = std::ranges::find(tools_, name, &DeclaredTool::name);
+  kept_.emplace(KeptCall{.name = name, .missing = {}});
+  if (tool != tools_.end() && !tool->is_held) kept_->missing = required_parameters(tool->parameters);
+  give("{");
+}
+
 void StrictBlockReader::begin_argument() {
   if (is_passed_over_) return;
-  if (!keys_.empty()) parts_.add_arguments(", ");
+  if (!keys_.empty()) give(", ");
   keys_.insert(key_);
-  parts_.add_arguments(quote_python_json(key_) + ": ");
+  if (kept_) kept_->missing.erase(key_);
+  give(quote_python_json(key_) + ": ");
+}
+
+void StrictBlockReader::give(std::string_view json) {
+  if (!kept_) return parts_.add_arguments(json);
+  kept_->arguments += json;
+  if (!kept_->missing.empty()) return;
+  const KeptCall call = *std::exchange(kept_, std::nullopt);
+  parts_.begin_call(call.name);
+  parts_.add_arguments(call.arguments);
 }
 
 void StrictBlockReader::end_call() {
+  if (kept_) return drop_kept_call();
   parts_.add_arguments("}");
   parts_.end_call();
+}
+
+void StrictBlockReader::drop_kept_call() {
+  const KeptCall call = *std::exchange(kept_, std::nullopt);
+  parts_.drop_call(call.name, without_markup(call.name + "\n" + call.arguments));
 }
 
 }  // namespace baleen

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 
+#include "chat/reply_part.h"
 #include "chat/reply_parts.h"
 
 namespace baleen {
@@ -17,8 +19,10 @@ namespace baleen {
 /// beginning of an object that no length makes JSON of, without what may have begun a closing tag.
 class StrictBlockReader {
  public:
-  /// `parts` outlives this.
-  explicit StrictBlockReader(ReplyParts& parts) : parts_(parts) {}
+  /// `parts` and `tools` outlive this. A call of a tool that the grammar does not hold begins in `parts` when
+  /// all its required parameters have begun: what was given out cannot be taken back. One that ends without
+  /// them is dropped.
+  StrictBlockReader(ReplyParts& parts, std::span<const DeclaredTool> tools) : parts_(parts), tools_(tools) {}
 
   /// More of the block, from after the first `<｜DSML｜` on: "tool_calls>\n...". Whole characters.
   void feed(std::string_view text);
@@ -32,10 +36,21 @@ class StrictBlockReader {
   bool read_string();
   bool skip(std::string_view literal, Place next);
   std::optional<std::string> take_until(std::string_view end);
+  void begin_call(const std::string& name);
   void begin_argument();
+  void give(std::string_view json);
   void end_call();
+  void drop_kept_call();
+
+  /// A call that waits for its required parameters.
+  struct KeptCall {
+    std::string name, arguments;
+    std::unordered_set<std::string> missing;
+  };
 
   ReplyParts& parts_;
+  std::span<const DeclaredTool> tools_;
+  std::optional<KeptCall> kept_;
   Place place_ = Place::kHead;
   std::string pending_;
   std::size_t num_searched_ = 0;  ///< bytes of it that do not hold what `take_until` looks for

@@ -324,5 +324,32 @@ TEST(RepairedCalls, WhatStandsInABlockWithoutCallsIsDroppedVisibly) {
   }
 }
 
+/// A grammar that could not hold one tool's schema lets its calls lack anything: what streams cannot be taken
+/// back.
+TEST(RepairedCalls, EnforcedCallsOfAToolThatIsNotHeldBeginWhenAllRequiredArgumentsHave) {
+  std::vector<DeclaredTool> tools = demanding_tools();
+  tools[1].is_held = false;
+  const auto collected = [&](const std::string& text) {
+    return test::read_reply(text, tools, {.piece_bytes = 3, .enforcement = CallEnforcement::kFromToken});
+  };
+  const std::string path = parameter("path", "true", "a"), content = parameter("content", "true", "b");
+  const ReadReply whole = collected(kBegin + invoke("write_file", path + content) + kEnd);
+  EXPECT_EQ(whole.calls, (Calls{{"write_file", R"({"path": "a", "content": "b"})"}}));
+  const ReadReply lacking = collected("Now." + kBegin + invoke("write_file", path) +
+                                      invoke("run", parameter("command", "true", "ls")) + kEnd);
+  EXPECT_EQ(lacking.calls, (Calls{{"run", R"({"command": "ls"})"}}));
+  EXPECT_EQ(lacking.num_dropped, 1u);
+  EXPECT_NE(lacking.content.find("write_file\n{\"path\": \"a\""), std::string::npos) << lacking.content;
+
+  ReplyReader reader(ThinkingMode::kChat, tools, CallEnforcement::kFromToken);
+  const std::string begun = kBegin + "<｜DSML｜invoke name=\"write_file\">\n" + path;
+  EXPECT_EQ(reader.feed(with_marked_specials(begun)), std::vector<ReplyPart>{});
+  const std::vector<ReplyPart> parts =
+      reader.feed(with_marked_specials("<｜DSML｜parameter name=\"content\" string=\"true\">lo"));
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].text, "write_file");
+  EXPECT_EQ(parts[1].text, R"({"path": "a", "content": "lo)");
+}
+
 }  // namespace
 }  // namespace baleen
