@@ -172,12 +172,12 @@ Result<RequestPreparer::HeldGrammar> RequestPreparer::cached(std::string key, co
 }
 
 ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest& request,
-                                                               std::vector<std::string>& unenforced) {
+                                                               std::vector<Unheld>& not_held) {
   const bool formatted = request.response_format.kind != ResponseFormat::Kind::kText;
   const bool calls = may_call_tools(request);
   const bool forbids_calls = !calls && !request.tools.empty();
   const auto held_to = [&](ReplyRules::Body body, Result<HeldGrammar>& held) {
-    unenforced = names_of(held.value().unheld);
+    not_held = held.value().unheld;
     return std::optional(
         ReplyRules{starts_in_reasoning(request), body, std::move(held).value().grammar, forbids_calls});
   };
@@ -229,8 +229,14 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
 
 ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   PreparedRequest prepared;
-  auto rules = rules_of(request, prepared.unenforced);
+  std::vector<Unheld> unheld;
+  auto rules = rules_of(request, unheld);
   if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
+  prepared.unenforced = names_of(unheld);
+  for (DeclaredTool& tool : request.tools) {
+    tool.is_held = std::ranges::none_of(
+        unheld, [&tool](const Unheld& one) { return one.of == tool.name && one.keyword == "schema"; });
+  }
   prepared.starts_in_reasoning = starts_in_reasoning(request);
   prepared.enforcement = enforcement_of(std::get<std::optional<ReplyRules>>(rules));
 

@@ -58,9 +58,9 @@ class RequestPreparer {
   /// `num_added`: how many of them the client did not send.
   [[nodiscard]] ApiResult<std::vector<TokenId>> raw_tokens(const RawPrompt& prompt, std::size_t prompt_idx,
                                                            std::size_t& num_added) const;
-  /// None when any token may come. What of the request's schemas they do not hold is named in `unenforced`.
+  /// None when any token may come. `not_held`: what of the request's schemas they do not hold.
   [[nodiscard]] ApiResult<std::optional<ReplyRules>> rules_of(const ApiRequest& request,
-                                                              std::vector<std::string>& unenforced);
+                                                              std::vector<Unheld>& not_held);
   /// `compile` notes what the grammar does not hold in the vector that it is given.
   template <class Compile>
   [[nodiscard]] Result<HeldGrammar> cached(std::string key, const Compile& compile);
