@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace baleen {
@@ -14,11 +15,6 @@ namespace {
 constexpr std::string_view kTitle = "baleen digests 1";
 constexpr std::size_t kMaxBytes = std::size_t{1} << 24;
 constexpr std::size_t kDigits = 32;
-
-std::string digest_of(std::string_view text) {
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
 
 bool is_digest(std::string_view text) {
   return text.size() == kDigits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -52,7 +48,7 @@ void KeptDigests::read(const std::filesystem::path& path) {
   // The last line is the digest of those before it.
   if (text.size() < kDigits + 1 || text.back() != '\n') return;
   const std::size_t body = text.size() - kDigits - 1;
-  if (text.substr(body, kDigits) != digest_of(std::string_view(text).substr(0, body))) return;
+  if (text.substr(body, kDigits) != checksum_of(std::string_view(text).substr(0, body))) return;
   std::istringstream lines(text.substr(0, body));
   std::string line;
   if (!std::getline(lines, line) || line != kTitle) return;
@@ -85,7 +81,7 @@ std::filesystem::path KeptDigests::save() const {
     text += fmt::format("{} {} {} {} {} {}\n", entry.digest, version.size, version.modified_ns,
                         version.changed_ns, version.inode, name);
   }
-  text += digest_of(text) + "\n";
+  text += checksum_of(text) + "\n";
   for (const std::filesystem::path& path : {beside_, fallback_}) {
     if (path.empty()) continue;
     try {

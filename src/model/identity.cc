@@ -1,9 +1,7 @@
 #include "model/identity.h"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <exception>
@@ -13,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file.h"
 
@@ -26,27 +25,18 @@ constexpr std::size_t kReadBytes = std::size_t{1} << 20;      ///< of a file, at
 
 class Hash {
  public:
-  Hash() { XXH3_128bits_reset(state_.get()); }
   /// Without their size.
-  void add_bytes(std::span<const std::byte> bytes) {
-    XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
-  }
+  void add_bytes(std::span<const std::byte> bytes) { checksum_.add(bytes); }
   /// With its length, so that neighbours cannot trade bytes.
   void add(std::string_view bytes) {
     const std::uint64_t size = bytes.size();
-    XXH3_128bits_update(state_.get(), &size, sizeof(size));
-    XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
+    checksum_.add(std::as_bytes(std::span(&size, 1)));
+    checksum_.add(bytes);
   }
-  [[nodiscard]] std::string digits() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-  }
+  [[nodiscard]] std::string digits() const { return checksum_.text(); }
 
  private:
-  struct Free {
-    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-  };
-  std::unique_ptr<XXH3_state_t, Free> state_{XXH3_createState()};
+  Checksum checksum_;
 };
 
 /// Leaves off when `stop` is requested.
