@@ -275,8 +275,14 @@ TEST(ServeAdmission, BombsAreRefusedWithASentence) {
         {"type", "json_schema"},
         {"json_schema",
          {{"name", "bomb"}, {"schema", {{"type", "object"}, {"properties", properties_of_bomb}}}}}};
-    if (properties_of_bomb.size() > 100)
+    if (properties_of_bomb.size() > 100) {
       request["response_format"]["json_schema"]["schema"]["required"] = required;
+    } else {  // a format that is not strict is held as far as that is possible, and the reply says how far
+      const HttpReply free = ask(server, request);
+      EXPECT_EQ(free.status, 200) << free.body;
+      EXPECT_NE(free.head.find("x-baleen-unenforced: response_format ("), std::string::npos) << free.head;
+    }
+    request["response_format"]["json_schema"]["strict"] = true;
     const HttpReply reply = ask(server, request);
     EXPECT_EQ(reply.status, 400) << reply.body;
     EXPECT_GT(Json::parse(reply.body)["error"]["message"].get<std::string>().size(), 20U);

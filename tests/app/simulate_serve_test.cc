@@ -120,7 +120,7 @@ TEST_F(SimulateServe, DraftsAndTwoPools) {
 }
 
 TEST_F(SimulateServe, RefusesNonsense) {
-  EXPECT_EQ(error("--rate -3"), "--rate: expected a number above 0, at most 1,000,000,000; found \"-3\"");
+  EXPECT_EQ(error("--rate -3"), "--rate: expected a number from 1e-06 to 1,000,000,000; found \"-3\"");
   EXPECT_THROW(run(""), UsageError) << "--rate";
   EXPECT_THROW(run("--arrival trace"), UsageError) << "--trace";
   EXPECT_THROW(run("--arrival never"), UsageError);

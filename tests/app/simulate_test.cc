@@ -79,8 +79,8 @@ TEST(SimulateTrain, WhatDoesNotFitIsStatus1) {
 }
 
 TEST(SimulateRates, AreAboveZero) {
-  expect_failure(simulate({"serve", "tiny-flash", "--rate", "0"}), 2, "--rate: expected a number above 0");
-  expect_failure(simulate({"serve", "tiny-flash"}), 2, "--rate is missing: a number above 0");
+  expect_failure(simulate({"serve", "tiny-flash", "--rate", "0"}), 2, "--rate: expected a number from 1e-06");
+  expect_failure(simulate({"serve", "tiny-flash"}), 2, "--rate is missing: a number from 1e-06");
 }
 
 TEST(SimulateSearch, LimitsThatNothingMeets) {

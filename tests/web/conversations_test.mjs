@@ -64,6 +64,12 @@ heldTest('a reply that streams in one tab grows in the other, which only reads',
   const reply = await held.nextReply();
   reply.release(12);
   await writer.replies.locator('.markdown').first().waitFor();
+  // A tab shows what is kept, and a reply is kept a moment after it is shown.
+  await until(
+    () => writer.page.evaluate(() => Object.values(localStorage).join()),
+    (kept) => kept.includes('long story about a whale'),
+    'the reply under way is kept',
+  );
   const reader = await writer.openTab();
   await reader.page.getByText('Another tab of this browser receives this reply.').waitFor();
   const length = () =>

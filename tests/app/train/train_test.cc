@@ -232,7 +232,7 @@ TEST_F(TrainCommand, AFullDiskEndsItAndTheLastCheckpointContinues) {
   EXPECT_FALSE(state("run", 4).empty());
 }
 
-TEST_F(TrainCommand, ThreeLossesInARowThatAreNoNumbersEndItAndChangeNoWeights) {
+TEST_F(TrainCommand, WeightsThatAreNoNumbersAreRefusedByName) {
   ASSERT_EQ(train("run", {"--steps", "2"}).status, 0);
   // NaNs for the embedding.
   std::string bytes = state("run", 2);
@@ -248,11 +248,9 @@ TEST_F(TrainCommand, ThreeLossesInARowThatAreNoNumbersEndItAndChangeNoWeights) {
   std::ofstream(checkpoint, std::ios::binary) << bytes;
   const ProgramResult ended = train("run", {"--resume"});
   EXPECT_EQ(ended.status, 1);
-  EXPECT_NE(ended.err.find("third step in a row"), std::string::npos) << ended.err;
-  EXPECT_NE(ended.err.find("is intact"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("embed.weight"), std::string::npos) << ended.err;
   EXPECT_EQ(state("run", 2), bytes);
-  EXPECT_EQ(log_of("run").back()["step"], 5);
-  EXPECT_TRUE(log_of("run").back().contains("skipped"));
+  EXPECT_EQ(log_of("run").back()["step"], 2);
   EXPECT_FALSE(fs::exists(folder_ / "run" / "model"));
 }
 

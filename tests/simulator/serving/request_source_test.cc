@@ -181,13 +181,13 @@ TEST(Trace, ComplainsWithTheLine) {
   EXPECT_EQ(error(header + "0,10,5\n0.5,ten,5\n"),
             "t:3: prompt_tokens: expected a whole number from 1 to 1e+09; found \"ten\"");
   EXPECT_EQ(error(header + "-1,10,5\n"),
-            "t:2: arrival: expected a number of seconds from 0 to 1e+12; found \"-1\"");
+            "t:2: arrival: expected a number of seconds from 0 to 1e+10; found \"-1\"");
   EXPECT_EQ(error(header + "0,10,0\n"),
             "t:2: output_tokens: expected a whole number from 1 to 1e+09; found \"0\"");
   EXPECT_EQ(error(header + "0,1.5,1\n"),
             "t:2: prompt_tokens: expected a whole number from 1 to 1e+09; found \"1.5\"");
   EXPECT_EQ(error(header + "nan,1,1\n"),
-            "t:2: arrival: expected a number of seconds from 0 to 1e+12; found \"nan\"");
+            "t:2: arrival: expected a number of seconds from 0 to 1e+10; found \"nan\"");
   EXPECT_EQ(error(header + "5,1,1\n4,1,1\n"),
             "t:3: arrival: expected 5 or later, as the line before; found 4; sort the trace by arrival");
   EXPECT_EQ(
