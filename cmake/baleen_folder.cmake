@@ -116,11 +116,12 @@ function(baleen_test)
   baleen_label_untrusted_input(${TEST_NAME} ${program})
 endfunction()
 
-# baleen_test_of_missing(NAME app/ranks/mpi_test PACKAGE "Open MPI"): stands for a test that cannot be built without
-# a package, so that its absence shows: scripts/print_results.sh counts it as failed.
+# baleen_test_of_missing(NAME app/ranks/mpi_test PACKAGE "Open MPI"): stands for a test that cannot be built
+# without a package, so that its absence shows: scripts/print_results.sh counts it as failed.
 function(baleen_test_of_missing)
   cmake_parse_arguments(MISSING "" "NAME;PACKAGE" "" ${ARGN})
-  add_test(NAME ${MISSING_NAME} COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${MISSING_PACKAGE} is not installed")
+  add_test(NAME ${MISSING_NAME}
+           COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${MISSING_PACKAGE} is not installed")
   set_tests_properties(${MISSING_NAME} PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: ")
 endfunction()
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# build.sh PRESET [TARGET...]: configures build/PRESET if it has never been, or if other packages are installed than
-# then, and builds the targets, or everything.
-# Says how far it is: on a terminal in one line, elsewhere in a line a minute. When something fails, the compiler's words.
-# BALEEN_PROGRESS_SECONDS: seconds between those lines.
+# build.sh PRESET [TARGET...]: configures build/PRESET if it has never been, or if other packages are
+# installed than then, and builds the targets, or everything. Says how far it is: on a terminal in one line,
+# elsewhere in a line a minute. When something fails, the compiler's words. BALEEN_PROGRESS_SECONDS: seconds
+# between those lines.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,8 +38,8 @@ follow() {
   done
 }
 
-# What configuration looks for, and so depends on: packages with their versions, the commands that stand for some
-# of them, those that are unpacked, and the compiler for GPUs.
+# What configuration looks for, and so depends on: packages with their versions, the commands that stand for
+# some of them, those that are unpacked, and the compiler for GPUs.
 installed() {
   local names
   mapfile -t names < <(sed 's/[[:space:]]*#.*//; s/[[:space:]].*//' scripts/packages.txt | grep .)

@@ -9,9 +9,9 @@
 
 namespace baleen {
 
-/// Made before any other thread: it blocks these signals in the threads that follow and, from the first callback on,
-/// waits for them in one of its own. One at a time. A SIGHUP that was ignored before, as under nohup, stays ignored. It never
-/// insists: terminals and service managers send it together with SIGTERM.
+/// Made before any other thread: it blocks these signals in the threads that follow and, from the first
+/// callback on, waits for them in one of its own. One at a time. A SIGHUP that was ignored before, as under
+/// nohup, stays ignored. It never insists: terminals and service managers send it together with SIGTERM.
 class ShutdownSignal {
  public:
   ShutdownSignal();

@@ -7,8 +7,8 @@
 
 namespace baleen {
 
-/// While it lives, SIGINT (Ctrl-C), or the signals given, raise a flag instead of ending the process. A signal that the
-/// process ignores, as SIGHUP under nohup, stays ignored. One at a time.
+/// While it lives, SIGINT (Ctrl-C), or the signals given, raise a flag instead of ending the process. A
+/// signal that the process ignores, as SIGHUP under nohup, stays ignored. One at a time.
 class InterruptFlag {
  public:
   explicit InterruptFlag(std::initializer_list<int> signals = {SIGINT});

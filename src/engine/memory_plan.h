@@ -84,7 +84,7 @@ struct EngineOptions {
   std::function<void(const std::string&)> report_balance = nullptr;
   /// Called with a sentence about each sequence that a decode group refused, likewise.
   std::function<void(const std::string&)> report_refusal = nullptr;
-  /// Called in a thread of the engine's when a rank that is another process got a signal to end: this one, the
+  /// Called in a thread of the engine's when a rank in another process got a signal to end: this one, the
   /// first, is to end as if it had got it, and the others with it. None: it gets SIGTERM.
   std::function<void()> asked_to_end = nullptr;
   /// The longest that a rank waits for another one, which may be computing a whole step of a pipeline stage.

@@ -139,7 +139,7 @@ void ProcessTeam::listen(const std::stop_token& stop) {
       std::this_thread::sleep_for(kBetweenLooks);
     }
   } catch (const std::exception&) {
-    return;  // ranks that are lost are told of by whoever waits for them
+    return;  // whoever waits for ranks that are lost says so
   }
   if (engine_->options().asked_to_end) {
     engine_->options().asked_to_end();

@@ -54,7 +54,7 @@ class ApiServer {
   [[nodiscard]] std::uint16_t port() const { return http_.port(); }
   /// Serves until `stop`.
   void run() { http_.run(); }
-  /// Takes no more requests, lets those in progress end, and stops when all are done. Those that are not after
+  /// Takes no more requests, lets those in progress end, and stops when all are done. Those that run after
   /// `seconds` end with an error that says so; a client that does not even read that is left soon after.
   /// Until then /health, /ready (503) and the metrics are answered, all else gets 503. Any thread.
   void drain(double seconds);

@@ -27,8 +27,8 @@ class MpiCommunicator final : public Communicator {
 
   /// Letters beside exchanges; `tag` from 1 on tells their kinds apart.
   void send(std::int64_t to, int tag, std::span<const std::byte> bytes);
-  /// The next one from there. Without `limited` waits for ever, and lets the processor rest; `meanwhile`, where
-  /// there is one, is called now and then.
+  /// The next one from there. Without `limited` waits for ever, and lets the processor rest; `meanwhile`,
+  /// where there is one, is called now and then.
   [[nodiscard]] std::vector<std::byte> receive(std::int64_t from, int tag, bool limited = true,
                                                const std::function<void()>& meanwhile = {});
 
