@@ -26,6 +26,10 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+/// Which tensors models of a family have (model/tensor_table.h).
+struct ModelFamily;
+extern const ModelFamily kDeepSeekV4;
+
 /// Members are named as in config.json. The defaults are what Flash and Pro have in common; members without a
 /// default are 0 until loaded or taken from a preset.
 struct ModelConfig {
@@ -68,6 +72,7 @@ struct ModelConfig {
   WeightFormat dense_format = WeightFormat::kFp8;  ///< FP8 if "quantization_config" is there, otherwise BF16
   std::int64_t bos_token_id = 0;
   std::int64_t eos_token_id = 1;
+  const ModelFamily* family = &kDeepSeekV4;  ///< lives as long as the program
 
   /// Layers and MTP blocks; block index num_hidden_layers + m is MTP block m.
   [[nodiscard]] std::int64_t num_blocks() const { return num_hidden_layers + num_nextn_predict_layers; }

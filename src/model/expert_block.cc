@@ -1,7 +1,6 @@
 #include "model/expert_block.h"
 
 #include "base/check.h"
-#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
@@ -12,20 +11,6 @@ constexpr std::array<WeightMatrix ExpertWeights::*, 3> kMatrices{&ExpertWeights:
 
 constexpr std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
   return (value + unit - 1) / unit * unit;
-}
-
-std::int64_t num_blocks(std::int64_t count) { return (count + kWeightBlock - 1) / kWeightBlock; }
-
-std::int64_t scale_bytes(const WeightMatrix& m) {
-  if (m.format == WeightFormat::kFp8) {
-    return num_blocks(m.rows) * num_blocks(m.cols) * static_cast<std::int64_t>(sizeof(float));
-  }
-  return m.format == WeightFormat::kFp4 ? m.rows * (m.cols / kIndexerBlock) : 0;
-}
-
-const std::byte* scales_of(const WeightMatrix& m) {
-  return m.format == WeightFormat::kFp8 ? reinterpret_cast<const std::byte*>(m.block_scales)
-                                        : reinterpret_cast<const std::byte*>(m.group_scales);
 }
 
 ExpertWeights shape_of(const ModelConfig& config, WeightFormat format) {
@@ -40,14 +25,13 @@ ExpertBlock::ExpertBlock(const ExpertWeights& like) : shape_(like) {
   for (std::size_t i = 0; i < kMatrices.size(); ++i) {
     WeightMatrix& matrix = shape_.*kMatrices[i];
     matrix.data = nullptr;
-    matrix.block_scales = nullptr;
-    matrix.group_scales = nullptr;
+    matrix.set_scales(nullptr);
     offsets_[i] = bytes_;
-    bytes_ += rounded_up(matrix.rows * matrix.row_bytes(), kAlignment);
+    bytes_ += rounded_up(matrix.size_bytes(), kAlignment);
   }
   for (std::size_t i = 0; i < kMatrices.size(); ++i) {
     offsets_[kMatrices.size() + i] = bytes_;
-    bytes_ += rounded_up(scale_bytes(shape_.*kMatrices[i]), kAlignment);
+    bytes_ += rounded_up((shape_.*kMatrices[i]).scale_bytes(), kAlignment);
   }
   bytes_ = rounded_up(bytes_, kBlockUnit);
 }
@@ -59,11 +43,8 @@ ExpertWeights ExpertBlock::at(const std::byte* block) const {
   ExpertWeights expert = shape_;
   for (std::size_t i = 0; i < kMatrices.size(); ++i) {
     WeightMatrix& matrix = expert.*kMatrices[i];
-    const std::byte* scales = block + offsets_[kMatrices.size() + i];
     matrix.data = block + offsets_[i];
-    if (matrix.format == WeightFormat::kFp8) matrix.block_scales = reinterpret_cast<const float*>(scales);
-    if (matrix.format == WeightFormat::kFp4)
-      matrix.group_scales = reinterpret_cast<const std::uint8_t*>(scales);
+    matrix.set_scales(block + offsets_[kMatrices.size() + i]);
   }
   return expert;
 }
@@ -74,9 +55,9 @@ std::array<ExpertBlock::Piece, 6> ExpertBlock::pieces(const ExpertWeights& exper
     const WeightMatrix& matrix = expert.*kMatrices[i];
     const WeightMatrix& shape = shape_.*kMatrices[i];
     BALEEN_CHECK(matrix.format == shape.format && matrix.rows == shape.rows && matrix.cols == shape.cols);
-    pieces[i] = {{matrix.data, static_cast<std::size_t>(matrix.rows * matrix.row_bytes())}, offsets_[i]};
+    pieces[i] = {{matrix.data, static_cast<std::size_t>(matrix.size_bytes())}, offsets_[i]};
     const std::size_t scale = kMatrices.size() + i;
-    pieces[scale] = {{scales_of(matrix), static_cast<std::size_t>(scale_bytes(matrix))}, offsets_[scale]};
+    pieces[scale] = {{matrix.scales(), static_cast<std::size_t>(matrix.scale_bytes())}, offsets_[scale]};
   }
   return pieces;
 }

@@ -108,6 +108,27 @@ std::int64_t RankLayout::first_output_group() const {
   return (tp_index() * output_row_groups() + output_rows_.place) * output_groups();
 }
 
+std::int64_t RankLayout::part_of(TensorSplit split) const {
+  switch (split) {
+    case TensorSplit::kReplicated:
+      return 0;
+    case TensorSplit::kHeads:
+      return tp_index();
+    case TensorSplit::kOutputGroups:
+    case TensorSplit::kGroupColumns:
+      return first_output_group() / output_groups();
+    case TensorSplit::kVocabulary:
+      return vocabulary_.place;
+    case TensorSplit::kSharedRows:
+    case TensorSplit::kSharedColumns:
+      return stage_ranks_.place;
+    case TensorSplit::kExpertRows:
+    case TensorSplit::kExpertColumns:
+      return stage_ranks_.place % plan_.moe_tp;
+  }
+  return 0;
+}
+
 std::int64_t RankLayout::most_arriving_rows(std::int64_t max_rows, std::int64_t experts_per_token) const {
   if (!expert_transport_->way) return 0;
   const std::int64_t tokens =

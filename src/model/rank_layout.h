@@ -92,6 +92,9 @@ class RankLayout {
   /// Where the plan places the experts of each layer; null: linearly.
   [[nodiscard]] const std::shared_ptr<const ExpertMap>& placed_map() const { return placed_map_; }
 
+  /// Which of the parts of a tensor that is divided so is this rank's.
+  [[nodiscard]] std::int64_t part_of(TensorSplit split) const;
+
   /// How rows get to the experts of other ranks.
   [[nodiscard]] const ExpertTransportTraits& expert_transport() const { return *expert_transport_; }
   /// Rows that a dispatch brings at most, where a data-parallel group's batch has up to `max_rows`.

@@ -11,9 +11,29 @@
 namespace baleen {
 namespace {
 
-/// Part `place` of `parts` of the rows.
-WeightMatrix row_part(const WeightMatrix& whole, std::int64_t parts, std::int64_t place) {
-  return whole.slice_rows(whole.rows / parts * place, whole.rows / parts * (place + 1));
+/// Columns [begin, end), multiples of 128: weights and scales, copied to `data` and `scales`.
+WeightMatrix columns(const WeightMatrix& whole, const RowRange& part, std::vector<std::byte>& data,
+                     std::vector<std::byte>& scales) {
+  BALEEN_CHECK(part.begin % kWeightBlock == 0 && part.end % kWeightBlock == 0 && part.end <= whole.cols);
+  const FormatLayout lies = whole.layout();
+  WeightMatrix own = whole;
+  own.cols = part.end - part.begin;
+  const auto copy = [](std::vector<std::byte>& to, const std::byte* from, std::int64_t num_rows,
+                       std::int64_t row_bytes, std::int64_t first_byte, std::int64_t num_bytes) {
+    to.reserve(static_cast<std::size_t>(num_rows * num_bytes));
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+      const std::byte* const begin = from + row * row_bytes + first_byte;
+      to.insert(to.end(), begin, begin + num_bytes);
+    }
+  };
+  copy(data, whole.data, whole.rows, whole.row_bytes(), lies.row_bytes(part.begin), own.row_bytes());
+  own.data = data.data();
+  if (whole.scales() == nullptr) return own;
+  const auto bytes_across = [&](std::int64_t cols) { return lies.scales_across(cols) * lies.scale_bytes; };
+  copy(scales, whole.scales(), lies.scales_down(whole.rows), bytes_across(whole.cols),
+       bytes_across(part.begin), bytes_across(own.cols));
+  own.set_scales(scales.data());
+  return own;
 }
 
 }  // namespace
@@ -25,32 +45,30 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
       layout_(layout),
       share_(rank_share(config, layout.plan(), layout.stage())) {
   const Stage& stage = layout.stage();
+  tree_.table =
+      std::make_shared<const std::vector<TensorSpec>>(rank_table(stage_config(config, stage), share_));
   if (share_.embedding) tree_.embedding = whole.embedding;
   if (share_.head) {
-    const RankGroup& group = layout.vocabulary();
-    const RowRange rows = even_rows(config.vocab_size, group.size())[static_cast<std::size_t>(group.place)];
-    tree_.head = whole.head.slice_rows(rows.begin, rows.end);
+    tree_.head = whole.head;
     tree_.norm = whole.norm;
     tree_.hc_head = whole.hc_head;
     tree_.mtp = whole.mtp;
   }
   const auto add_blocks = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const BlockWeights& from = whole.block(block);
-      BlockWeights& own = tree_.blocks.emplace_back(from);
-      own.attention = cut(from.attention);
-      if (from.moe.has_shared)
-        own.moe.shared = cut(from.moe.shared, share_.shared_tp, layout_.stage_ranks().place, copies_);
-      blocks_.push_back(block);
-      slots_.emplace_back();
-      const auto map = maps.empty()
-                           ? layout_.placed_map()
-                           : std::make_shared<const ExpertMap>(maps[static_cast<std::size_t>(block)]);
-      place(slots_.size() - 1, bind(from.moe.routed, map, {}));
-    }
+    for (std::int64_t block = begin; block < end; ++block) blocks_.push_back(block);
   };
   add_blocks(stage.begin, stage.end);
   if (stage.last) add_blocks(config.num_hidden_layers, config.num_blocks());
+  for (const std::int64_t block : blocks_) tree_.blocks.push_back(whole.block(block));
+  for (const TensorSpec& spec : *tree_.table)
+    if (spec.expert < 0) cut(spec, spec.place.in(tree_, spec.block, -1), copies_);
+  slots_.resize(blocks_.size());
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const auto map =
+        maps.empty() ? layout_.placed_map()
+                     : std::make_shared<const ExpertMap>(maps[static_cast<std::size_t>(blocks_[i])]);
+    place(i, bind(whole.block(blocks_[i]).moe.routed, map, {}));
+  }
 }
 
 std::int64_t RankWeights::copied_bytes() const {
@@ -58,15 +76,12 @@ std::int64_t RankWeights::copied_bytes() const {
   for (const Slots& slots : slots_) {
     for (const std::shared_ptr<const HeldExpert>& expert : slots.held) held.insert(expert.get());
   }
-  std::int64_t sum = copies_.num_bytes();
-  for (const HeldExpert* expert : held) sum += expert->copies.num_bytes();
-  return sum;
-}
-
-std::int64_t RankWeights::Copies::num_bytes() const {
   std::int64_t sum = 0;
-  for (const std::vector<std::byte>& one : bytes) sum += std::ssize(one);
-  for (const std::vector<float>& one : scales) sum += std::ssize(one) * std::int64_t{sizeof(float)};
+  const auto add = [&](const Copies& copies) {
+    for (const std::vector<std::byte>& copy : copies) sum += std::ssize(copy);
+  };
+  add(copies_);
+  for (const HeldExpert* expert : held) add(expert->copies);
   return sum;
 }
 
@@ -85,8 +100,7 @@ RankWeights::Slots RankWeights::bind(const std::vector<ExpertWeights>& whole,
     const std::size_t expert = logical(slots.map.get(), local);
     if (known[expert] == nullptr) {
       auto held = std::make_shared<HeldExpert>();
-      held->weights =
-          cut(whole[expert], share_.moe_tp, layout_.stage_ranks().place % share_.moe_tp, held->copies);
+      held->weights = cut(whole[expert], held->copies);
       known[expert] = std::move(held);
     }
     slots.held.push_back(known[expert]);
@@ -133,62 +147,36 @@ std::vector<ExpertChange> RankWeights::staged() const {
   return changes;
 }
 
-AttentionWeights RankWeights::cut(const AttentionWeights& whole) {
-  AttentionWeights own = whole;
-  const std::int64_t num_heads = config_.num_attention_heads / share_.tp;
-  own.sink = whole.sink.subspan(static_cast<std::size_t>(layout_.tp_index() * num_heads),
-                                static_cast<std::size_t>(num_heads));
-  own.wq_b = row_part(whole.wq_b, share_.tp, layout_.tp_index());
-  if (share_.o_proj_tp == 1) return own;
-  const std::int64_t begin = layout_.first_output_group() * config_.o_lora_rank;
-  const std::int64_t end = begin + layout_.output_groups() * config_.o_lora_rank;
-  own.wo_a = whole.wo_a.slice_rows(begin, end);
-  own.wo_b = columns(whole.wo_b, begin, end, copies_);
-  return own;
+void RankWeights::cut(const TensorSpec& spec, HeldTensor tensor, Copies& copies) const {
+  const SplitAxis divided = split_axis(spec.split, share_);
+  if (divided.parts == 1) return;
+  const auto part_of = [&](std::int64_t extent) {
+    return even_rows(extent, divided.parts)[static_cast<std::size_t>(layout_.part_of(spec.split))];
+  };
+  if (auto** const matrix = std::get_if<WeightMatrix*>(&tensor)) {
+    if (divided.axis == 0) {
+      const RowRange rows = part_of((*matrix)->rows);
+      **matrix = (*matrix)->slice_rows(rows.begin, rows.end);
+    } else {
+      **matrix = columns(**matrix, part_of((*matrix)->cols), copies.emplace_back(), copies.emplace_back());
+    }
+    return;
+  }
+  auto** const vector = std::get_if<std::span<const float>*>(&tensor);
+  BALEEN_CHECK(vector != nullptr);
+  const RowRange part = part_of(std::ssize(**vector));
+  **vector = (*vector)->subspan(static_cast<std::size_t>(part.begin),
+                                static_cast<std::size_t>(part.end - part.begin));
 }
 
-ExpertWeights RankWeights::cut(const ExpertWeights& whole, std::int64_t parts, std::int64_t place,
-                               Copies& copies) {
-  if (parts == 1) return whole;
-  const std::int64_t width = whole.w2.cols / parts;
-  return {.w1 = row_part(whole.w1, parts, place),
-          .w2 = columns(whole.w2, place * width, (place + 1) * width, copies),
-          .w3 = row_part(whole.w3, parts, place)};
-}
-
-WeightMatrix RankWeights::columns(const WeightMatrix& whole, std::int64_t begin, std::int64_t end,
-                                  Copies& copies) {
-  BALEEN_CHECK(begin % kWeightBlock == 0 && end % kWeightBlock == 0 && end <= whole.cols);
-  WeightMatrix own = whole;
-  own.cols = end - begin;
-  const std::int64_t first_byte =
-      whole.row_bytes() / whole.cols == 0 ? begin / 2 : whole.row_bytes() / whole.cols * begin;
-  std::vector<std::byte>& data = copies.bytes.emplace_back();
-  data.reserve(static_cast<std::size_t>(own.rows * own.row_bytes()));
-  for (std::int64_t row = 0; row < whole.rows; ++row) {
-    const std::byte* from = whole.data + row * whole.row_bytes() + first_byte;
-    data.insert(data.end(), from, from + own.row_bytes());
-  }
-  own.data = data.data();
-  if (whole.block_scales != nullptr) {
-    const std::int64_t per_row = whole.cols / kWeightBlock;
-    std::vector<float>& scales = copies.scales.emplace_back();
-    for (std::int64_t row = 0; row < (whole.rows + kWeightBlock - 1) / kWeightBlock; ++row) {
-      const float* from = whole.block_scales + row * per_row;
-      scales.insert(scales.end(), from + begin / kWeightBlock, from + end / kWeightBlock);
-    }
-    own.block_scales = scales.data();
-  }
-  if (whole.group_scales != nullptr) {
-    std::vector<std::byte>& scales = copies.bytes.emplace_back();
-    scales.reserve(static_cast<std::size_t>(own.rows * (own.cols / 32)));
-    for (std::int64_t row = 0; row < whole.rows; ++row) {
-      const auto* from = reinterpret_cast<const std::byte*>(whole.group_scales) + row * (whole.cols / 32);
-      scales.insert(scales.end(), from + begin / 32, from + end / 32);
-    }
-    own.group_scales = reinterpret_cast<const std::uint8_t*>(scales.data());
-  }
-  return own;
+ExpertWeights RankWeights::cut(const ExpertWeights& whole, Copies& copies) const {
+  if (share_.moe_tp == 1) return whole;
+  WeightTree one;  // which the table's places are in
+  one.blocks.resize(1);
+  one.blocks[0].moe.routed = {whole};
+  for (const TensorSpec& spec : *tree_.table)
+    if (spec.block == 0 && spec.expert == 0) cut(spec, spec.place.in(one, 0, 0), copies);
+  return one.blocks[0].moe.routed[0];
 }
 
 }  // namespace baleen

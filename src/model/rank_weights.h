@@ -11,6 +11,7 @@
 #include "model/config.h"
 #include "model/expert_maps.h"
 #include "model/rank_layout.h"
+#include "model/tensor_table.h"
 #include "model/weight_tree.h"
 
 namespace baleen {
@@ -48,12 +49,8 @@ class RankWeights {
   [[nodiscard]] std::vector<ExpertChange> staged() const;
 
  private:
-  /// Copies that matrices point into.
-  struct Copies {
-    std::deque<std::vector<std::byte>> bytes;
-    std::deque<std::vector<float>> scales;
-    [[nodiscard]] std::int64_t num_bytes() const;
-  };
+  /// What matrices point into; addresses stay.
+  using Copies = std::deque<std::vector<std::byte>>;
   struct HeldExpert {
     ExpertWeights weights;
     Copies copies;  ///< of an inner width that is split
@@ -70,13 +67,9 @@ class RankWeights {
     Slots slots;
   };
 
-  [[nodiscard]] AttentionWeights cut(const AttentionWeights& whole);
-  /// Part `place` of `parts` of the inner width; what must be copied goes to `copies`.
-  [[nodiscard]] static ExpertWeights cut(const ExpertWeights& whole, std::int64_t parts, std::int64_t place,
-                                         Copies& copies);
-  /// Columns [begin, end), multiples of 128, copied.
-  [[nodiscard]] static WeightMatrix columns(const WeightMatrix& whole, std::int64_t begin, std::int64_t end,
-                                            Copies& copies);
+  /// Leaves this rank's part of `tensor`, the whole one; columns are copied to `copies`.
+  void cut(const TensorSpec& spec, HeldTensor tensor, Copies& copies) const;
+  [[nodiscard]] ExpertWeights cut(const ExpertWeights& whole, Copies& copies) const;
   /// The slots of a block whose experts are `whole` under `map`; what `now` has is used again.
   [[nodiscard]] Slots bind(const std::vector<ExpertWeights>& whole, std::shared_ptr<const ExpertMap> map,
                            const Slots& now) const;

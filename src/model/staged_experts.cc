@@ -3,25 +3,12 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kGroup = 32;  // FP4 weights that share a scale
-
-std::int64_t block_scale_bytes(const WeightMatrix& m) {
-  const auto blocks = [](std::int64_t count) { return (count + kWeightBlock - 1) / kWeightBlock; };
-  return m.block_scales == nullptr ? 0 : blocks(m.rows) * blocks(m.cols) * std::int64_t{sizeof(float)};
-}
-std::int64_t group_scale_bytes(const WeightMatrix& m) {
-  return m.group_scales == nullptr ? 0 : m.rows * (m.cols / kGroup);
-}
-
 std::int64_t staging_bytes(const WeightMatrix& m) {
-  return Arena::bytes_for<std::byte>(m.rows * m.row_bytes()) +
-         Arena::bytes_for<std::byte>(block_scale_bytes(m)) +
-         Arena::bytes_for<std::byte>(group_scale_bytes(m));
+  return Arena::bytes_for<std::byte>(m.size_bytes()) + Arena::bytes_for<std::byte>(m.scale_bytes());
 }
 
 /// Of a device's array, which the tree only reads.
@@ -62,9 +49,8 @@ void StagedExperts::stage_array(std::byte* to, const std::byte* from, std::int64
 
 void StagedExperts::stage_matrix(const WeightMatrix& to, const WeightMatrix& from) {
   BALEEN_CHECK(to.format == from.format && to.rows == from.rows && to.cols == from.cols);
-  stage_array(writable(to.data), from.data, to.rows * to.row_bytes());
-  stage_array(writable(to.block_scales), bytes_at(from.block_scales), block_scale_bytes(to));
-  stage_array(writable(to.group_scales), bytes_at(from.group_scales), group_scale_bytes(to));
+  stage_array(writable(to.data), from.data, to.size_bytes());
+  stage_array(writable(to.scales()), from.scales(), to.scale_bytes());
 }
 
 void StagedExperts::stage(const ExpertChange& change) {

@@ -3,15 +3,6 @@
 #include "base/check.h"
 
 namespace baleen {
-namespace {
-
-void divide(std::int64_t& extent, std::int64_t parts) {
-  BALEEN_CHECK_EQ(extent % parts, 0);
-  extent /= parts;
-}
-
-}  // namespace
-
 std::string_view split_name(TensorSplit split) {
   switch (split) {
     case TensorSplit::kReplicated:
@@ -34,36 +25,37 @@ std::string_view split_name(TensorSplit split) {
   return "?";
 }
 
-std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,
-                                     const RankShare& share) {
+SplitAxis split_axis(TensorSplit split, const RankShare& share) {
+  constexpr std::size_t kRows = 0, kColumns = 1;
   switch (split) {
     case TensorSplit::kReplicated:
       break;
     case TensorSplit::kHeads:
-      divide(shape[0], share.tp);
-      break;
+      return {kRows, share.tp};
     case TensorSplit::kOutputGroups:
-      divide(shape[0], share.o_proj_tp);
-      break;
+      return {kRows, share.o_proj_tp};
     case TensorSplit::kGroupColumns:
-      divide(shape[1], share.o_proj_tp);
-      break;
+      return {kColumns, share.o_proj_tp};
     case TensorSplit::kVocabulary:
-      shape[0] = (shape[0] + share.lm_head_tp - 1) / share.lm_head_tp;
-      break;
+      return {kRows, share.lm_head_tp};
     case TensorSplit::kSharedRows:
-      divide(shape[0], share.shared_tp);
-      break;
+      return {kRows, share.shared_tp};
     case TensorSplit::kSharedColumns:
-      divide(shape[1], share.shared_tp);
-      break;
+      return {kColumns, share.shared_tp};
     case TensorSplit::kExpertRows:
-      divide(shape[0], share.moe_tp);
-      break;
+      return {kRows, share.moe_tp};
     case TensorSplit::kExpertColumns:
-      divide(shape[1], share.moe_tp);
-      break;
+      return {kColumns, share.moe_tp};
   }
+  return {};
+}
+
+std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,
+                                     const RankShare& share) {
+  const SplitAxis divided = split_axis(split, share);
+  std::int64_t& extent = shape[divided.axis];
+  if (split != TensorSplit::kVocabulary) BALEEN_CHECK_EQ(extent % divided.parts, 0);
+  extent = (extent + divided.parts - 1) / divided.parts;
   return shape;
 }
 

@@ -2,6 +2,7 @@
 /// 2, 12)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,13 @@ struct RankShare {
   }
   bool operator==(const RankShare&) const = default;
 };
+
+/// The axis of a tensor [rows, columns] or [rows] that is divided, and into how many parts.
+struct SplitAxis {
+  std::size_t axis = 0;
+  std::int64_t parts = 1;
+};
+[[nodiscard]] SplitAxis split_axis(TensorSplit split, const RankShare& share);
 
 /// A rank's part of a tensor [rows, columns...] or [rows]. The extents divide, but for the vocabulary's.
 [[nodiscard]] std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,

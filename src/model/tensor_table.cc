@@ -5,27 +5,46 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/checkpoint_kind.h"
 #include "model/matrix_kind.h"
-#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
 
-constexpr RankShare kWholeModel{};
+// A member of an object, for `TensorPlace`.
+#define AT(member) [](auto& object) -> auto& { return object.member; }
+
+constexpr auto kInTree = [](auto& tree, std::int64_t, std::int64_t) -> auto& { return tree; };
+constexpr auto kInBlock = [](auto& tree, std::int64_t block, std::int64_t) -> auto& {
+  return tree.blocks[static_cast<std::size_t>(block)];
+};
+constexpr auto kInExpert = [](auto& tree, std::int64_t block, std::int64_t expert) -> auto& {
+  return tree.blocks[static_cast<std::size_t>(block)].moe.routed[static_cast<std::size_t>(expert)];
+};
+/// MTP blocks are the last ones.
+constexpr auto kInMtp = [](auto& tree, std::int64_t block, std::int64_t) -> auto& {
+  return tree.mtp[static_cast<std::size_t>(block) - (tree.blocks.size() - tree.mtp.size())];
+};
+
+/// The member of a member.
+template <class Outer, class Inner>
+auto then(Outer /*outer*/, Inner /*inner*/) {
+  return [](auto& object) -> auto& { return Inner{}(Outer{}(object)); };
+}
 
 /// Appends the tensors of one block, or of the top level, under a name prefix.
 class TableBuilder {
  public:
-  /// The first `num_experts` routed experts of every block.
-  TableBuilder(const ModelConfig& config, const RankShare& share, std::int64_t num_experts)
-      : c_(config), share_(share), num_experts_(num_experts) {}
+  TableBuilder(const ModelConfig& config, const RankShare& share, ExpertRows experts)
+      : c_(config), share_(share), experts_(experts) {}
 
   std::vector<TensorSpec> build() {
     reserve();
     if (share_.embedding) {
-      add("embed.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kEmbedding);
+      add("embed.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kEmbedding, kInTree,
+          AT(embedding));
     }
     for (block_ = 0; block_ < c_.num_hidden_layers; ++block_) {
       prefix_ = block_prefix(c_, block_);
@@ -34,9 +53,9 @@ class TableBuilder {
     block_ = -1;
     prefix_.clear();
     if (share_.head) {
-      add_head_mixing();
-      add("norm.weight", {c_.hidden_size}, Storage::kBf16, TensorRole::kNorm);
-      add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead,
+      add_head_mixing(kInTree);
+      add_norm("norm", c_.hidden_size, kInTree, AT(norm));
+      add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead, kInTree, AT(head),
           TensorSplit::kVocabulary);
     }
     for (block_ = c_.num_hidden_layers; block_ < c_.num_blocks(); ++block_) {
@@ -52,111 +71,148 @@ class TableBuilder {
 
   void reserve() {
     constexpr std::int64_t kMaxBesideExperts = 40;  // a ratio-4 layer has 25, the MTP block 27
-    table_.reserve(static_cast<std::size_t>(c_.num_blocks() * (kMaxBesideExperts + 3 * num_experts_)));
+    table_.reserve(static_cast<std::size_t>(c_.num_blocks() * (kMaxBesideExperts + 3 * experts_.listed)));
   }
 
-  void add(std::string_view name, Shape shape, Storage storage, TensorRole role,
+  template <class Owner, class Member>
+  void add(std::string_view name, Shape shape, Storage storage, TensorRole role, Owner owner, Member member,
            TensorSplit split = TensorSplit::kReplicated) {
-    table_.push_back({fmt::format("{}{}", prefix_, name), rank_shape(std::move(shape), split, share_),
-                      storage, role, block_, split});
+    table_.push_back({.name = fmt::format("{}{}", prefix_, name),
+                      .shape = rank_shape(std::move(shape), split, share_),
+                      .storage = storage,
+                      .role = role,
+                      .block = block_,
+                      .split = split,
+                      .expert = expert_,
+                      .count = expert_ < 0 ? 1 : experts_.each,
+                      .place = TensorPlace::of(owner, member)});
   }
-  void add_norm(std::string_view name, std::int64_t width, TensorRole role = TensorRole::kNorm) {
-    add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role);
+  template <class Owner, class Member>
+  void add_norm(std::string_view name, std::int64_t width, Owner owner, Member member,
+                TensorRole role = TensorRole::kNorm) {
+    add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role, owner, member);
   }
 
   void add_block() {
-    add_mixing("hc_attn");
-    add_norm("attn_norm", c_.hidden_size);
+    add_mixing("hc_attn", c_.hc_num_mixes(), 3, kInBlock, AT(hc_attn));
+    add_norm("attn_norm", c_.hidden_size, kInBlock, AT(attn_norm));
     add_attention();
-    add_mixing("hc_ffn");
-    add_norm("ffn_norm", c_.hidden_size);
+    add_mixing("hc_ffn", c_.hc_num_mixes(), 3, kInBlock, AT(hc_ffn));
+    add_norm("ffn_norm", c_.hidden_size, kInBlock, AT(ffn_norm));
     add_experts();
   }
 
-  void add_mixing(std::string_view name) {
-    add(fmt::format("{}_fn", name), {c_.hc_num_mixes(), c_.hc_dim()}, Storage::kF32,
-        TensorRole::kHyperConnection);
-    add(fmt::format("{}_base", name), {c_.hc_num_mixes()}, Storage::kF32, TensorRole::kHyperConnection);
-    add(fmt::format("{}_scale", name), {3}, Storage::kF32, TensorRole::kHyperConnection);
+  template <class Owner, class Mixing>
+  void add_mixing(std::string_view name, std::int64_t num_mixes, std::int64_t num_scales, Owner owner,
+                  Mixing mixing) {
+    const TensorRole role = TensorRole::kHyperConnection;
+    add(fmt::format("{}_fn", name), {num_mixes, c_.hc_dim()}, Storage::kF32, role, owner,
+        then(mixing, AT(fn)));
+    add(fmt::format("{}_base", name), {num_mixes}, Storage::kF32, role, owner, then(mixing, AT(base)));
+    add(fmt::format("{}_scale", name), {num_scales}, Storage::kF32, role, owner, then(mixing, AT(scale)));
   }
-
-  void add_head_mixing() {
-    add("hc_head_fn", {c_.hc_mult, c_.hc_dim()}, Storage::kF32, TensorRole::kHyperConnection);
-    add("hc_head_base", {c_.hc_mult}, Storage::kF32, TensorRole::kHyperConnection);
-    add("hc_head_scale", {1}, Storage::kF32, TensorRole::kHyperConnection);
+  template <class Owner>
+  void add_head_mixing(Owner owner) {
+    add_mixing("hc_head", c_.hc_mult, 1, owner, AT(hc_head));
   }
 
   void add_attention() {
-    add("attn.attn_sink", {c_.num_attention_heads}, Storage::kF32, TensorRole::kAttention,
+    const TensorRole role = TensorRole::kAttention;
+    add("attn.attn_sink", {c_.num_attention_heads}, Storage::kF32, role, kInBlock, AT(attention.sink),
         TensorSplit::kHeads);
-    add("attn.wq_a", {c_.q_lora_rank, c_.hidden_size}, Storage::kDense, TensorRole::kAttention);
-    add_norm("attn.q_norm", c_.q_lora_rank);
-    add("attn.wq_b", {c_.q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kAttention,
+    add("attn.wq_a", {c_.q_lora_rank, c_.hidden_size}, Storage::kDense, role, kInBlock, AT(attention.wq_a));
+    add_norm("attn.q_norm", c_.q_lora_rank, kInBlock, AT(attention.q_norm));
+    add("attn.wq_b", {c_.q_dim(), c_.q_lora_rank}, Storage::kDense, role, kInBlock, AT(attention.wq_b),
         TensorSplit::kHeads);
-    add("attn.wkv", {c_.head_dim, c_.hidden_size}, Storage::kDense, TensorRole::kAttention);
-    add_norm("attn.kv_norm", c_.head_dim);
-    add("attn.wo_a", {c_.o_dim(), c_.group_dim()}, Storage::kDense, TensorRole::kAttention,
+    add("attn.wkv", {c_.head_dim, c_.hidden_size}, Storage::kDense, role, kInBlock, AT(attention.wkv));
+    add_norm("attn.kv_norm", c_.head_dim, kInBlock, AT(attention.kv_norm));
+    add("attn.wo_a", {c_.o_dim(), c_.group_dim()}, Storage::kDense, role, kInBlock, AT(attention.wo_a),
         TensorSplit::kOutputGroups);
-    add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, TensorRole::kAttention,
+    add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, role, kInBlock, AT(attention.wo_b),
         TensorSplit::kGroupColumns);
     const LayerAttention shape = c_.attention(block_);
-    if (shape.compresses()) add_compressor("attn.compressor", shape, c_.head_dim, TensorRole::kCompressor);
-    if (shape.indexed) {
-      add("attn.indexer.wq_b", {c_.index_q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kIndexer);
-      add("attn.indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size}, Storage::kBf16,
-          TensorRole::kIndexer);
-      if (shape.compresses())
-        add_compressor("attn.indexer.compressor", shape, c_.index_head_dim, TensorRole::kIndexer);
+    if (shape.compresses()) {
+      add_compressor("attn.compressor", shape, c_.head_dim, TensorRole::kCompressor,
+                     AT(attention.compressor));
+    }
+    if (shape.indexed) add_indexer(shape);
+  }
+
+  void add_indexer(const LayerAttention& shape) {
+    const TensorRole role = TensorRole::kIndexer;
+    add("attn.indexer.wq_b", {c_.index_q_dim(), c_.q_lora_rank}, Storage::kDense, role, kInBlock,
+        AT(attention.indexer.wq_b));
+    add("attn.indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size}, Storage::kBf16, role,
+        kInBlock, AT(attention.indexer.weights_proj));
+    if (shape.compresses()) {
+      add_compressor("attn.indexer.compressor", shape, c_.index_head_dim, role,
+                     AT(attention.indexer.compressor));
     }
   }
 
   /// Where entries overlap, a token serves its own entry and the next one, with separate columns for each.
-  void add_compressor(std::string_view name, const LayerAttention& shape, std::int64_t width,
-                      TensorRole role) {
+  template <class Compressor>
+  void add_compressor(std::string_view name, const LayerAttention& shape, std::int64_t width, TensorRole role,
+                      Compressor compressor) {
     const std::int64_t columns = shape.compressor_columns(width);
-    add(fmt::format("{}.ape", name), {shape.ratio, columns}, Storage::kF32, role);
-    add(fmt::format("{}.wkv.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
-    add(fmt::format("{}.wgate.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
-    add_norm(fmt::format("{}.norm", name), width, role);
+    add(fmt::format("{}.ape", name), {shape.ratio, columns}, Storage::kF32, role, kInBlock,
+        then(compressor, AT(ape)));
+    add(fmt::format("{}.wkv.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role, kInBlock,
+        then(compressor, AT(wkv)));
+    add(fmt::format("{}.wgate.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role, kInBlock,
+        then(compressor, AT(wgate)));
+    add_norm(fmt::format("{}.norm", name), width, kInBlock, then(compressor, AT(norm)), role);
   }
 
   void add_experts() {
-    add("ffn.gate.weight", {c_.n_routed_experts, c_.hidden_size}, Storage::kBf16, TensorRole::kRouter);
+    const TensorRole role = TensorRole::kRouter;
+    add("ffn.gate.weight", {c_.n_routed_experts, c_.hidden_size}, Storage::kBf16, role, kInBlock,
+        AT(moe.gate));
     if (c_.is_hash_routed(block_)) {
-      add("ffn.gate.tid2eid", {c_.vocab_size, c_.num_experts_per_tok}, Storage::kI64, TensorRole::kRouter);
+      add("ffn.gate.tid2eid", {c_.vocab_size, c_.num_experts_per_tok}, Storage::kI64, role, kInBlock,
+          AT(moe.hash_table));
     } else {
-      add("ffn.gate.bias", {c_.n_routed_experts}, Storage::kF32, TensorRole::kRouter);
+      add("ffn.gate.bias", {c_.n_routed_experts}, Storage::kF32, role, kInBlock, AT(moe.bias));
     }
-    add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert, TensorSplit::kSharedRows,
-               TensorSplit::kSharedColumns);
-    for (std::int64_t expert = 0; expert < num_experts_; ++expert) {
-      add_swiglu(fmt::format("ffn.experts.{}", expert), Storage::kExpert, TensorRole::kRoutedExpert,
-                 TensorSplit::kExpertRows, TensorSplit::kExpertColumns);
+    add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert, kInBlock, AT(moe.shared),
+               TensorSplit::kSharedRows, TensorSplit::kSharedColumns);
+    for (expert_ = 0; expert_ < experts_.listed; ++expert_) {
+      add_swiglu(fmt::format("ffn.experts.{}", expert_), Storage::kExpert, TensorRole::kRoutedExpert,
+                 kInExpert, [](auto& expert) -> auto& { return expert; }, TensorSplit::kExpertRows,
+                 TensorSplit::kExpertColumns);
     }
+    expert_ = -1;
   }
 
-  void add_swiglu(std::string_view name, Storage storage, TensorRole role, TensorSplit rows,
-                  TensorSplit columns) {
-    add(fmt::format("{}.w1", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role, rows);
-    add(fmt::format("{}.w2", name), {c_.hidden_size, c_.moe_intermediate_size}, storage, role, columns);
-    add(fmt::format("{}.w3", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role, rows);
+  template <class Owner, class Expert>
+  void add_swiglu(std::string_view name, Storage storage, TensorRole role, Owner owner, Expert expert,
+                  TensorSplit rows, TensorSplit columns) {
+    const Shape up = {c_.moe_intermediate_size, c_.hidden_size};
+    const Shape down = {c_.hidden_size, c_.moe_intermediate_size};
+    add(fmt::format("{}.w1", name), up, storage, role, owner, then(expert, AT(w1)), rows);
+    add(fmt::format("{}.w2", name), down, storage, role, owner, then(expert, AT(w2)), columns);
+    add(fmt::format("{}.w3", name), up, storage, role, owner, then(expert, AT(w3)), rows);
   }
 
   void add_mtp_extras() {
-    for (const char* name : {"e_proj", "h_proj"}) {
-      add(name, {c_.hidden_size, c_.hidden_size}, Storage::kDense, TensorRole::kMtpProjection);
-    }
-    for (const char* name : {"enorm", "hnorm", "norm"}) add_norm(name, c_.hidden_size);
-    add_head_mixing();
+    const Shape square = {c_.hidden_size, c_.hidden_size};
+    add("e_proj", square, Storage::kDense, TensorRole::kMtpProjection, kInMtp, AT(e_proj));
+    add("h_proj", square, Storage::kDense, TensorRole::kMtpProjection, kInMtp, AT(h_proj));
+    add_norm("enorm", c_.hidden_size, kInMtp, AT(enorm));
+    add_norm("hnorm", c_.hidden_size, kInMtp, AT(hnorm));
+    add_norm("norm", c_.hidden_size, kInMtp, AT(norm));
+    add_head_mixing(kInMtp);
   }
 
   const ModelConfig& c_;
   const RankShare& share_;
-  std::int64_t num_experts_;
+  ExpertRows experts_;
   std::vector<TensorSpec> table_;
   std::string prefix_;
-  std::int64_t block_ = -1;
+  std::int64_t block_ = -1, expert_ = -1;
 };
+
+#undef AT
 
 /// What the tensors say; where they are missing or foreign, nothing changes.
 void detect(const Checkpoint& checkpoint, const std::string& stem, WeightFormat& format, DType& scale) {
@@ -203,31 +259,23 @@ std::int64_t TensorSpec::num_elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+const ModelFamily kDeepSeekV4{
+    .tensors = [](const ModelConfig& config, const RankShare& share, ExpertRows experts) {
+      return TableBuilder(config, share, experts).build();
+    }};
+
 std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
-  return TableBuilder(config, kWholeModel, config.n_routed_experts).build();
+  return config.family->tensors(config, {}, {.listed = config.n_routed_experts});
 }
 
 std::vector<TensorSpec> rank_table(const ModelConfig& config, const RankShare& share) {
-  return TableBuilder(config, share, 1).build();
+  return config.family->tensors(config, share,
+                                {.listed = 1, .each = share.num_experts(config.n_routed_experts)});
 }
 
 std::string block_prefix(const ModelConfig& config, std::int64_t block) {
   return config.is_mtp(block) ? fmt::format("mtp.{}.", block - config.num_hidden_layers)
                               : fmt::format("layers.{}.", block);
-}
-
-std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape, WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kF32:
-    case WeightFormat::kBF16:
-      return {};
-    case WeightFormat::kFp8:
-      return {(shape[0] + kWeightBlock - 1) / kWeightBlock, (shape[1] + kWeightBlock - 1) / kWeightBlock};
-    case WeightFormat::kFp4:
-    case WeightFormat::kInt8:
-      return {shape[0], shape[1] / kIndexerBlock};
-  }
-  return {};
 }
 
 std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const StorageFormats& formats) {
@@ -238,29 +286,41 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
     return {{tensor.name, dtype, tensor.shape}};
   }
   const WeightFormat format = formats.of(tensor.storage);
-  const DType scale = formats.scale_of(tensor.storage);
-  const std::string weight_name = tensor.name + ".weight";
-  switch (format) {
-    case WeightFormat::kF32:
-      return {{weight_name, DType::kF32, tensor.shape}};
-    case WeightFormat::kBF16:
-      return {{weight_name, DType::kBF16, tensor.shape}};
-    case WeightFormat::kFp8:
-      return {{weight_name, DType::kF8E4M3, tensor.shape},
-              {tensor.name + ".scale", scale, scale_shape(tensor.shape, format)}};
-    case WeightFormat::kFp4:
-      return {{weight_name, DType::kI8, {tensor.shape[0], tensor.shape[1] / 2}},
-              {tensor.name + ".scale", scale, scale_shape(tensor.shape, format)}};
-    case WeightFormat::kInt8:  // in no file
-      break;
+  const FormatLayout lies = format_layout(format);
+  BALEEN_CHECK(format != WeightFormat::kInt8);  // in no file
+  const DType dtype = format == WeightFormat::kF32    ? DType::kF32
+                      : format == WeightFormat::kBF16 ? DType::kBF16
+                      : format == WeightFormat::kFp8  ? DType::kF8E4M3
+                                                      : DType::kI8;
+  std::vector<TensorHeader> stored = {
+      {tensor.name + ".weight", dtype, {tensor.shape[0], lies.row_bytes(tensor.shape[1]) / dtype_bytes(dtype)}}};
+  if (lies.scale_bytes > 0) {
+    stored.push_back({tensor.name + ".scale",
+                      formats.scale_of(tensor.storage),
+                      {lies.scales_down(tensor.shape[0]), lies.scales_across(tensor.shape[1])}});
   }
-  return {};
+  return stored;
+}
+
+std::vector<HeldArray> held_arrays(const TensorSpec& tensor, const StorageFormats& formats) {
+  std::vector<HeldArray> arrays;
+  for (TensorHeader& stored : stored_tensors(tensor, formats)) {
+    const Holding holding = tensor.place.holding();
+    const bool is_scale = !arrays.empty();
+    DType dtype = stored.dtype;
+    if (holding == Holding::kFloats) dtype = DType::kF32;
+    if (holding == Holding::kIds) dtype = DType::kI32;
+    if (is_scale && formats.of(tensor.storage) == WeightFormat::kFp8) dtype = DType::kF32;
+    const bool any_address = holding == Holding::kMatrix && !is_scale;
+    arrays.push_back({std::move(stored), dtype, any_address ? 1 : dtype_bytes(dtype)});
+  }
+  return arrays;
 }
 
 std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats) {
   std::int64_t bytes = 0;
   for (const TensorSpec& spec : table) {
-    for (const TensorHeader& tensor : stored_tensors(spec, formats)) bytes += tensor.size_bytes();
+    for (const TensorHeader& tensor : stored_tensors(spec, formats)) bytes += spec.count * tensor.size_bytes();
   }
   return bytes;
 }

@@ -1,7 +1,8 @@
 /// Every tensor of a model, derived from its config: the one place that knows the released names, the shapes,
-/// how they are stored and how they split over ranks. The checkpoint's check, binding, device copies,
-/// `inspect`, the memory plan and the simulator's ranks all read it. (source: checkpoint specification,
-/// "Tensor table")
+/// how tensors are stored, how they split over ranks, where the forward pass wants them and what training
+/// begins with. A new tensor is a row here (`add_tensors`) and its use: checks, loading, device copies,
+/// `inspect`, plans, ranks, the simulator, the trainer and exports all walk the table. (source: checkpoint
+/// specification, "Tensor table")
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
+#include "model/tensor_place.h"
 #include "model/tensor_split.h"
 
 namespace baleen {
@@ -43,6 +45,9 @@ struct TensorSpec {
   TensorRole role = TensorRole::kAttention;
   std::int64_t block = -1;  ///< layer, or num_hidden_layers + MTP block; -1 at the top level
   TensorSplit split = TensorSplit::kReplicated;
+  std::int64_t expert = -1;  ///< among the block's routed experts; -1: of none
+  std::int64_t count = 1;    ///< tensors like this one, of as many experts, that it stands for
+  TensorPlace place{};
 
   [[nodiscard]] std::int64_t num_elements() const;
   [[nodiscard]] bool is_matrix() const { return storage == Storage::kDense || storage == Storage::kExpert; }
@@ -64,6 +69,17 @@ struct StorageFormats {
   bool operator==(const StorageFormats&) const = default;
 };
 
+/// Which routed experts of a block a table lists: the first `listed`, each of which stands for `each`.
+struct ExpertRows {
+  std::int64_t listed = 0;
+  std::int64_t each = 1;
+};
+
+/// A family's table, with the shapes of `share`.
+struct ModelFamily {
+  std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const RankShare& share, ExpertRows experts);
+};
+
 /// In the order of a forward pass: embedding, layers, head, MTP blocks.
 [[nodiscard]] std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
@@ -78,12 +94,21 @@ struct StorageFormats {
 [[nodiscard]] std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor,
                                                        const StorageFormats& formats);
 
+/// One array of a tensor as the forward pass reads it: stored as `stored`, held as `dtype`.
+struct HeldArray {
+  TensorHeader stored;
+  DType dtype = DType::kF32;
+  std::int64_t alignment = 1;  ///< of its address, in bytes: that of a matrix's weights may be any
+
+  [[nodiscard]] std::int64_t size_bytes() const { return stored.num_elements() * dtype_bytes(dtype); }
+};
+
+/// Of `stored_tensors`: vectors and FP8 scales are held in float32, tables of ids in int32, all else as
+/// stored.
+[[nodiscard]] std::vector<HeldArray> held_arrays(const TensorSpec& tensor, const StorageFormats& formats);
+
 /// Bytes of all tensors of a table, scales included.
 [[nodiscard]] std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats);
-
-/// Shape of a matrix's scale: [ceil(out/128), ceil(in/128)] for FP8, [out, in/32] for FP4; empty for BF16.
-[[nodiscard]] std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape,
-                                                    WeightFormat format);
 
 /// The formats by the first layer's tensors (matrix_kind.h); what is missing or of a strange dtype is taken
 /// from the config, and is then reported by `mismatches`.

@@ -1,34 +1,23 @@
-/// Where the forward pass wants each tensor of the table: the one place that knows both the names and the
-/// tree.
+/// A tree of weights made from the table: each tensor of a rank's share at the place that the table names.
 #pragma once
 
-#include <cstdint>
-#include <string>
+#include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "model/config.h"
-#include "model/tensor_split.h"
+#include "model/tensor_table.h"
 #include "model/weight_tree.h"
 
 namespace baleen {
 
-/// Gives arrays by the names of the table (model/tensor_table.h): a checkpoint's, or shapes without bytes.
-class TensorSource {
- public:
-  virtual ~TensorSource() = default;
-  /// `stem` without ".weight".
-  [[nodiscard]] virtual WeightMatrix matrix(const std::string& stem) = 0;
-  [[nodiscard]] virtual std::span<const float> vector(const std::string& name) = 0;
-  [[nodiscard]] virtual View<const float, 2> table(const std::string& name) = 0;
-  [[nodiscard]] virtual View<const Bf16Bits, 2> embedding(const std::string& name) = 0;
-  [[nodiscard]] virtual View<const std::int32_t, 2> hash_table(const std::string& name) = 0;
-  /// Experts 0 .. count - 1 under `prefix`, "layers.0.ffn.experts.".
-  [[nodiscard]] virtual std::vector<ExpertWeights> experts(const std::string& prefix, std::int64_t count);
-  [[nodiscard]] ExpertWeights expert(const std::string& prefix);
-};
+/// The address of an array, in the form in which it is held, for as long as the tree is used.
+using ArraySource = std::function<const std::byte*(const HeldArray&)>;
 
-/// The tree of a rank's share of a model.
+/// `table`: a whole model's (`tensor_table`), with a `share` of everything, or that of `share`
+/// (`rank_table`), whose one expert is then bound to the places of all that it stands for.
 [[nodiscard]] WeightTree bind_weights(const ModelConfig& config, const RankShare& share,
-                                      TensorSource& source);
+                                      const std::vector<TensorSpec>& table, const StorageFormats& formats,
+                                      const ArraySource& source);
 
 }  // namespace baleen

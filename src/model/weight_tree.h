@@ -79,8 +79,14 @@ struct MtpWeights {
   HcWeights hc_head;
 };
 
-/// All of a model.
+struct TensorSpec;
+
+/// All of a model, or one rank's share of it.
 struct WeightTree {
+  /// What it has, in the order of the table (model/tensor_table.h); of a block's routed experts, which are
+  /// all alike, the first stands for all. Null only for a tree without anything.
+  std::shared_ptr<const std::vector<TensorSpec>> table;
+
   View<const Bf16Bits, 2> embedding;  ///< [V, d]
   WeightMatrix head;                  ///< [V, d]
   std::span<const float> norm;        ///< [d]

@@ -1,12 +1,12 @@
 #include "model/weights.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
-#include "base/error.h"
+#include "model/weight_binding.h"
 #include "model/weight_checks.h"
+#include "numeric/bf16.h"
 #include "numeric/e8m0.h"
 
 namespace baleen {
@@ -17,6 +17,27 @@ constexpr std::int64_t kScaleBytesReadAtLoad = 16 << 20;
 
 bool is_scale(const TensorInfo& tensor) {
   return tensor.dtype == DType::kF8E8M0 || tensor.name.ends_with(".scale");
+}
+
+/// Element by element to `dtype`, float32 or int32.
+void convert(const TensorInfo& tensor, DType dtype, std::byte* to) {
+  const auto stored_bytes = static_cast<std::size_t>(dtype_bytes(tensor.dtype));
+  const auto element = [&]<class T>(std::int64_t i, T /*type*/) {
+    T value;
+    std::memcpy(&value, tensor.bytes.data() + static_cast<std::size_t>(i) * stored_bytes, sizeof(T));
+    return value;
+  };
+  for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
+    if (dtype == DType::kI32) {
+      const auto id = static_cast<std::int32_t>(element(i, std::int64_t{}));
+      std::memcpy(to + i * std::int64_t{sizeof(id)}, &id, sizeof(id));
+      continue;
+    }
+    BALEEN_CHECK(dtype == DType::kF32 && (tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF8E8M0));
+    const float value = tensor.dtype == DType::kBF16 ? bf16_to_float(element(i, Bf16Bits{}))
+                                                     : e8m0_to_float(element(i, std::uint8_t{}));
+    std::memcpy(to + i * std::int64_t{sizeof(value)}, &value, sizeof(value));
+  }
 }
 
 }  // namespace
@@ -33,7 +54,8 @@ ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
   for (const TensorInfo& tensor : checkpoint_.tensors())
     if (is_used(tensor)) mapped_bytes_ += tensor.size_bytes();
 
-  tree_ = bind_weights(config_, {}, *this);
+  tree_ = bind_weights(config_, {}, tensor_table(config_), detect_formats(config_, checkpoint_),
+                       [this](const HeldArray& held) { return array(held); });
 }
 
 bool ModelWeights::is_used(const TensorInfo& tensor) const {
@@ -52,85 +74,20 @@ void ModelWeights::check_scales() const {
   }
 }
 
-std::span<const float> ModelWeights::as_float32(const TensorInfo& tensor) {
-  std::vector<float>& values = floats_.emplace_back(static_cast<std::size_t>(tensor.num_elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::byte* from = tensor.bytes.data() + i * static_cast<std::size_t>(dtype_bytes(tensor.dtype));
-    if (tensor.dtype == DType::kF32) {
-      std::memcpy(&values[i], from, sizeof(float));
-    } else if (tensor.dtype == DType::kBF16) {
-      Bf16Bits bits;
-      std::memcpy(&bits, from, sizeof(bits));
-      values[i] = bf16_to_float(bits);
-    } else {
-      BALEEN_CHECK(tensor.dtype == DType::kF8E8M0);
-      values[i] = e8m0_to_float(static_cast<std::uint8_t>(*from));
-    }
+const std::byte* ModelWeights::array(const HeldArray& array) {
+  const TensorInfo& tensor = checkpoint_.at(array.stored.name);
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
+  if (array.dtype == tensor.dtype && address % static_cast<std::uintptr_t>(array.alignment) == 0)
+    return tensor.bytes.data();
+  if (array.dtype == DType::kI32) check_hash_table(tensor, config_);
+  std::vector<std::byte>& own = owned_.emplace_back(static_cast<std::size_t>(array.size_bytes()));
+  if (array.dtype == tensor.dtype) {
+    std::ranges::copy(tensor.bytes, own.begin());
+  } else {
+    convert(tensor, array.dtype, own.data());
   }
-  owned_bytes_ += static_cast<std::int64_t>(values.size() * sizeof(float));
-  return values;
-}
-
-std::span<const float> ModelWeights::vector(const std::string& name) {
-  return as_float32(checkpoint_.at(name));
-}
-
-WeightMatrix ModelWeights::matrix(const std::string& stem) {
-  const TensorInfo& tensor = checkpoint_.at(stem + ".weight");
-  WeightMatrix weight{.rows = tensor.shape[0], .cols = tensor.shape[1], .data = tensor.bytes.data()};
-  switch (tensor.dtype) {
-    case DType::kBF16:
-      weight.format = WeightFormat::kBF16;
-      break;
-    case DType::kF32:
-      weight.format = WeightFormat::kF32;
-      break;
-    case DType::kF8E4M3:
-      weight.format = WeightFormat::kFp8;
-      weight.block_scales = vector(stem + ".scale").data();
-      break;
-    case DType::kI8:
-      weight.format = WeightFormat::kFp4;
-      weight.cols *= 2;
-      weight.group_scales =
-          reinterpret_cast<const std::uint8_t*>(checkpoint_.at(stem + ".scale").bytes.data());
-      break;
-    default:
-      fail("{}: tensor \"{}\": {} cannot be a matrix", tensor.file, tensor.name, tensor.type_text());
-  }
-  return weight;
-}
-
-View<const float, 2> ModelWeights::table(const std::string& name) {
-  const TensorInfo& tensor = checkpoint_.at(name);
-  const auto* values = reinterpret_cast<const float*>(tensor.bytes.data());
-  if (reinterpret_cast<std::uintptr_t>(values) % alignof(float) != 0) values = as_float32(tensor).data();
-  return {values, {tensor.shape[0], tensor.shape[1]}};
-}
-
-View<const Bf16Bits, 2> ModelWeights::embedding(const std::string& name) {
-  const TensorInfo& tensor = checkpoint_.at(name);
-  const auto* rows = reinterpret_cast<const Bf16Bits*>(tensor.bytes.data());
-  if (reinterpret_cast<std::uintptr_t>(rows) % alignof(Bf16Bits) != 0) {
-    realigned_.emplace_back(tensor.bytes.size() / sizeof(Bf16Bits));
-    std::memcpy(realigned_.back().data(), tensor.bytes.data(), tensor.bytes.size());
-    owned_bytes_ += static_cast<std::int64_t>(tensor.bytes.size());
-    rows = realigned_.back().data();
-  }
-  return {rows, {tensor.shape[0], tensor.shape[1]}};
-}
-
-View<const std::int32_t, 2> ModelWeights::hash_table(const std::string& name) {
-  const TensorInfo& tensor = checkpoint_.at(name);
-  check_hash_table(tensor, config_);
-  std::vector<std::int32_t>& table = tables_.emplace_back(static_cast<std::size_t>(tensor.num_elements()));
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    std::int64_t id;
-    std::memcpy(&id, tensor.bytes.data() + i * sizeof(id), sizeof(id));
-    table[i] = static_cast<std::int32_t>(id);
-  }
-  owned_bytes_ += static_cast<std::int64_t>(table.size() * sizeof(std::int32_t));
-  return {table.data(), {tensor.shape[0], tensor.shape[1]}};
+  owned_bytes_ += array.size_bytes();
+  return own.data();
 }
 
 }  // namespace baleen

@@ -6,22 +6,18 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
 #include "model/model_folder.h"
 #include "model/tensor_table.h"
-#include "model/weight_binding.h"
 #include "model/weight_tree.h"
 
 namespace baleen {
 
 /// Owns the maps and the converted vectors; not movable, because everything points into it.
-class ModelWeights final : private TensorSource {
+class ModelWeights final {
  public:
   /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN. Where
   /// scales are so many that reading them would cost more than the first token, those of routed experts are
@@ -43,20 +39,14 @@ class ModelWeights final : private TensorSource {
   [[nodiscard]] std::int64_t owned_bytes() const { return owned_bytes_; }
 
  private:
-  [[nodiscard]] std::span<const float> as_float32(const TensorInfo& tensor);
-  [[nodiscard]] WeightMatrix matrix(const std::string& stem) override;
-  [[nodiscard]] std::span<const float> vector(const std::string& name) override;
-  [[nodiscard]] View<const float, 2> table(const std::string& name) override;
-  [[nodiscard]] View<const Bf16Bits, 2> embedding(const std::string& name) override;
-  [[nodiscard]] View<const std::int32_t, 2> hash_table(const std::string& name) override;
+  /// Where the file has it, or a converted or realigned copy.
+  [[nodiscard]] const std::byte* array(const HeldArray& array);
   [[nodiscard]] bool is_used(const TensorInfo& tensor) const;
   void check_scales() const;
 
   ModelConfig config_;
   Checkpoint checkpoint_;
-  std::deque<std::vector<float>> floats_;
-  std::deque<std::vector<std::int32_t>> tables_;
-  std::deque<std::vector<Bf16Bits>> realigned_;
+  std::deque<std::vector<std::byte>> owned_;
   WeightTree tree_;
   std::int64_t mapped_bytes_ = 0;
   std::int64_t owned_bytes_ = 0;

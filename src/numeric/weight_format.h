@@ -16,6 +16,41 @@ enum class WeightFormat : std::uint8_t {
   kInt8
 };
 
+/// How a matrix in a format lies: bits of a weight, and the weights that share a scale.
+struct FormatLayout {
+  int bits = 0;
+  int scale_rows = 0, scale_cols = 0;  ///< 0: no scales
+  int scale_bytes = 0;  ///< in memory: float32 for kFp8, whose checkpoints may have more than powers of two
+
+  [[nodiscard]] constexpr std::int64_t row_bytes(std::int64_t cols) const { return cols * bits / 8; }
+  /// Scales along `rows` and along `cols`.
+  [[nodiscard]] constexpr std::int64_t scales_down(std::int64_t rows) const { return ceiling(rows, scale_rows); }
+  [[nodiscard]] constexpr std::int64_t scales_across(std::int64_t cols) const {
+    return ceiling(cols, scale_cols);
+  }
+
+ private:
+  static constexpr std::int64_t ceiling(std::int64_t count, std::int64_t unit) {
+    return unit == 0 ? 0 : (count + unit - 1) / unit;
+  }
+};
+
+[[nodiscard]] constexpr FormatLayout format_layout(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return {.bits = 32};
+    case WeightFormat::kBF16:
+      return {.bits = 16};
+    case WeightFormat::kFp8:
+      return {.bits = 8, .scale_rows = 128, .scale_cols = 128, .scale_bytes = 4};
+    case WeightFormat::kFp4:
+      return {.bits = 4, .scale_rows = 1, .scale_cols = 32, .scale_bytes = 1};
+    case WeightFormat::kInt8:
+      return {.bits = 8, .scale_rows = 1, .scale_cols = 32, .scale_bytes = 1};
+  }
+  return {};
+}
+
 /// "f32", "bf16", "fp8", "fp4", "int8"
 [[nodiscard]] constexpr std::string_view weight_format_name(WeightFormat format) {
   switch (format) {

@@ -23,35 +23,36 @@ struct WeightMatrix {
   const float* block_scales = nullptr;         ///< kFp8: [ceil(N / 128), ceil(K / 128)]
   const std::uint8_t* group_scales = nullptr;  ///< kFp4, kInt8: [N, K / 32]
 
-  [[nodiscard]] std::int64_t row_bytes() const {
-    switch (format) {
-      case WeightFormat::kF32:
-        return 4 * cols;
-      case WeightFormat::kBF16:
-        return 2 * cols;
-      case WeightFormat::kFp8:
-      case WeightFormat::kInt8:
-        return cols;
-      case WeightFormat::kFp4:
-        return cols / 2;
-    }
-    return 0;
+  [[nodiscard]] FormatLayout layout() const { return format_layout(format); }
+  [[nodiscard]] std::int64_t row_bytes() const { return layout().row_bytes(cols); }
+  [[nodiscard]] std::int64_t size_bytes() const { return rows * row_bytes(); }
+  [[nodiscard]] std::int64_t num_scales() const {
+    return layout().scales_down(rows) * layout().scales_across(cols);
+  }
+  /// As they lie in memory.
+  [[nodiscard]] std::int64_t scale_bytes() const { return num_scales() * layout().scale_bytes; }
+  /// Null without scales.
+  [[nodiscard]] const std::byte* scales() const {
+    return block_scales != nullptr ? reinterpret_cast<const std::byte*>(block_scales)
+                                   : reinterpret_cast<const std::byte*>(group_scales);
+  }
+  void set_scales(const std::byte* scales) {
+    block_scales = format == WeightFormat::kFp8 ? reinterpret_cast<const float*>(scales) : nullptr;
+    group_scales = format == WeightFormat::kFp4 || format == WeightFormat::kInt8
+                       ? reinterpret_cast<const std::uint8_t*>(scales)
+                       : nullptr;
   }
   /// Weights and scales as checkpoints store them: a scale is a byte (e8m0), whatever it is held in here.
-  [[nodiscard]] double stored_bytes() const {
-    double scales = 0;
-    if (format == WeightFormat::kFp8) scales = double((rows + 127) / 128) * double((cols + 127) / 128);
-    if (format == WeightFormat::kFp4 || format == WeightFormat::kInt8)
-      scales = double(rows) * double(cols / 32);
-    return double(rows) * double(row_bytes()) + scales;
-  }
+  [[nodiscard]] double stored_bytes() const { return double(size_bytes()) + double(num_scales()); }
   /// Rows [begin, end) as a matrix. For kFp8 `begin` is a multiple of 128.
   [[nodiscard]] WeightMatrix slice_rows(std::int64_t begin, std::int64_t end) const {
     WeightMatrix part = *this;
     part.rows = end - begin;
     part.data = data + begin * row_bytes();
-    if (block_scales != nullptr) part.block_scales = block_scales + begin / 128 * ((cols + 127) / 128);
-    if (group_scales != nullptr) part.group_scales = group_scales + begin * (cols / 32);
+    if (scales() != nullptr) {
+      const FormatLayout& lies = layout();
+      part.set_scales(scales() + begin / lies.scale_rows * lies.scales_across(cols) * lies.scale_bytes);
+    }
     return part;
   }
 };
