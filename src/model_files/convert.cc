@@ -214,7 +214,7 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
   plan.other_files.push_back({"config.json", adapted_config(in / "config.json", config, report.to)});
   ConvertingSource source(checkpoint, config, report, pool);
   const Checksums checksums = write_weights(plan, source);
-  verify_weights(staged.path(), checksums, options.cancelled);
+  verify_weights(staged.path(), config, checksums, options.cancelled);
   staged.commit();
   report.num_tensors = static_cast<std::int64_t>(checksums.size());
   report.total_bytes = stored_bytes(plan.table, plan.formats);

@@ -69,7 +69,7 @@ void export_model(const std::filesystem::path& folder, const TrainConfig& config
                   .job = "export"};
   plan.other_files.push_back({"config.json", config_text(model)});
   TrainedWeights source(weights, hash_tables, plan.formats, pool);
-  verify_weights(staged.path(), write_weights(plan, source));
+  verify_weights(staged.path(), model, write_weights(plan, source));
   staged.commit();
 }
 
