@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/memory_reserve.h"
 #include "base/standard_streams.h"
+#include "comm/mpi/mpi_world.h"
 #include "log/log.h"
 #include "log/log_thread.h"
 #include "rank_engine/rank_engine.h"
@@ -254,6 +255,15 @@ void serve(ServeFlags flags) {
     server.drain(flags.drain_seconds);
   });
   shutdown.on_second([&] { server.stop(); });
+  if (const std::optional<std::int64_t> seconds = seconds_before_mpirun_kills()) {
+    shutdown.on_parents([&, seconds = *seconds] {
+      // The other half is for the last words of replies and the end of the ranks.
+      const double drain_seconds = std::min(flags.drain_seconds, static_cast<double>(seconds) / 2);
+      log_line("baleen: mpirun ends this server and kills it after {} s: replies have {} s to end", seconds,
+               drain_seconds);
+      server.drain(drain_seconds);
+    });
+  }
   if (!flags.quiet) {
     log_lines(engine.memory_text());
     log_expert_transport(engine);
@@ -271,6 +281,7 @@ void serve(ServeFlags flags) {
   // The server goes before the thread that waits for signals.
   shutdown.on_first(nullptr);
   shutdown.on_second(nullptr);
+  shutdown.on_parents(nullptr);
   loop.request_stop();
   loop.join();
   if (!lost_engine.empty()) fail("{}", lost_engine);

@@ -1,5 +1,7 @@
 #include "app/shutdown_signal.h"
 
+#include <unistd.h>
+
 #include <ctime>
 #include <exception>
 #include <utility>
@@ -51,15 +53,26 @@ void ShutdownSignal::on_second(std::function<void()> callback) {
   second_ = std::move(callback);
 }
 
+void ShutdownSignal::on_parents(std::function<void()> callback) {
+  const std::lock_guard lock(mutex_);
+  parents_ = std::move(callback);
+}
+
 void ShutdownSignal::wait(const std::stop_token& stop) {
-  bool hung_up = false;
+  bool hung_up = false, by_parent = false;
   int num_others = 0;
-  bool first_called = false, second_called = false;
+  bool first_called = false, second_called = false, parents_called = false;
   while (!stop.stop_requested()) {
-    const int signal = sigtimedwait(&signals_, nullptr, &kLook);
+    siginfo_t from{};
+    const int signal = sigtimedwait(&signals_, &from, &kLook);
+    if (signal > 0 && from.si_code == SI_USER && from.si_pid == ::getppid()) by_parent = true;
     if (signal == SIGHUP || asked_) hung_up = true;
     if (signal > 0 && signal != SIGHUP) ++num_others;
     const std::lock_guard lock(mutex_);
+    if (by_parent && parents_) {
+      call_once(parents_, parents_called);
+      first_called = first_called || parents_called;
+    }
     if (hung_up || num_others >= 1) call_once(first_, first_called);
     if (num_others >= 2) call_once(second_, second_called);
   }

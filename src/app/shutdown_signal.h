@@ -23,6 +23,9 @@ class ShutdownSignal {
   /// Called in this object's thread. A signal that came before is not lost.
   void on_first(std::function<void()> callback);
   void on_second(std::function<void()> callback);
+  /// Where the first signal of the process that started this one is not like others: in the place of
+  /// `on_first`, and also after it.
+  void on_parents(std::function<void()> callback);
   /// As if the first of them had come; more of this do not insist.
   void ask() { asked_ = true; }
 
@@ -33,7 +36,7 @@ class ShutdownSignal {
   sigset_t previous_;
   std::atomic<bool> asked_{false};
   std::mutex mutex_;
-  std::function<void()> first_, second_;
+  std::function<void()> first_, second_, parents_;
   std::jthread thread_;  // last: it uses all of the above
 };
 

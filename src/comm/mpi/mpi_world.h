@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace baleen {
@@ -40,6 +41,10 @@ inline constexpr const char* kMakeMpiWorld = "baleen_mpi_world_2";
 
 /// Whether this process was started as one of several by mpirun, or by srun with PMIx.
 [[nodiscard]] bool is_mpi_process();
+
+/// A signal to Open MPI's mpirun ends all that it started: by SIGTERM, and so many seconds later by SIGKILL.
+/// Its option --mca odls_base_sigkill_timeout, or 1; nothing where another launcher started this process.
+[[nodiscard]] std::optional<std::int64_t> seconds_before_mpirun_kills();
 
 /// Loads the module and meets the other processes. Throws `Error` with what is missing and how to get it. MPI
 /// waits for all processes and cannot be called off, so a wait of more than kLongestMeeting ends this process

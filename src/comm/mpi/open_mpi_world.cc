@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -57,6 +58,11 @@ class MeetingWatch {
 bool is_mpi_process() {
   if (number_in_environment("OMPI_COMM_WORLD_SIZE") > 1) return true;
   return std::getenv("PMIX_RANK") != nullptr && number_in_environment("SLURM_NTASKS") > 1;
+}
+
+std::optional<std::int64_t> seconds_before_mpirun_kills() {
+  if (number_in_environment("OMPI_COMM_WORLD_SIZE") <= 1) return std::nullopt;
+  return std::max<std::int64_t>(number_in_environment("OMPI_MCA_odls_base_sigkill_timeout"), 1);
 }
 
 std::shared_ptr<MpiWorld> open_mpi_world() {

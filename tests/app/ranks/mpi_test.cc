@@ -187,6 +187,40 @@ TEST(Mpi, ASignalAtAnyRankEndsAllInOrder) {
   end_by(0, SIGTERM);
 }
 
+/// mpirun kills its ranks some seconds after it passed a signal on, however long --drain-seconds is.
+TEST(Mpi, ASignalToMpirunLeavesRepliesTheirLastWords) {
+  const test::TemporaryFolder folder;
+  const std::string errors = folder / "errors";
+  Words command = mpirun(2, Words{"serve", "--port", "0", "--quiet", "--threads", "2", "--context", "16384",
+                                  "--dp", "2", "--drain-seconds", "200"});
+  command.insert(command.begin() + 1, {"--mca", "odls_base_sigkill_timeout", "6"});
+  const test::ServerProcess server(command, [&] {
+    const int file = ::open(errors.c_str(), O_WRONLY | O_CREAT, 0600);
+    ::dup2(file, STDERR_FILENO);
+    ::alarm(kSeconds);
+  });
+  test::HttpConnection stream(server.port());
+  stream.send("POST", "/v1/completions",
+              R"({"model": "stories", "prompt": "Once", "max_tokens": 16000, "logit_bias": {"1": -100},)"
+              R"( "stream": true})");
+  ASSERT_EQ(stream.read_head().status, 200);
+  ASSERT_TRUE(stream.next_event().has_value());
+  const pid_t follower = process_of_rank(server.id(), 1);
+  ASSERT_GT(follower, 0);
+  ::kill(server.id(), SIGTERM);
+  std::string events;
+  while (const std::optional<std::string> event = stream.next_event()) events += *event + "\n";
+  EXPECT_NE(events.find("the server is shutting down"), std::string::npos) << events.substr(0, 2000);
+  int status = 0;
+  ASSERT_EQ(::waitpid(server.id(), &status, 0), server.id());
+  // Its own status for a signal, however its ranks ended.
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  const std::string text = read_text_file(errors);
+  EXPECT_NE(text.find("mpirun ends this server and kills it after 6 s: replies have 3 s to end"),
+            std::string::npos)
+      << text;
+}
+
 TEST(Mpi, ARankThatIsAnotherProgramIsSaid) {
   const test::ProgramResult got =
       test::run_program(mpirun(1, kRun) + Words{":", "-n", "1", "true"}, {.seconds = kSeconds});
