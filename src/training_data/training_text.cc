@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/quoted_text.h"
+#include "base/utf8.h"
 #include "chat/format.h"
 #include "chat/json_lines.h"
 #include "chat/python_json.h"
@@ -13,6 +14,10 @@ namespace {
 
 Result<TrainingText> document_of(std::string_view text) {
   if (text.empty()) return failure("the text is empty");
+  // The tokenizer would count bytes from the token before it.
+  if (const auto invalid = find_invalid_utf8(text))
+    return failure("byte {} is not UTF-8 (0x{:02X}); is this text?", *invalid,
+                   static_cast<unsigned char>(text[*invalid]));
   TrainingText document;
   document.text.add_control(chat_format::kBos);
   const std::size_t begin = document.text.text.size();

@@ -42,6 +42,12 @@ TEST(TrainingText, OfATextIsAllButTheFirstToken) {
             std::string("[") + kBos + "]A fox." + kEos);
 }
 
+TEST(TrainingText, BytesThatAreNoUtf8AreCountedInTheText) {
+  const Result<TrainingText> text = training_text_of({"A \xFF.", CorpusFormat::kText, 0, 0}, {});
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error(), "byte 2 is not UTF-8 (0xFF); is this text?");
+}
+
 TEST(TrainingText, WhatATextSpellsIsNoControlToken) {
   const Result<TrainingText> text = training_text_of(json(R"({"text": "<think>"})"), {});
   ASSERT_TRUE(text.ok());
