@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/engine_flags.h"
@@ -58,6 +59,7 @@ double negative_log_likelihood(ModelEngine& engine, std::span<const TokenId> win
 void run_perplexity(const PerplexityFlags& flags) {
   EngineOptions options = flags.engine.options();
   const std::string text = read_text_file(flags.text);
+  ModelFolder folder = open_model_folder(flags.engine.model);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   auto encoded = tokenizer.encode(text);
   if (!encoded) fail("{}: {}", flags.text, encoded.error());
@@ -66,7 +68,7 @@ void run_perplexity(const PerplexityFlags& flags) {
   options.max_batch_tokens =
       std::min<std::int64_t>(options.max_batch_tokens, static_cast<std::int64_t>(tokens.size()) + 1);
   options.max_logit_rows = options.max_batch_tokens;
-  const std::unique_ptr<ModelEngine> opened = open_model(open_model_folder(flags.engine.model), options);
+  const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), options);
   ModelEngine& engine = *opened;
   log_expert_transport(engine);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);

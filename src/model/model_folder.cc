@@ -31,7 +31,10 @@ ModelFolder open_model_folder(const std::filesystem::path& folder) {
 ModelConfig load_config(const std::filesystem::path& folder) {
   if (std::filesystem::is_directory(folder) && has_tensor_files(folder))
     return open_model_folder(folder).config;
-  return parse_config(config_text_of(folder), (folder / kConfigName).string());
+  const std::string text = config_text_of(folder);
+  // What is planned for weights that are there is said of no others.
+  if (const auto sentence = other_weights_sentence(folder)) fail("{}", *sentence);
+  return parse_config(text, (folder / kConfigName).string());
 }
 
 }  // namespace baleen

@@ -25,7 +25,7 @@ struct ModelFolder {
 /// `folder`/config.json as text. Throws `Error` as `check_checkpoint_folder` does.
 [[nodiscard]] std::string config_text_of(const std::filesystem::path& folder);
 
-/// The config of `open_model_folder`, or of config.json alone where the folder has no tensors.
+/// The config of `open_model_folder`, or of config.json alone where the folder has no weights.
 [[nodiscard]] ModelConfig load_config(const std::filesystem::path& folder);
 
 }  // namespace baleen
