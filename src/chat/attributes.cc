@@ -14,6 +14,9 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
+/// What models put between attributes, beside white space.
+constexpr std::string_view kSeparators = ",;&|";
+
 bool is_quote(char c) { return c == '"' || c == '\''; }
 
 bool begins_with_quote(std::string_view text) { return !text.empty() && is_quote(text.front()); }
@@ -96,7 +99,7 @@ class AttributeReader {
     while (true) {
       const std::size_t before = at_;
       at_ = std::min(text_.find_first_not_of(kWhiteSpace, at_), text_.size());
-      if (has_attributes_ && take(",")) continue;
+      if (has_attributes_ && take_separator()) continue;
       if (take(">")) return true;
       if (take("/>")) {
         tag.is_empty = !tag.is_closing;
@@ -116,14 +119,33 @@ class AttributeReader {
     return true;
   }
 
+  bool take_separator() {
+    if (at_end() || kSeparators.find(text_[at_]) == std::string_view::npos) return false;
+    ++at_;
+    return true;
+  }
+
+  [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+
   void take_quote() { at_ += begins_with_quote(rest()) ? 1 : 0; }
   void take_quotes() { at_ = std::min(text_.find_first_not_of("\"'", at_), text_.size()); }
 
   void skip_blanks() { at_ = std::min(text_.find_first_not_of(" \t", at_), text_.size()); }
 
-  /// `<invoke="get_weather">`
+  /// `<invoke="get_weather">`, `<invoke:get_weather>`
   void read_name_behind_tag(Markup& tag) {
     const std::size_t before = at_;
+    if (!tag.is_closing && (take(":") || take("."))) {
+      const std::string_view word = leading_word(rest());
+      if (word.empty()) {
+        at_ = before;
+        return;
+      }
+      tag.name = word;
+      at_ += word.size();
+      has_attributes_ = true;
+      return;
+    }
     skip_blanks();
     if (tag.is_closing || !take("=")) {
       at_ = before;
@@ -131,6 +153,7 @@ class AttributeReader {
     }
     skip_blanks();
     tag.name = read_value();
+    tag.is_assigned = true;
     has_attributes_ = true;
   }
 
@@ -193,12 +216,15 @@ class AttributeReader {
   bool take_equals() {
     const std::size_t before = at_;
     skip_blanks();
-    if (!take("=") && !take(":")) {
-      at_ = before;
-      return false;
+    for (const std::string_view equals : {":=", "==", "=", ":"}) {
+      if (!take(equals)) continue;
+      if (equals == "=" && begins_with_quote(rest().substr(std::min<std::size_t>(1, rest().size()))))
+        take(">");  // name=>"run"
+      skip_blanks();
+      return true;
     }
-    skip_blanks();
-    return true;
+    at_ = before;
+    return false;
   }
 
   /// A word in quotation marks or none; text may follow at once, where the tag's `>` is missing.
@@ -268,6 +294,10 @@ class AttributeReader {
     if (after.empty() || after.starts_with(">") || after.starts_with("/>") || after.starts_with("\n") ||
         after.starts_with("<") || after.starts_with(",")) {
       return true;
+    }
+    if (kSeparators.find(after.front()) != std::string_view::npos) {
+      after.remove_prefix(1);
+      after.remove_prefix(std::min(after.find_first_not_of(" \t"), after.size()));
     }
     const std::string_view word = leading_word(after);
     after.remove_prefix(word.size());

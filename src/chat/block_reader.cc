@@ -14,6 +14,7 @@
 #include "chat/spellings.h"
 #include "chat/tag.h"
 #include "chat/white_space.h"
+#include "chat/written_arguments.h"
 
 namespace baleen {
 namespace {
@@ -26,7 +27,7 @@ bool is_debris(std::string_view text) {
   const std::string plain = in_plain_spelling(text).text;
   const std::string_view bare = trimmed(plain);
   if (bare.starts_with("```")) return bare.find_first_of(" \n`", 3) == std::string_view::npos;
-  return bare.find_first_not_of("<>/\"' \n") == std::string_view::npos;
+  return bare.find_first_not_of("<>/\"',; \n") == std::string_view::npos;
 }
 
 class BlockReader {
@@ -52,6 +53,7 @@ class BlockReader {
     bool is_doubtful = false;
     bool has_parameters = false;
     bool is_after_loose_text = false;
+    bool has_loose_tags = false;  ///< text like tags, past recognition unless it writes out all arguments
     std::optional<PythonJson::Member> only;  ///< its parameter and that one's text, if it has one
     std::size_t num_repairs_before = 0;      ///< in the block
   };
@@ -73,7 +75,8 @@ class BlockReader {
     const std::size_t begin = text.find_first_not_of(kWhiteSpace);
     if (begin == std::string::npos || !is_in_block_) return;
     std::size_t num_bytes = 0;
-    std::optional<Markup> tag = read_look_alike(std::string_view(text).substr(begin), num_bytes);
+    std::optional<Markup> tag =
+        read_look_alike(std::string_view(text).substr(begin), num_bytes, Place::kTagIsDue);
     if (!tag) return;
     text.erase(0, begin + num_bytes);
     if (text.empty()) stretches_.erase(stretches_.begin() + static_cast<std::ptrdiff_t>(next_));
@@ -193,8 +196,42 @@ class BlockReader {
         {.kind = BlockItem::Kind::kDropped, .call = {"", name, ""}, .text = std::move(text)});
   }
 
+  /// <invoke><name>run</name>: the name of a nameless invoke, or once more that of a named one, as tags with
+  /// or without the token.
+  void take_name_within(Markup& opening) {
+    static constexpr std::string_view kNames[] = {"name", "tool_name", "function_name", "tool"};
+    const auto is_name = [](std::string_view word) {
+      return std::ranges::find(kNames, word) != std::end(kNames);
+    };
+    const auto names_it = [&](std::string_view name) {
+      return meant_tool(name, tools_) != nullptr && (!opening.name || *opening.name == name);
+    };
+    std::size_t first = next_;
+    if (at(Kind::kText) && !says_nothing(here().raw)) {
+      std::string_view rest = here().raw;
+      rest.remove_prefix(std::min(rest.find_first_not_of(kWhiteSpace), rest.size()));
+      const auto element = take_element(rest);
+      if (!element || !is_name(element->first) || !names_it(trimmed(element->second))) return;
+      opening.name = trimmed(element->second);
+      stretches_[next_].raw = std::string(rest);
+    } else {
+      first += at(Kind::kText) ? 1 : 0;
+      if (first + 2 >= stretches_.size()) return;
+      const Markup &name = stretches_[first], &text = stretches_[first + 1];
+      const bool is_element = name.opens(Kind::kNamed) && is_name(name.tag_name) &&
+                              text.kind == Kind::kText && stretches_[first + 2].closes(Kind::kNamed) &&
+                              stretches_[first + 2].tag_name == name.tag_name;
+      if (!is_element || !names_it(trimmed(text.raw))) return;
+      opening.name = trimmed(text.raw);
+      next_ = first + 3;
+    }
+    opening.is_exact = false;
+    ++block_.num_repairs;
+  }
+
   void read_invoke() {
-    const Markup opening = take();
+    Markup opening = take();
+    if (!opening.is_empty) take_name_within(opening);
     block_.has_calls = true;
     is_after_implied_end_ = false;
     const std::string name = opening.name.value_or("");
@@ -295,7 +332,8 @@ class BlockReader {
     // After a parameter it may be the rest of a value; with angle brackets, a tag past recognition.
     const bool is_tag =
         text.find_first_of("<>") != std::string::npos && text.find_first_of("{[") == std::string::npos;
-    if (!is_debris(text)) invoke.is_doubtful |= invoke.has_parameters || is_tag;
+    if (!is_debris(text)) invoke.is_doubtful |= invoke.has_parameters;
+    invoke.has_loose_tags |= !is_debris(text) && is_tag;
     invoke.is_after_loose_text = !is_debris(text);
     invoke.loose += text;
   }
@@ -327,7 +365,9 @@ class BlockReader {
       }
       // Where only the end of the reply ends it, it may have been meant to go on.
       invoke.is_doubtful |= end == ValueEnd::kCut && !is_closed && !is_whole_structure(value);
+      invoke.is_doubtful |= !is_closed && may_end_in_tag(value);
     }
+    if (tag.is_assigned) read_lines_of_its_own(invoke, tag, value);
     if (tag.value) {
       ++block_.num_repairs;
       invoke.is_doubtful |= !says_nothing(value) || tag.value->find_first_of("&\\") != std::string::npos;
@@ -337,6 +377,17 @@ class BlockReader {
     invoke.only = is_first && key ? std::optional(PythonJson::Member{*key, value}) : std::nullopt;
     invoke.shown += "\n" + (key ? without_markup(*key) + ": " : "") + without_markup(value);
     if (key) invoke.arguments.add(*key, tag.is_string, value);
+  }
+
+  /// <parameter=command>, its value and </parameter>, each on a line. With the token in the tag it is neither
+  /// this format nor that one, and the newlines may be the value's.
+  static void read_lines_of_its_own(Invoke& invoke, const Markup& tag, std::string& value) {
+    if (value.size() < 2 || !value.starts_with('\n') || !value.ends_with('\n')) return;
+    if (tag.is_look_alike) {
+      value = value.substr(1, value.size() - 2);
+    } else {
+      invoke.is_doubtful = true;
+    }
   }
 
   [[nodiscard]] bool is_blank_here() const { return !at(Kind::kText) || says_nothing(here().raw); }
@@ -444,7 +495,8 @@ class BlockReader {
       if (!tag || !tag->is_closing) continue;
       const std::string_view after = std::string_view(text).substr(begin + num_bytes);
       const std::size_t next = after.find_first_not_of(kWhiteSpace);
-      if (next != std::string_view::npos && !read_look_alike(after.substr(next), ignored)) continue;
+      if (next != std::string_view::npos && !read_look_alike(after.substr(next), ignored, Place::kTagIsDue))
+        continue;
       value += text.substr(0, begin);
       text.erase(0, begin + num_bytes);
       return true;
@@ -463,6 +515,7 @@ class BlockReader {
   void finish_invoke(Invoke& invoke) {
     const bool has_body = !invoke.has_parameters && !is_debris(invoke.loose);
     invoke.is_doubtful |= invoke.has_parameters && trimmed(invoke.loose).find_first_of("{[") == 0;
+    invoke.is_doubtful |= invoke.has_parameters && invoke.has_loose_tags;
     if (has_body && !invoke.tool && invoke.name.empty() && read_json_calls(invoke.loose)) return;
     if (invoke.tool != nullptr) {
       if (has_body) {
@@ -485,8 +538,15 @@ class BlockReader {
     }
   }
 
-  /// Text instead of parameters: the arguments as JSON, else a doubt, unless the tool takes none.
+  /// Text instead of parameters: the arguments, written out or as JSON, else a doubt, unless the tool takes
+  /// none.
   static void read_body(Invoke& invoke) {
+    if (auto found = written_arguments(invoke.loose, invoke.tool->parameters)) {
+      invoke.arguments = *std::move(found);
+      invoke.loose.clear();
+      return;
+    }
+    invoke.is_doubtful |= invoke.has_loose_tags;
     const std::string_view body = without_look_alike_closers(invoke.loose, "");
     const PythonJson& schema = invoke.tool->parameters;
     if (auto found = arguments_of_bodies(json_readings(body), invoke.tool->name, schema)) {

@@ -121,6 +121,7 @@ std::size_t tag_prefix_bytes(std::string_view text) {
   strip_blanks(rest);
   const std::size_t slash = spelled_at_end(rest, "/");
   std::string_view before_slash = rest.substr(0, rest.size() - slash);
+  if (slash > 0 && before_slash.ends_with("</")) before_slash.remove_suffix(1);  // <//
   strip_blanks(before_slash);
   if (const std::size_t angle = spelled_at_end(before_slash, "<"); angle > 0) {
     before_slash.remove_suffix(angle);

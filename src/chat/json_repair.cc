@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
+#include "chat/attributes.h"
 #include "chat/spellings.h"
 #include "chat/white_space.h"
 
@@ -35,7 +37,8 @@ class Repairer {
 
   std::optional<PythonJson> run() {
     if (!value(0)) return std::nullopt;
-    while (skip_space(), take(",") || (brackets_ == Brackets::kMissingAtTheEnd && (take("}") || take("]")))) {
+    while (skip_space(), take(",") || take(";") || take(".") ||
+                             (brackets_ == Brackets::kMissingAtTheEnd && (take("}") || take("]")))) {
     }
     return at_ == text_.size() ? read_strict_json(out_) : std::nullopt;
   }
@@ -70,7 +73,7 @@ class Repairer {
   bool next_or_end(char closing) {
     const std::size_t before = at_;
     skip_space();
-    if (take(",") || at_end() || rest().starts_with(closing)) return true;
+    if (take(",") || take(";") || at_end() || rest().starts_with(closing)) return true;
     const bool begins_value =
         closing == ']' && std::string_view("{[").find(text_[at_]) != std::string_view::npos;
     return begins_value || (at_ > before && rest().starts_with('"'));
@@ -97,7 +100,7 @@ class Repairer {
         return false;
       }
       skip_space();
-      if (!take(":")) return false;
+      if (!take(":") && !take("=>") && !take("=")) return false;
       out_ += ": ";
       if (!value(depth)) return false;
       if (!next_or_end('}')) return false;
@@ -143,6 +146,7 @@ class Repairer {
 
   /// Over an opening quotation mark: the one that closes, empty when there is none.
   std::string_view take_quote() {
+    if (take(kTripleQuote)) return kTripleQuote;
     if (take("\"")) return "\"";
     if (take("'")) return "'";
     if (take("“")) return "”";
@@ -191,6 +195,8 @@ class Repairer {
     out_ += '"';
     return !has_escaped_letters || !has_bare_backslashes;
   }
+
+  static constexpr std::string_view kTripleQuote = "\"\"\"";  ///< of Python
 
   static bool is_hexadecimal(std::string_view digits) {
     return digits.size() == 4 && digits.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
@@ -308,12 +314,37 @@ std::string_view without_code_fence(std::string_view text) {
   return trimmed(whole.substr(end_of_line, whole.size() - kFence.size() - end_of_line));
 }
 
+namespace {
+
+/// Without a word in front that says what comes (`json`, `args =`), and marks around all of it: what is left
+/// is an object or array, else `text`.
+std::string_view bare_structure(std::string_view text) {
+  static constexpr std::string_view kWords[] = {"json", "arguments", "args", "parameters", "input", "params"};
+  static constexpr std::pair<char, char> kMarks[] = {{'\'', '\''}, {'`', '`'}, {'(', ')'}};
+  std::string_view bare = trimmed(text);
+  const std::size_t word =
+      static_cast<std::size_t>(std::ranges::find_if_not(bare, is_json_word) - bare.begin());
+  if (std::ranges::find(kWords, lower_case(bare.substr(0, word))) != std::end(kWords)) {
+    bare = trimmed(bare.substr(word));
+    if (bare.starts_with(':') || bare.starts_with('=')) bare = trimmed(bare.substr(1));
+  }
+  for (const auto& [opening, closing] : kMarks) {
+    if (bare.size() > 2 && bare.front() == opening && bare.back() == closing)
+      bare = trimmed(bare.substr(1, bare.size() - 2));
+  }
+  return bare.starts_with('{') || bare.starts_with('[') ? bare : text;
+}
+
+}  // namespace
+
 std::vector<PythonJson> json_readings(std::string_view text) {
   if (std::optional<PythonJson> value = read_strict_json(text)) return {*std::move(value)};
   text = without_code_fence(text);
   if (std::optional<PythonJson> value = read_strict_json(text)) return {*std::move(value)};
   Readings readings;
-  const std::vector<std::string> texts = unescaped(text);
+  std::vector<std::string> texts = unescaped(text);
+  if (const std::string_view bare = bare_structure(text); bare != text)
+    std::ranges::move(unescaped(bare), std::back_inserter(texts));
   for (const std::string& one : texts) readings.add(Repairer(one, Brackets::kAsTheyAre).run());
   if (!readings.empty()) return readings.take();
   for (const std::string& one : texts) {

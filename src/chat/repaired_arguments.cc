@@ -170,8 +170,13 @@ void add_candidates(const PythonJson& body, std::string_view name, const PythonJ
                     std::vector<PythonJson::Object>& candidates) {
   if (body.as_string() != nullptr) {
     const std::vector<PythonJson> inner = json_readings(*body.as_string());
-    if (inner.size() == 1 && inner.front().as_object() != nullptr)
-      add_candidates(inner.front(), name, parameters, candidates);
+    const bool is_deeper = inner.size() == 1 && dump_python_json(inner.front()) != dump_python_json(body);
+    if (is_deeper) add_candidates(inner.front(), name, parameters, candidates);
+    return;
+  }
+  if (const PythonJson::Array* list = body.as_array()) {
+    const bool is_one = list->size() == 1 && list->front().as_object() != nullptr;
+    if (is_one) add_candidates(list->front(), name, parameters, candidates);
     return;
   }
   const std::optional<JsonCall> call = json_call(body);
@@ -202,8 +207,10 @@ std::optional<RepairedArguments> arguments_of_bodies(std::span<const PythonJson>
 
 std::string plain_name(std::string_view name) {
   std::string plain = lower_case(in_plain_spelling(name).text);
-  std::erase_if(plain,
-                [](char c) { return c == '_' || c == '-' || kWhiteSpace.find(c) != std::string_view::npos; });
+  static constexpr std::string_view kAround = "_-\\\"':=@$[]{}()<>|";
+  std::erase_if(plain, [](char c) {
+    return kAround.find(c) != std::string_view::npos || kWhiteSpace.find(c) != std::string_view::npos;
+  });
   return plain;
 }
 

@@ -21,7 +21,8 @@ constexpr Spelling kSpellings[] = {
     {"\u2003", " "},  {"\u2007", " "}, {"\u2009", " "},  {"\u202f", " "}, {"\u3000", " "}, {"\u200b", ""},
     {"\u200c", ""},   {"\u200d", ""},  {"\u2060", ""},   {"\ufeff", ""},  {"０", "0"},     {"１", "1"},
     {"２", "2"},      {"３", "3"},     {"４", "4"},      {"５", "5"},     {"６", "6"},     {"７", "7"},
-    {"８", "8"},      {"９", "9"},     {"－", "-"},      {"−", "-"},      {"＋", "+"},     {"．", "."},
+    {"«", "\""},      {"»", "\""},     {"８", "8"},      {"９", "9"},     {"－", "-"},     {"−", "-"},
+    {"＋", "+"},      {"．", "."},
 };
 
 bool may_begin_spelling(char c) { return c == '&' || c == '`' || static_cast<unsigned char>(c) >= 0x80U; }
@@ -37,7 +38,8 @@ const Spelling* leading_spelling(std::string_view text) {
 /// The mark that closes a string which `text` begins with; empty for none.
 std::string_view closing_mark(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kMarks[] = {
-      {"\"", "\""}, {"'", "'"}, {"“", "”"}, {"‘", "’"}, {"＂", "＂"}, {"&quot;", "&quot;"}};
+      {R"(""")", R"(""")"}, {"\"", "\""}, {"'", "'"},          {"“", "”"},
+      {"‘", "’"},           {"＂", "＂"}, {"&quot;", "&quot;"}};
   for (const auto& [opening, closing] : kMarks) {
     if (text.starts_with(opening)) return closing;
   }

@@ -96,7 +96,24 @@ std::optional<Markup> exact_tag(std::string_view text, bool is_closing, std::siz
   return tag;
 }
 
-bool take_bar(std::string_view text, std::size_t& at) { return take(text, at, "｜") || take(text, at, "|"); }
+/// Bars, with blanks and backslashes among them.
+int take_bars(std::string_view text, std::size_t& at) {
+  int num_bars = 0;
+  while (true) {
+    at = skip_blanks(text, at);
+    if (text.substr(at).starts_with("\\|")) ++at;
+    if (!take(text, at, "｜") && !take(text, at, "|")) return num_bars;
+    ++num_bars;
+  }
+}
+
+constexpr std::string_view kMarker = "dsml";
+
+bool take_marker(std::string_view text, std::size_t& at) {
+  if (lower_case(text.substr(at, kMarker.size())) != kMarker) return false;
+  at += kMarker.size();
+  return true;
+}
 
 /// The beginning of a look-alike, up to its name: `<`, a slash, `DSML` between bars or not.
 struct LookAlikeHead {
@@ -110,22 +127,29 @@ LookAlikeHead read_head(std::string_view text, std::size_t& at) {
   at = skip_blanks(text, at);
   head.is_closing = take(text, at, "/");
   at = skip_blanks(text, at);
-  head.num_bars += take_bar(text, at) ? 1 : 0;
-  head.has_marker = take(text, at, "DSML");
-  head.num_bars += take_bar(text, at) ? 1 : 0;
-  at = skip_blanks(text, at);
+  head.num_bars += take_bars(text, at);
+  head.is_closing |= take(text, at, "/");  // <|/DSML|parameter>
+  head.has_marker = take_marker(text, at);
+  head.num_bars += take_bars(text, at);
   head.is_closing |= take(text, at, "/");
   return head;
 }
 
+/// Of a tag without the token, whose name may be an ordinary word where nothing but a tag makes sense:
+/// `<function=run>` and `</function>`.
+bool names_itself(std::string_view after, bool is_closing) {
+  return after.starts_with(is_closing ? ">" : "=");
+}
+
 /// A look-alike up to its name, which `at` is then behind.
-std::optional<Markup> look_alike_name(std::string_view text, std::size_t& at) {
+std::optional<Markup> look_alike_name(std::string_view text, std::size_t& at, Place place) {
   const LookAlikeHead head = read_head(text, at);
   if (!head.has_angle && (!head.has_marker || head.num_bars == 0)) return std::nullopt;
   if (!head.has_marker && head.num_bars > 0) return std::nullopt;
   const std::string_view word = leading_word(text.substr(at));
   at += word.size();
-  const MarkupKind kind = kind_named(word, false);
+  const bool takes_words = place == Place::kTagIsDue && names_itself(text.substr(at), head.is_closing);
+  const MarkupKind kind = kind_named(word, takes_words);
   if (kind == MarkupKind::kNamed) return std::nullopt;
   return Markup{.kind = kind,
                 .tag_name = std::string(word),
@@ -135,12 +159,14 @@ std::optional<Markup> look_alike_name(std::string_view text, std::size_t& at) {
 }
 
 /// `<p>`, `</div>`: a word that is not of this format.
-bool begins_another_tag(std::string_view text) {
+bool begins_another_tag(std::string_view text, Place place) {
   std::size_t at = 0;
   take(text, at, "<");
   take(text, at, "/");
   const std::string_view word = leading_word(text.substr(at));
-  return !word.empty() && !word.starts_with("DSML") && kind_named(word, false) == MarkupKind::kNamed;
+  const bool takes_words = place == Place::kTagIsDue;
+  return !word.empty() && !lower_case(word).starts_with(kMarker) &&
+         kind_named(word, takes_words) == MarkupKind::kNamed;
 }
 
 /// `</`, the marker or what is left of it, and a tag's name at the end.
@@ -185,16 +211,16 @@ Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes) 
   return tag;
 }
 
-std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_bytes) {
+std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_bytes, Place place) {
   static constexpr std::size_t kMaxNameBytes = 64;
   std::size_t at = 0;
   // Documents are full of `<`: glances before more of the text is spelled out.
-  if (begins_another_tag(text)) return std::nullopt;
-  if (!look_alike_name(in_plain_spelling(text.substr(0, kMaxNameBytes)).text, at)) return std::nullopt;
+  if (begins_another_tag(text, place)) return std::nullopt;
+  if (!look_alike_name(in_plain_spelling(text.substr(0, kMaxNameBytes)).text, at, place)) return std::nullopt;
   const std::string_view written = text.substr(0, kMaxTagBytes);
   const PlainText plain = in_plain_spelling(written);
   at = 0;
-  std::optional<Markup> tag = look_alike_name(plain.text, at);
+  std::optional<Markup> tag = look_alike_name(plain.text, at, place);
   if (!tag) return std::nullopt;
   read_attributes(written, plain, at, *tag);
   if (!tag->is_ended && !tag->is_closing) return std::nullopt;
@@ -216,6 +242,14 @@ std::string_view without_look_alike_closers(std::string_view value, std::string_
     if (!closes && !names_key && !ends_with_tag_name(closer)) return value;
     value = value.substr(0, begin);
   }
+}
+
+bool may_end_in_tag(std::string_view value) {
+  static constexpr std::size_t kMaxBytes = 48;
+  const std::size_t begin = value.rfind('<');
+  if (begin == std::string_view::npos || value.size() - begin > kMaxBytes) return false;
+  const std::string tail = lower_case(value.substr(begin));
+  return tail.find(kMarker) != std::string::npos || tail.find("param") != std::string::npos;
 }
 
 std::string without_markup(std::string_view text) {

@@ -32,6 +32,7 @@ struct Markup {
   bool is_exact = true;      ///< false: something about it was repaired
   bool is_doubtful = false;  ///< where the tag ends, or what its name is, cannot be said
   bool is_look_alike = false;
+  bool is_assigned = false;   ///< `<parameter=KEY>`, as Qwen writes it, each value on lines of its own
   bool has_entities = false;  ///< such as `&quot;`: a value behind it may have them too
   std::optional<std::string> name;
   std::optional<bool> is_string;
@@ -52,12 +53,20 @@ inline constexpr std::size_t kMaxTagBytes = 1024;
 /// name may stand alone or behind the tag's.
 [[nodiscard]] Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes);
 
+/// Where a text stands that may be a tag. Where a tag is due, ordinary words are names of tags too:
+/// `<function=run>`, `</function>`.
+enum class Place { kInText, kTagIsDue };
+
 /// A tag without the token at the beginning of `text`: `<|DSML|parameter name=..>`, `<DSML invoke ..>`,
 /// `</parameter>`. It means something only where a tag is due and text makes no sense. Its size in `num_bytes`.
-[[nodiscard]] std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_bytes);
+[[nodiscard]] std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_bytes,
+                                                    Place place = Place::kInText);
 
 /// `value` without the closing tags that end it, written without the token; `key`: whose value it is.
 [[nodiscard]] std::string_view without_look_alike_closers(std::string_view value, std::string_view key);
+
+/// Whether a value that has no closing tag ends in what may be one past recognition.
+[[nodiscard]] bool may_end_in_tag(std::string_view value);
 
 /// `text` without anything that looks like a tag of this format, and without special strings.
 [[nodiscard]] std::string without_markup(std::string_view text);

@@ -25,7 +25,8 @@ bool is_one_of(std::string_view word, std::span<const std::string_view> words) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// Digits in groups of three: 1,000. One comma alone may be a decimal one, unless the number is an integer.
+/// Digits in groups of three: 1,000. One comma alone may be a decimal one, one space may stand between two
+/// numbers, unless the number is an integer.
 std::optional<std::string> without_separators(std::string_view digits, char separator, bool only_integers) {
   std::string joined;
   std::size_t num_groups = 0;
@@ -37,7 +38,8 @@ std::optional<std::string> without_separators(std::string_view digits, char sepa
     rest.remove_prefix(std::min(group.size() + 1, rest.size()));
   }
   if (digits.ends_with(separator) || joined.starts_with('0')) return std::nullopt;
-  if (separator == ',' && num_groups == 2 && !only_integers) return std::nullopt;
+  const bool may_be_two = separator == ',' || separator == ' ';
+  if (may_be_two && num_groups == 2 && !only_integers) return std::nullopt;
   return joined;
 }
 
@@ -77,7 +79,8 @@ std::optional<std::string> number_of(std::string_view text, bool only_integers) 
 }
 
 std::optional<std::string> word_of_type(std::string_view text, const Types& types) {
-  static constexpr std::string_view kTrue[] = {"true", "yes", "on"}, kFalse[] = {"false", "no", "off"},
+  static constexpr std::string_view kTrue[] = {"true", "yes", "on", "y", "t", "enabled"},
+                                    kFalse[] = {"false", "no", "off", "n", "f", "disabled"},
                                     kNull[] = {"null", "none", "nil"};
   const std::string word = lower_case(text);
   if (types.allow(Types::kBoolean)) {

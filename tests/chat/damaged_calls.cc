@@ -232,6 +232,12 @@ constexpr TagDamage kTagDamages[] = {
     {"colon for equals", "name=", "name: "},
     {"colon for equals", "name=", "name : "},
     {"colon for equals", "=\"", " = \""},
+    {"other sign for equals", "name=", "name:="},
+    {"other sign for equals", "name=", "name=="},
+    {"other sign for equals", "name=\"", "name=>\""},
+    {"other separator of attributes", "\" string", "\"; string"},
+    {"other separator of attributes", "\" string", "\"&string"},
+    {"other separator of attributes", "\" string", "\" | string"},
     // Quotation marks.
     {"entity quotes", "\"", "&quot;"},
     {"entity quotes", "\"", "&#34;"},
@@ -243,6 +249,10 @@ constexpr TagDamage kTagDamages[] = {
     {"other quotes", "\"", "\"\""},
     {"other quotes", "name=\"", "name=“"},
     {"other quotes", "\"", "”"},
+    {"other quotes", "name=\"", "name=«"},
+    {"signs around a name", "name=\"", "name=\"@"},
+    {"signs around a name", "\" string", ":\" string"},
+    {"signs around a name", "_", "\\_"},
     {"no quotes", "\"", ""},
     {"lost quote", "name=\"", "name="},
     {"lost quote", "\">", ">"},
@@ -284,6 +294,12 @@ constexpr TagDamage kTagDamages[] = {
     {"token spelled", "</｜DSML｜", "</|DSML|"},
     {"token spelled", "</｜DSML｜", "</DSML|"},
     {"token spelled", "<｜DSML｜invoke", "<|DSML|invoke"},
+    {"token spelled", "</｜DSML｜parameter", "<|/DSML|parameter"},
+    {"token spelled", "<｜DSML｜parameter", "<|dsml|parameter"},
+    {"token spelled", "<｜DSML｜parameter", "<||DSML||parameter"},
+    {"token spelled", "<｜DSML｜invoke", "<\\|DSML\\|invoke"},
+    {"slashes of a closing tag", "</｜DSML｜parameter", "<//｜DSML｜parameter"},
+    {"commas between parameters", "</｜DSML｜parameter>\n", "</｜DSML｜parameter>,\n"},
     {"lost token", "<｜DSML｜parameter", "<parameter"},
     {"lost token", "</｜DSML｜", "</"},
     {"lost token", "<｜DSML｜tool_calls>", "<tool_calls>"},
@@ -411,6 +427,9 @@ std::vector<ValueDamage> value_damages() {
       in_structure("bracket too many", "}", "}}", 1),
       in_structure("bracket too many", "]", "]]", 1),
       in_structure("missing comma", ", \"", " \""),
+      in_structure("semicolon for comma", ", ", "; "),
+      in_structure("other sign for colon", ": ", " => "),
+      in_structure("other sign for colon", ": ", " = "),
       of_number("leading zeros", [](const std::string& text) { return "0" + text; }),
       of_number("thousands separator", [](const std::string& text) { return grouped(text, ","); }),
       of_number("thousands separator", [](const std::string& text) { return grouped(text, "_"); }),
@@ -424,6 +443,8 @@ std::vector<ValueDamage> value_damages() {
       of_boolean("words for booleans", "yes", "no"),
       of_boolean("quoted boolean", "\"true\"", "\"false\""),
       of_boolean("capitals", "TRUE", "FALSE"),
+      of_boolean("words for booleans", "enabled", "disabled"),
+      of_boolean("words for booleans", "Y", "N"),
   };
   damages.push_back({"code fence around a value", [](Parameter& parameter, Random&) {
                        if (parameter.is_string || type_of(parameter) == "string") return false;
@@ -454,6 +475,34 @@ std::vector<ValueDamage> value_damages() {
                        parameter.text.erase(places.front(), 1);
                        return true;
                      }});
+  for (const char* mark : {"'", "`"}) {
+    const std::string quote = mark;
+    damages.push_back({"marks around a structure", [quote](Parameter& parameter, Random&) {
+                         if (parameter.is_string || !is_structured(parameter)) return false;
+                         if (parameter.text.find('\'') != std::string::npos) return false;
+                         parameter.text = quote + parameter.text + quote;
+                         return true;
+                       }});
+  }
+  damages.push_back({"marks around a string", [](Parameter& parameter, Random&) {
+                       if (!parameter.is_string || parameter.text.find_first_of("'\\") != std::string::npos)
+                         return false;
+                       parameter.text = "'" + parameter.text + "'";
+                       parameter.is_string = false;
+                       return true;
+                     }});
+  damages.push_back({"a word in front of a structure", [](Parameter& parameter, Random&) {
+                       if (parameter.is_string || !is_structured(parameter)) return false;
+                       parameter.text = "json: " + parameter.text;
+                       return true;
+                     }});
+  damages.push_back({"two numbers",
+                     [](Parameter& parameter, Random&) {
+                       if (type_of(parameter) != "number") return false;
+                       parameter.text = "120 121";
+                       return true;
+                     },
+                     false});
   damages.push_back({"scalar for an array",
                      [](Parameter& parameter, Random& random) {
                        if (type_of(parameter) != "array") return false;
@@ -573,6 +622,85 @@ std::vector<ShapeDamage> shape_damages() {
       {"JSON in a nameless invoke",
        [](const Call& c, Random&) {
          return in_block("<｜DSML｜invoke>\n" + named(c, "name", "arguments") + "\n</｜DSML｜invoke>");
+       }},
+      {"elements of the parameters' names",
+       [](const Call& c, Random&) {
+         std::string body;
+         for (const Parameter& p : c.parameters) body += "<" + p.key + ">" + p.text + "</" + p.key + ">\n";
+         return body.empty() ? "" : in_invoke(c, body);
+       }},
+      {"elements of keys and values",
+       [](const Call& c, Random&) {
+         std::string body;
+         for (const Parameter& p : c.parameters)
+           body += "<arg_key>" + p.key + "</arg_key>\n<arg_value>" + p.text + "</arg_value>\n";
+         return body.empty() ? "" : in_invoke(c, body);
+       }},
+      {"lines of keys and values",
+       [](const Call& c, Random& random) {
+         const char* const sign = random() % 2 == 0 ? ": " : " = ";
+         std::string body;
+         for (const Parameter& p : c.parameters) {
+           if (p.text.find('\n') != std::string::npos) return std::string();
+           body += (body.empty() ? "" : "\n") + p.key + sign + p.text;
+         }
+         return body.empty() ? "" : in_invoke(c, body);
+       }},
+      {"lines of keys and values, of several lines",
+       [](const Call& c, Random&) {
+         std::string body;
+         bool has_lines = false;
+         for (const Parameter& p : c.parameters) {
+           has_lines |= p.text.find('\n') != std::string::npos;
+           body += (body.empty() ? "" : "\n") + p.key + ": " + p.text;
+         }
+         return has_lines ? in_invoke(c, body) : "";
+       },
+       false},
+      {"function and parameters as Qwen has them, in a line each",
+       [](const Call& c, Random&) {
+         std::string body;
+         for (const Parameter& p : c.parameters)
+           body += "<parameter=" + p.key + ">" + p.text + "</parameter>\n";
+         return in_block("<function=" + c.meant.name + ">\n" + body + "</function>");
+       }},
+      {"function and parameters as Qwen has them",
+       [](const Call& c, Random&) {
+         std::string body;
+         for (const Parameter& p : c.parameters)
+           body += "<parameter=" + p.key + ">\n" + p.text + "\n</parameter>\n";
+         return in_block("<function=" + c.meant.name + ">\n" + body + "</function>");
+       }},
+      {"parameters half as Qwen has them",
+       [](const Call& c, Random&) {
+         std::string body;
+         for (const Parameter& p : c.parameters)
+           body += "<｜DSML｜parameter=" + p.key + ">\n" + p.text + "\n</｜DSML｜parameter>\n";
+         return body.empty() ? "" : in_invoke(c, body);
+       },
+       false},
+      {"name as an element",
+       [](const Call& c, Random& random) {
+         std::string block = joined(block_of({c}));
+         const std::string token = random() % 2 == 0 ? "｜DSML｜" : "";
+         return replaced(block, "invoke name=\"" + c.meant.name + "\">",
+                         "invoke>\n<" + token + "name>" + c.meant.name + "</" + token + "name>");
+       }},
+      {"triple quotes of Python",
+       [](const Call& c, Random&) {
+         std::string members;
+         bool has_string = false;
+         for (const Parameter& p : c.parameters) {
+           if (p.text.find('\\') != std::string::npos) return std::string();
+           has_string |= p.is_string;
+           members += (members.empty() ? "\"" : ", \"") + p.key +
+                      "\": " + (p.is_string ? "\"\"\"" + p.text + "\"\"\"" : p.text);
+         }
+         return has_string ? in_invoke(c, "{" + members + "}") : "";
+       }},
+      {"arguments in a list of one",
+       [](const Call& c, Random&) {
+         return c.parameters.empty() ? "" : in_invoke(c, "[" + arguments_of(c) + "]");
        }},
       {"JSON for the call", [](const Call& c, Random&) { return in_block(named(c, "name", "arguments")); }},
       {"JSON for the call", [](const Call& c, Random&) { return in_block(named(c, "name", "parameters")); }},
