@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,9 +25,9 @@ struct ToolGrammar {
 
 /// What a schema asks and the grammar does not hold a reply to.
 struct Unheld {
-  std::string of;        ///< the name of a tool; "schema" for a reply
-  std::string keyword;   ///< "uniqueItems"; "schema" where nothing of it is held
-  std::string sentence;  ///< place and reason
+  std::optional<std::string> tool;  ///< whose schema it is; none: the reply's own
+  std::string keyword;              ///< "uniqueItems"; "schema" where nothing of it is held
+  std::string sentence;             ///< place and reason
 };
 
 class CompiledGrammar;  ///< immutable, shared between threads

@@ -20,9 +20,6 @@ Result<Grammar> json_schema_grammar(const PythonJson& schema, std::vector<Unheld
     unheld->assign(1, {.keyword = "schema", .sentence = grammar.error()});
     grammar = any_json_grammar();
   }
-  if (unheld != nullptr) {
-    for (Unheld& one : *unheld) one.of = kName;
-  }
   return grammar;
 }
 

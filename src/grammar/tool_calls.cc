@@ -1,6 +1,7 @@
 // Tool-call blocks in DSML. (source: chat/format.h; docs/chat.md)
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -98,7 +99,7 @@ class BlockCompiler {
       left_out.assign(1, {.keyword = "schema", .sentence = failure->message});
     }
     for (Unheld& one : left_out) {
-      one.of = tool.name;
+      one.tool = tool.name;
       unheld_->push_back(std::move(one));
     }
     return builder_.split(std::move(ways));
@@ -212,10 +213,7 @@ Result<Grammar> compile_once(const Wanted& wanted, const std::vector<bool>& free
       value = rules.value;
       left_out.assign(1, {.keyword = "schema", .sentence = json.failure()->message});
     }
-    for (Unheld& one : left_out) {
-      one.of = "schema";
-      unheld->push_back(std::move(one));
-    }
+    if (unheld != nullptr) std::ranges::move(left_out, std::back_inserter(*unheld));
   }
   BlockCompiler compiler(builder, rules, free, unheld);
   const NodeId calls = compiler.block(wanted.tools, wanted.parallel);

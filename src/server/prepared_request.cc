@@ -61,16 +61,15 @@ std::string schema_key(const PythonJson& schema, ResponseFormat::Holding holding
 
 /// "name (keyword, keyword)" for every tool or schema of which something is not held.
 std::vector<std::string> names_of(const std::vector<Unheld>& unheld) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> found;
+  std::vector<std::pair<std::optional<std::string>, std::vector<std::string>>> found;
   for (const Unheld& one : unheld) {
-    const std::string name = one.of == "schema" ? "response_format" : one.of;
-    if (found.empty() || found.back().first != name) found.push_back({name, {}});
+    if (found.empty() || found.back().first != one.tool) found.push_back({one.tool, {}});
     std::vector<std::string>& keywords = found.back().second;
     if (std::ranges::find(keywords, one.keyword) == keywords.end()) keywords.push_back(one.keyword);
   }
   std::vector<std::string> names;
-  for (const auto& [name, keywords] : found)
-    names.push_back(fmt::format("{} ({})", name, fmt::join(keywords, ", ")));
+  for (const auto& [tool, keywords] : found)
+    names.push_back(fmt::format("{} ({})", tool.value_or("response_format"), fmt::join(keywords, ", ")));
   return names;
 }
 
@@ -235,7 +234,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   prepared.unenforced = names_of(unheld);
   for (DeclaredTool& tool : request.tools) {
     tool.is_held = std::ranges::none_of(
-        unheld, [&tool](const Unheld& one) { return one.of == tool.name && one.keyword == "schema"; });
+        unheld, [&tool](const Unheld& one) { return one.tool == tool.name && one.keyword == "schema"; });
   }
   prepared.starts_in_reasoning = starts_in_reasoning(request);
   prepared.enforcement = enforcement_of(std::get<std::optional<ReplyRules>>(rules));

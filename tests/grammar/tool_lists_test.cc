@@ -199,7 +199,7 @@ TEST(ToolLists, AnOddToolIsReadTolerantlyAndTheOthersAreHeld) {
     const Result<Grammar> grammar = tool_calls_grammar(tools, false, &unheld);
     ASSERT_TRUE(grammar.ok()) << odd.parameters << grammar.error();
     ASSERT_FALSE(unheld.empty()) << odd.parameters;
-    EXPECT_EQ(unheld[0].of, "odd");
+    EXPECT_EQ(unheld[0].tool, "odd");
     EXPECT_EQ(unheld[0].keyword, odd.keyword) << unheld[0].sentence;
     EXPECT_TRUE(accepts_text(grammar.value(), call("odd", odd.call))) << odd.parameters;
     EXPECT_TRUE(accepts_text(grammar.value(), call("plain", parameter("a", "x", true))));

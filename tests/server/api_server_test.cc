@@ -364,6 +364,29 @@ TEST_F(ApiServerTest, AToolThatCannotBeHeldIsNamedAndTheOthersAreHeld) {
             std::string::npos);
 }
 
+TEST_F(ApiServerTest, AToolMayHaveAnyNameBesideAFormatThatCannotBeHeld) {
+  Json request = chat(says("Hello!"));
+  Json tool = odd_tool(false);
+  tool["function"]["name"] = "schema";
+  request["tools"] = Json::array({tool});
+  request["max_tokens"] = 1;
+  EXPECT_NE(
+      server_->post("/v1/chat/completions", request).head.find("x-baleen-unenforced: schema (uniqueItems)"),
+      std::string::npos);
+  request["response_format"] = {
+      {"type", "json_schema"},
+      {"json_schema", {{"name", "r"}, {"schema", {{"type", "array"}, {"contains", {{"type", "string"}}}}}}}};
+  const HttpReply both = server_->post("/v1/chat/completions", request);
+  EXPECT_NE(both.head.find("x-baleen-unenforced: response_format (contains), schema (uniqueItems)"),
+            std::string::npos)
+      << both.head;
+  request["tools"][0]["function"]["name"] = "response_format";
+  const HttpReply alike = server_->post("/v1/chat/completions", request);
+  EXPECT_NE(alike.head.find("x-baleen-unenforced: response_format (contains), response_format (uniqueItems)"),
+            std::string::npos)
+      << alike.head;
+}
+
 TEST_F(ApiServerTest, AStrictToolThatCannotBeHeldIsRefusedInEveryProtocol) {
   const auto expect_refusal = [&](const std::string& path, const Json& request) {
     const HttpReply refused = server_->post(path, request);
