@@ -65,8 +65,8 @@ class RepairedArguments {
                                                                    std::string_view name,
                                                                    const PythonJson& parameters);
 
-/// Equal for names that differ only in case, `-`, `_`, spaces, and what is put around a name: quotation marks,
-/// brackets, `:`, `=`, `@`, `$`, a backslash.
+/// Equal for names that differ only in case, `-`, `_`, spaces, and what is put around a name: quotation
+/// marks, brackets, `:`, `=`, `@`, `$`, a backslash.
 [[nodiscard]] std::string plain_name(std::string_view name);
 
 }  // namespace baleen
