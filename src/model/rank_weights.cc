@@ -64,9 +64,9 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
     if (spec.expert < 0) cut(spec, spec.place.in(tree_, spec.block, -1), copies_);
   slots_.resize(blocks_.size());
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const auto map =
-        maps.empty() ? layout_.placed_map()
-                     : std::make_shared<const ExpertMap>(maps[static_cast<std::size_t>(blocks_[i])]);
+    const auto map = maps.empty()
+                         ? layout_.placed_map()
+                         : std::make_shared<const ExpertMap>(maps[static_cast<std::size_t>(blocks_[i])]);
     place(i, bind(whole.block(blocks_[i]).moe.routed, map, {}));
   }
 }

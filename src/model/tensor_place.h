@@ -11,13 +11,12 @@
 namespace baleen {
 
 /// A member of a tree. Its type says how the tensor is held.
-using HeldTensor =
-    std::variant<WeightMatrix*,                ///< as stored, with scales in the form that kernels read
-                 std::span<const float>*,      ///< a vector, in float32
-                 View<const float, 2>*,        ///< a table, in float32
-                 View<const Bf16Bits, 2>*,     ///< rows in BF16
-                 View<const std::int32_t, 2>*  ///< ids in int32
-                 >;
+using HeldTensor = std::variant<WeightMatrix*,  ///< as stored, with scales in the form that kernels read
+                                std::span<const float>*,      ///< a vector, in float32
+                                View<const float, 2>*,        ///< a table, in float32
+                                View<const Bf16Bits, 2>*,     ///< rows in BF16
+                                View<const std::int32_t, 2>*  ///< ids in int32
+                                >;
 
 enum class Holding : std::uint8_t { kMatrix, kFloats, kBf16, kIds };
 
@@ -29,8 +28,8 @@ class TensorPlace {
   /// `member` from that to one of its members, each by reference.
   template <class Owner, class Member>
   static TensorPlace of(Owner /*owner*/, Member /*member*/) {
-    using Held = std::remove_cvref_t<
-        decltype(Member{}(Owner{}(std::declval<WeightTree&>(), std::int64_t{}, std::int64_t{})))>;
+    using Held = std::remove_cvref_t<decltype(
+        Member{}(Owner{}(std::declval<WeightTree&>(), std::int64_t{}, std::int64_t{})))>;
     TensorPlace place;
     place.held_ = [](WeightTree& tree, std::int64_t block, std::int64_t expert) -> HeldTensor {
       return &Member{}(Owner{}(tree, block, expert));
@@ -64,8 +63,8 @@ void visit_arrays(HeldTensor held, Visit visit) {
   };
   const auto elements = [&](const auto* data, std::int64_t count) {
     using T = std::remove_cvref_t<decltype(*data)>;
-    return reinterpret_cast<const T*>(array(reinterpret_cast<const std::byte*>(data),
-                                            count * static_cast<std::int64_t>(sizeof(T))));
+    return reinterpret_cast<const T*>(
+        array(reinterpret_cast<const std::byte*>(data), count * static_cast<std::int64_t>(sizeof(T))));
   };
   std::visit(
       [&](auto* tensor) {

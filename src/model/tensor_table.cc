@@ -14,7 +14,8 @@ namespace baleen {
 namespace {
 
 // A member of an object, for `TensorPlace`.
-#define AT(member) [](auto& object) -> auto& { return object.member; }
+#define AT(member) \
+  [](auto& object) -> auto& { return object.member; }
 
 constexpr auto kInTree = [](auto& tree, std::int64_t, std::int64_t) -> auto& { return tree; };
 constexpr auto kInBlock = [](auto& tree, std::int64_t block, std::int64_t) -> auto& {
@@ -55,8 +56,8 @@ class TableBuilder {
     if (share_.head) {
       add_head_mixing(kInTree);
       add_norm("norm", c_.hidden_size, kInTree, AT(norm));
-      add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead, kInTree, AT(head),
-          TensorSplit::kVocabulary);
+      add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead, kInTree,
+          AT(head), TensorSplit::kVocabulary);
     }
     for (block_ = c_.num_hidden_layers; block_ < c_.num_blocks(); ++block_) {
       prefix_ = block_prefix(c_, block_);
@@ -177,9 +178,10 @@ class TableBuilder {
     add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert, kInBlock, AT(moe.shared),
                TensorSplit::kSharedRows, TensorSplit::kSharedColumns);
     for (expert_ = 0; expert_ < experts_.listed; ++expert_) {
-      add_swiglu(fmt::format("ffn.experts.{}", expert_), Storage::kExpert, TensorRole::kRoutedExpert,
-                 kInExpert, [](auto& expert) -> auto& { return expert; }, TensorSplit::kExpertRows,
-                 TensorSplit::kExpertColumns);
+      add_swiglu(
+          fmt::format("ffn.experts.{}", expert_), Storage::kExpert, TensorRole::kRoutedExpert, kInExpert,
+          [](auto& expert) -> auto& { return expert; }, TensorSplit::kExpertRows,
+          TensorSplit::kExpertColumns);
     }
     expert_ = -1;
   }
@@ -293,7 +295,9 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
                       : format == WeightFormat::kFp8  ? DType::kF8E4M3
                                                       : DType::kI8;
   std::vector<TensorHeader> stored = {
-      {tensor.name + ".weight", dtype, {tensor.shape[0], lies.row_bytes(tensor.shape[1]) / dtype_bytes(dtype)}}};
+      {tensor.name + ".weight",
+       dtype,
+       {tensor.shape[0], lies.row_bytes(tensor.shape[1]) / dtype_bytes(dtype)}}};
   if (lies.scale_bytes > 0) {
     stored.push_back({tensor.name + ".scale",
                       formats.scale_of(tensor.storage),
@@ -320,7 +324,8 @@ std::vector<HeldArray> held_arrays(const TensorSpec& tensor, const StorageFormat
 std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats) {
   std::int64_t bytes = 0;
   for (const TensorSpec& spec : table) {
-    for (const TensorHeader& tensor : stored_tensors(spec, formats)) bytes += spec.count * tensor.size_bytes();
+    for (const TensorHeader& tensor : stored_tensors(spec, formats))
+      bytes += spec.count * tensor.size_bytes();
   }
   return bytes;
 }

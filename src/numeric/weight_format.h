@@ -24,7 +24,9 @@ struct FormatLayout {
 
   [[nodiscard]] constexpr std::int64_t row_bytes(std::int64_t cols) const { return cols * bits / 8; }
   /// Scales along `rows` and along `cols`.
-  [[nodiscard]] constexpr std::int64_t scales_down(std::int64_t rows) const { return ceiling(rows, scale_rows); }
+  [[nodiscard]] constexpr std::int64_t scales_down(std::int64_t rows) const {
+    return ceiling(rows, scale_rows);
+  }
   [[nodiscard]] constexpr std::int64_t scales_across(std::int64_t cols) const {
     return ceiling(cols, scale_cols);
   }

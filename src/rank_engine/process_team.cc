@@ -152,8 +152,7 @@ ProcessTeam::~ProcessTeam() {
   listener_ = {};
   if (!lost_.empty()) return;
   try {
-    const RankCall end{.kind = RankCall::Kind::kEnd};
-    call_all(end);
+    call_all({calls::End{}});
     leave_peer_processes(link_.process.get());
     // NCCL may wait for the others to leave it, and MPI for them to end: one after the other, on all ranks.
     engine_.reset();
@@ -174,7 +173,7 @@ const std::vector<RankReply>& ProcessTeam::call(const RankCall& call) {
     call_all(call);
     std::ranges::fill(replies_, RankReply());
     if (call.group <= 0) replies_.front() = answer(*engine_, call);
-    std::vector<ReceivedReply>& received = is_collective(call.kind) ? of_passes_ : of_others_;
+    std::vector<ReceivedReply>& received = call.is_collective() ? of_passes_ : of_others_;
     for (std::int64_t rank = 1; rank < num_ranks_; ++rank) {
       const auto place = static_cast<std::size_t>(rank);
       received[place] = reply_from_bytes(communicator_.receive(rank, kReplyTag));
@@ -221,7 +220,7 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
     while (true) {
       const ReceivedCall received = call_from_bytes(communicator.receive(0, kCallTag, false, pass_on));
       const RankCall& call = received.call;
-      if (call.kind == RankCall::Kind::kEnd) break;
+      if (std::holds_alternative<calls::End>(call.what)) break;
       const bool is_called = call.group == RankCall::kAllGroups || call.group == engine->layout().dp_index();
       communicator.send(0, kReplyTag, to_bytes(is_called ? answer(*engine, call) : RankReply()));
     }

@@ -25,11 +25,9 @@ std::string change_text(const ExpertBalance& now, std::size_t num_layers, std::i
 }  // namespace
 
 std::optional<Failure> RankEngine::change_maps(std::span<const BlockExperts> experts) {
-  RankCall call{.kind = RankCall::Kind::kStageExperts, .experts = {experts.begin(), experts.end()}};
-  std::optional<Failure> failed = first_failure(team_->call(call));
-  call.kind = failed ? RankCall::Kind::kDropExperts : RankCall::Kind::kPlaceExperts;
-  call.experts.clear();
-  static_cast<void>(team_->call(call));
+  const RankCall stage{calls::StageExperts{.experts = {experts.begin(), experts.end()}}};
+  std::optional<Failure> failed = first_failure(team_->call(stage));
+  static_cast<void>(team_->call(failed ? RankCall{calls::DropExperts{}} : RankCall{calls::PlaceExperts{}}));
   return failed;
 }
 

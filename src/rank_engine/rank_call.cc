@@ -5,52 +5,129 @@
 namespace baleen {
 namespace {
 
-/// A group that the caller has nothing for takes part without rows.
-template <class Input>
-std::span<const Input> of_group(const std::vector<std::vector<Input>>& groups, const Engine& engine) {
-  const auto group = static_cast<std::size_t>(engine.layout().dp_index());
-  return group < groups.size() ? std::span<const Input>(groups[group]) : std::span<const Input>();
-}
-
-template <class Output>
-RankReply reply_of(const Engine& engine, const Result<Output>& output) {
-  if (!output) return {.failure = output.error()};
-  RankReply reply;
-  if (engine.layout().group_index() > 0) return reply;  // the first rank of the group says it
-  reply.logits = output.value().logits;
-  reply.chosen = output.value().chosen;
-  if constexpr (requires { output.value().mtp_logits; }) {
-    reply.mtp_logits = output.value().mtp_logits;
-    reply.drafted = output.value().drafted;
-  }
-  return reply;
-}
-
 RankReply reply_of(std::optional<Failure> failed) {
   RankReply reply;
   if (failed) reply.failure = std::move(failed->message);
   return reply;
 }
 
-RankReply transfer(StateTransfers& states, std::span<const SequenceTransfer> transfers) {
-  RankReply reply;
-  const std::int64_t bytes_before = states.received_bytes();
-  for (const SequenceTransfer& one : transfers) {
-    const std::optional<Failure> refusal = states.exchange(one);
-    reply.refusals.push_back(refusal ? refusal->message : "");
+/// One overload for each call.
+class Answers {
+ public:
+  explicit Answers(Engine& engine) : engine_(engine) {}
+
+  RankReply operator()(const calls::CachedTokens& call) {
+    return {calls::Tokens{engine_.cached_tokens(call.prompt)}};
   }
-  reply.number = states.received_bytes() - bytes_before;
-  return reply;
-}
+  RankReply operator()(const calls::Open& call) { return {calls::Opened{engine_.open(call.prompt)}}; }
+  RankReply operator()(const calls::KeepTail& call) {
+    engine_.keep_tail(call.sequence, call.end);
+    return {};
+  }
+  RankReply operator()(const calls::Lookup& call) { return {engine_.lookup(call.sequence)}; }
+  RankReply operator()(const calls::Length& call) { return {calls::Tokens{engine_.length(call.sequence)}}; }
+  RankReply operator()(const calls::Reserve& call) {
+    return {calls::Room{engine_.reserve(call.sequence, call.num_tokens)}};
+  }
+  RankReply operator()(const calls::Truncate& call) {
+    engine_.truncate(call.sequence, call.length);
+    return {};
+  }
+  RankReply operator()(const calls::Share& call) {
+    engine_.share(call.sequence);
+    return {};
+  }
+  RankReply operator()(const calls::Close& call) {
+    engine_.close(call.sequence, call.keep);
+    return {};
+  }
+  RankReply operator()(const calls::Prepare& call) { return reply_of(engine_.prepare(own(call.inputs))); }
+  RankReply operator()(const calls::Compute& call) { return rows_of(engine_.compute(own(call.inputs))); }
+  RankReply operator()(const calls::Commit& call) {
+    engine_.commit(own(call.inputs));
+    return {};
+  }
+  RankReply operator()(const calls::FindBadBlock& /*call*/) {
+    return {calls::BadBlock{engine_.first_bad_block()}};
+  }
+  RankReply operator()(const calls::Begin& call) {
+    engine_.begin(own(call.inputs), call.num_links);
+    return {};
+  }
+  RankReply operator()(const calls::Collect& /*call*/) { return rows_of(engine_.collect()); }
+  RankReply operator()(const calls::CheckDrafts& call) {
+    return reply_of(engine_.check_drafts(own(call.inputs), call.depth));
+  }
+  RankReply operator()(const calls::Draft& call) {
+    return rows_of(engine_.draft(own(call.inputs), call.depth));
+  }
+  RankReply operator()(const calls::UseOfCache& /*call*/) { return {engine_.cache_use()}; }
+  RankReply operator()(const calls::Tree& call) {
+    return {engine_.tree(static_cast<std::size_t>(call.most_nodes))};
+  }
+  RankReply operator()(const calls::ExpertLoad& /*call*/) { return {engine_.expert_load()}; }
+  RankReply operator()(const calls::ExpertPlaces& /*call*/) { return {engine_.expert_places()}; }
+  RankReply operator()(const calls::StageExperts& call) {
+    return reply_of(engine_.stage_experts(call.experts));
+  }
+  RankReply operator()(const calls::PlaceExperts& /*call*/) {
+    engine_.place_experts();
+    return {};
+  }
+  RankReply operator()(const calls::DropExperts& /*call*/) {
+    engine_.drop_experts();
+    return {};
+  }
+  RankReply operator()(const calls::Fabricate& call) {
+    engine_.fabricate_history(call.sequence, call.num_positions);
+    return {};
+  }
+  RankReply operator()(const calls::Expect& call) {
+    return {calls::Room{engine_.expect(call.sequence, call.end)}};
+  }
+  RankReply operator()(const calls::Transfer& call) {
+    StateTransfers& states = engine_.transfers();
+    calls::Transferred done;
+    const std::int64_t bytes_before = states.received_bytes();
+    for (const SequenceTransfer& one : call.transfers) {
+      const std::optional<Failure> refusal = states.exchange(one);
+      done.refusals.push_back(refusal ? refusal->message : "");
+    }
+    done.num_bytes = states.received_bytes() - bytes_before;
+    return {std::move(done)};
+  }
+  RankReply operator()(const calls::Adopt& call) {
+    engine_.transfers().adopt(call.sequence, call.with_streams);
+    return {};
+  }
+  RankReply operator()(const calls::End& /*call*/) { return {}; }
+
+ private:
+  /// A group that the caller has nothing for takes part without rows.
+  template <class Input>
+  std::span<const Input> own(const calls::ByGroup<Input>& groups) const {
+    const auto group = static_cast<std::size_t>(engine_.layout().dp_index());
+    return group < groups.size() ? std::span<const Input>(groups[group]) : std::span<const Input>();
+  }
+
+  template <class Output>
+  RankReply rows_of(const Result<Output>& output) const {
+    if (!output) return {.failure = output.error()};
+    calls::StepRows rows;
+    if (engine_.layout().group_index() > 0) return {rows};  // the first rank of the group says it
+    rows.logits = output.value().logits;
+    rows.chosen = output.value().chosen;
+    if constexpr (requires { output.value().mtp_logits; }) {
+      rows.mtp_logits = output.value().mtp_logits;
+      rows.drafted = output.value().drafted;
+    }
+    return {rows};
+  }
+
+  Engine& engine_;
+};
 
 }  // namespace
-
-bool is_collective(RankCall::Kind kind) {
-  using Kind = RankCall::Kind;
-  return kind == Kind::kCompute || kind == Kind::kFindBadBlock || kind == Kind::kDraft ||
-         kind == Kind::kTransfer || kind == Kind::kBegin || kind == Kind::kCollect ||
-         kind == Kind::kStageExperts;
-}
 
 std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {
   for (const RankReply& reply : replies) {
@@ -59,81 +136,6 @@ std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {
   return std::nullopt;
 }
 
-RankReply answer(Engine& engine, const RankCall& call) {
-  using Kind = RankCall::Kind;
-  switch (call.kind) {
-    case Kind::kCachedTokens:
-      return {.number = engine.cached_tokens(call.tokens)};
-    case Kind::kOpen: {
-      const std::optional<SequenceId> opened = engine.open(call.tokens);
-      return {.number = opened ? static_cast<std::int64_t>(*opened) : -1};
-    }
-    case Kind::kKeepTail:
-      engine.keep_tail(call.sequence, call.number);
-      return {};
-    case Kind::kLookup:
-      return {.lookup = engine.lookup(call.sequence)};
-    case Kind::kLength:
-      return {.number = engine.length(call.sequence)};
-    case Kind::kReserve:
-      return {.number = engine.reserve(call.sequence, call.number) ? 1 : 0};
-    case Kind::kTruncate:
-      engine.truncate(call.sequence, call.number);
-      return {};
-    case Kind::kShare:
-      engine.share(call.sequence);
-      return {};
-    case Kind::kClose:
-      engine.close(call.sequence, call.keep);
-      return {};
-    case Kind::kPrepare:
-      return reply_of(engine.prepare(of_group(call.inputs, engine)));
-    case Kind::kCompute:
-      return reply_of(engine, engine.compute(of_group(call.inputs, engine)));
-    case Kind::kFindBadBlock:
-      return {.number = engine.first_bad_block().value_or(-1)};
-    case Kind::kCommit:
-      engine.commit(of_group(call.inputs, engine));
-      return {};
-    case Kind::kBegin:
-      engine.begin(of_group(call.inputs, engine), call.number);
-      return {};
-    case Kind::kCollect:
-      return reply_of(engine, engine.collect());
-    case Kind::kCheckDrafts:
-      return reply_of(engine.check_drafts(of_group(call.drafts, engine), call.number));
-    case Kind::kDraft:
-      return reply_of(engine, engine.draft(of_group(call.drafts, engine), call.number));
-    case Kind::kCacheUse:
-      return {.cache_use = engine.cache_use()};
-    case Kind::kTree:
-      return {.tree = engine.tree(static_cast<std::size_t>(call.number))};
-    case Kind::kExpertLoad:
-      return {.expert_load = engine.expert_load()};
-    case Kind::kExpertPlaces:
-      return {.expert_places = engine.expert_places()};
-    case Kind::kStageExperts:
-      return reply_of(engine.stage_experts(call.experts));
-    case Kind::kPlaceExperts:
-      engine.place_experts();
-      return {};
-    case Kind::kDropExperts:
-      engine.drop_experts();
-      return {};
-    case Kind::kFabricate:
-      engine.fabricate_history(call.sequence, call.number);
-      return {};
-    case Kind::kExpect:
-      return {.number = engine.expect(call.sequence, call.number) ? 1 : 0};
-    case Kind::kTransfer:
-      return transfer(engine.transfers(), call.transfers);
-    case Kind::kAdopt:
-      engine.transfers().adopt(call.sequence, call.keep);
-      return {};
-    case Kind::kEnd:
-      return {};
-  }
-  return {};
-}
+RankReply answer(Engine& engine, const RankCall& call) { return std::visit(Answers(engine), call.what); }
 
 }  // namespace baleen

@@ -1,80 +1,222 @@
 /// What the driver of several ranks has them do, as a value: described once, executed by all of them in the
-/// same order, whether they are threads of a process or processes.
+/// same order, whether they are threads of a process or processes. A call is a struct with what it needs and
+/// the type of its reply; one more is a struct here, a row of `RankCall::What` and its `answer`.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/engine.h"
 
 namespace baleen {
 
-struct RankCall {
-  enum class Kind : std::uint8_t {
-    kCachedTokens,
-    kOpen,
-    kKeepTail,  ///< at position `number`
-    kLookup,
-    kLength,
-    kReserve,
-    kTruncate,
-    kShare,
-    kClose,
-    kPrepare,  ///< with `compute` and `commit`, a step
-    kCompute,
-    kFindBadBlock,
-    kCommit,
-    kBegin,    ///< after kPrepare: a step that runs ahead, with at most `number` drafts an input
-    kCollect,  ///< the oldest of those
-    kCheckDrafts,
-    kDraft,
-    kCacheUse,
-    kTree,
-    kExpertLoad,
-    kExpertPlaces,
-    kStageExperts,  ///< other expert maps, beside those in force
-    kPlaceExperts,  ///< after all ranks have staged them: in force
-    kDropExperts,   ///< otherwise
-    kFabricate,
-    kExpect,    ///< room for positions that arrive from another group, up to `number`
-    kTransfer,  ///< parts of sequences, between groups
-    kAdopt,     ///< a sequence that arrived whole; `keep`: with its streams
-    kEnd,       ///< of all calls; no rank replies
-  };
-  static constexpr std::int64_t kAllGroups = -1;
+namespace calls {
 
-  Kind kind{};
-  std::int64_t group = kAllGroups;  ///< the data-parallel group whose ranks are called
-  SequenceId sequence{};            ///< as the group's engines number it
-  std::int64_t number = 0;          ///< tokens, positions, nodes or depth, as the kind wants
-  bool keep = false;
-  std::span<const TokenId> tokens = {};
-  std::vector<std::vector<StepInput>> inputs = {};   ///< of each group, with the group's numbers of sequences
-  std::vector<std::vector<DraftInput>> drafts = {};  ///< likewise
-  std::vector<BlockExperts> experts = {};
-  std::vector<SequenceTransfer> transfers = {};
+struct Nothing {
+  static auto fields(auto& /*self*/) { return std::tie(); }
+};
+struct Tokens {
+  std::int64_t count = 0;
+  static auto fields(auto& self) { return std::tie(self.count); }
+};
+struct Opened {
+  std::optional<SequenceId> sequence;
+  static auto fields(auto& self) { return std::tie(self.sequence); }
+};
+struct Room {
+  bool found = false;
+  static auto fields(auto& self) { return std::tie(self.found); }
+};
+struct BadBlock {
+  std::optional<std::int64_t> block;  ///< of the whole model
+  static auto fields(auto& self) { return std::tie(self.block); }
+};
+/// Of the group's answering rank; valid until the next collective call.
+struct StepRows {
+  ConstActivations<2> logits;
+  ConstActivations<2> mtp_logits;
+  std::span<const TokenId> chosen, drafted;
+  static auto fields(auto& self) { return std::tie(self.logits, self.mtp_logits, self.chosen, self.drafted); }
+};
+struct Transferred {
+  std::int64_t num_bytes = 0;         ///< received
+  std::vector<std::string> refusals;  ///< of each transfer; empty: none
+  static auto fields(auto& self) { return std::tie(self.num_bytes, self.refusals); }
 };
 
-/// Whether all ranks must be at it at the same time, because they exchange messages to answer, or should,
-/// because each has much to copy.
-[[nodiscard]] bool is_collective(RankCall::Kind kind);
+/// Inputs of each group, with the group's numbers of sequences.
+template <class Input>
+using ByGroup = std::vector<std::vector<Input>>;
+
+/// `kIsCollective`: all ranks must be at it at the same time, because they exchange messages to answer, or
+/// should, because each has much to copy.
+/// `fields`: what goes over to another process, all members.
+template <class ReplyType, bool kCollective = false>
+struct Call {
+  using Reply = ReplyType;
+  static constexpr bool kIsCollective = kCollective;
+  static auto fields(auto& /*self*/) { return std::tie(); }
+};
+
+/// How many of the prompt's tokens are cached.
+struct CachedTokens : Call<Tokens> {
+  std::span<const TokenId> prompt;
+  static auto fields(auto& self) { return std::tie(self.prompt); }
+};
+struct Open : Call<Opened> {
+  std::span<const TokenId> prompt;
+  static auto fields(auto& self) { return std::tie(self.prompt); }
+};
+struct KeepTail : Call<Nothing> {
+  SequenceId sequence{};
+  std::int64_t end = 0;
+  static auto fields(auto& self) { return std::tie(self.sequence, self.end); }
+};
+struct Lookup : Call<PrefixLookup> {
+  SequenceId sequence{};
+  static auto fields(auto& self) { return std::tie(self.sequence); }
+};
+struct Length : Call<Tokens> {
+  SequenceId sequence{};
+  static auto fields(auto& self) { return std::tie(self.sequence); }
+};
+struct Reserve : Call<Room> {
+  SequenceId sequence{};
+  std::int64_t num_tokens = 0;
+  static auto fields(auto& self) { return std::tie(self.sequence, self.num_tokens); }
+};
+struct Truncate : Call<Nothing> {
+  SequenceId sequence{};
+  std::int64_t length = 0;
+  static auto fields(auto& self) { return std::tie(self.sequence, self.length); }
+};
+struct Share : Call<Nothing> {
+  SequenceId sequence{};
+  static auto fields(auto& self) { return std::tie(self.sequence); }
+};
+struct Close : Call<Nothing> {
+  SequenceId sequence{};
+  bool keep = false;
+  static auto fields(auto& self) { return std::tie(self.sequence, self.keep); }
+};
+/// With `Compute` and `Commit` a step.
+struct Prepare : Call<Nothing> {
+  ByGroup<StepInput> inputs;
+  static auto fields(auto& self) { return std::tie(self.inputs); }
+};
+struct Compute : Call<StepRows, true> {
+  ByGroup<StepInput> inputs;
+  static auto fields(auto& self) { return std::tie(self.inputs); }
+};
+struct Commit : Call<Nothing> {
+  ByGroup<StepInput> inputs;
+  static auto fields(auto& self) { return std::tie(self.inputs); }
+};
+struct FindBadBlock : Call<BadBlock, true> {};
+/// After `Prepare`: a step that runs ahead.
+struct Begin : Call<Nothing, true> {
+  ByGroup<StepInput> inputs;
+  std::int64_t num_links = 0;  ///< drafts of an input at most
+  static auto fields(auto& self) { return std::tie(self.inputs, self.num_links); }
+};
+/// The oldest of those.
+struct Collect : Call<StepRows, true> {};
+struct CheckDrafts : Call<Nothing> {
+  ByGroup<DraftInput> inputs;
+  std::int64_t depth = 0;
+  static auto fields(auto& self) { return std::tie(self.inputs, self.depth); }
+};
+struct Draft : Call<StepRows, true> {
+  ByGroup<DraftInput> inputs;
+  std::int64_t depth = 0;
+  static auto fields(auto& self) { return std::tie(self.inputs, self.depth); }
+};
+struct UseOfCache : Call<CacheUse> {};
+struct Tree : Call<std::vector<RadixNodeSummary>> {
+  std::uint64_t most_nodes = 0;
+  static auto fields(auto& self) { return std::tie(self.most_nodes); }
+};
+struct ExpertLoad : Call<std::vector<std::vector<std::int64_t>>> {};
+struct ExpertPlaces : Call<std::optional<ExpertPlaceStats>> {};
+/// Other expert maps, beside those in force.
+struct StageExperts : Call<Nothing, true> {
+  std::vector<BlockExperts> experts;
+  static auto fields(auto& self) { return std::tie(self.experts); }
+};
+/// After all ranks have staged them: in force.
+struct PlaceExperts : Call<Nothing> {};
+/// Otherwise.
+struct DropExperts : Call<Nothing> {};
+struct Fabricate : Call<Nothing> {
+  SequenceId sequence{};
+  std::int64_t num_positions = 0;
+  static auto fields(auto& self) { return std::tie(self.sequence, self.num_positions); }
+};
+/// Room for positions before `end` that arrive from another group.
+struct Expect : Call<Room> {
+  SequenceId sequence{};
+  std::int64_t end = 0;
+  static auto fields(auto& self) { return std::tie(self.sequence, self.end); }
+};
+/// Parts of sequences, between groups.
+struct Transfer : Call<Transferred, true> {
+  std::vector<SequenceTransfer> transfers;
+  static auto fields(auto& self) { return std::tie(self.transfers); }
+};
+/// A sequence that arrived whole.
+struct Adopt : Call<Nothing> {
+  SequenceId sequence{};
+  bool with_streams = false;
+  static auto fields(auto& self) { return std::tie(self.sequence, self.with_streams); }
+};
+/// Of all calls; no rank replies.
+struct End : Call<Nothing> {};
+
+}  // namespace calls
+
+struct RankCall {
+  static constexpr std::int64_t kAllGroups = -1;
+  using What =
+      std::variant<calls::CachedTokens, calls::Open, calls::KeepTail, calls::Lookup, calls::Length,
+                   calls::Reserve, calls::Truncate, calls::Share, calls::Close, calls::Prepare,
+                   calls::Compute, calls::Commit, calls::FindBadBlock, calls::Begin, calls::Collect,
+                   calls::CheckDrafts, calls::Draft, calls::UseOfCache, calls::Tree, calls::ExpertLoad,
+                   calls::ExpertPlaces, calls::StageExperts, calls::PlaceExperts, calls::DropExperts,
+                   calls::Fabricate, calls::Expect, calls::Transfer, calls::Adopt, calls::End>;
+
+  What what;
+  std::int64_t group = kAllGroups;  ///< the data-parallel group whose ranks are called
+  static auto fields(auto& self) { return std::tie(self.what, self.group); }
+
+  [[nodiscard]] bool is_collective() const {
+    return std::visit([](const auto& call) { return std::decay_t<decltype(call)>::kIsCollective; }, what);
+  }
+};
 
 struct RankReply {
-  std::int64_t number = 0;  ///< a count, a truth, a block, or -1: none
+  using Value =
+      std::variant<calls::Nothing, calls::Tokens, calls::Opened, calls::Room, calls::BadBlock,
+                   calls::StepRows, calls::Transferred, PrefixLookup, CacheUse, std::vector<RadixNodeSummary>,
+                   std::vector<std::vector<std::int64_t>>, std::optional<ExpertPlaceStats>>;
+
+  Value value = {};  ///< of the call's type, or nothing: from a rank that failed or was not called
   std::optional<std::string> failure = std::nullopt;
-  ConstActivations<2> logits = {};  ///< of the group's answering rank; valid until the next collective call
-  ConstActivations<2> mtp_logits = {};
-  std::span<const TokenId> chosen = {};  ///< likewise
-  std::span<const TokenId> drafted = {};
-  CacheUse cache_use = {};
-  PrefixLookup lookup = {};
-  std::vector<RadixNodeSummary> tree = {};
-  std::vector<std::vector<std::int64_t>> expert_load = {};
-  std::optional<ExpertPlaceStats> expert_places = std::nullopt;
-  std::vector<std::string> refusals = {};  ///< of each transfer; empty: none
+  static auto fields(auto& self) { return std::tie(self.value, self.failure); }
+
+  /// The reply to a `Call` that this rank answered.
+  template <class Call>
+  [[nodiscard]] const typename Call::Reply& to() const {
+    const auto* reply = std::get_if<typename Call::Reply>(&value);
+    BALEEN_CHECK(reply != nullptr);
+    return *reply;
+  }
 };
 
 /// Of the first rank that has one.

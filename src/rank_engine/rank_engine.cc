@@ -11,8 +11,6 @@
 
 namespace baleen {
 
-using Kind = RankCall::Kind;
-
 namespace {
 
 /// Of one expert of each block.
@@ -53,10 +51,9 @@ const RankReply& RankEngine::reply_of(const std::vector<RankReply>& replies, std
   return replies[static_cast<std::size_t>((plan.pp - 1) * plan.stage_ranks() + group * plan.group_ranks())];
 }
 
-std::int64_t RankEngine::call_group(Kind kind, SequenceId sequence, std::int64_t number, bool keep) const {
-  const Sequence& one = sequences_.at(sequence);
-  const RankCall call{.kind = kind, .group = one.group, .sequence = one.own, .number = number, .keep = keep};
-  return reply_of(team_->call(call), one.group).number;
+template <class Call>
+typename Call::Reply RankEngine::call_group(std::int64_t group, Call call) const {
+  return reply_of(team_->call({std::move(call), group}), group).template to<Call>();
 }
 
 std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt, std::int64_t begin,
@@ -68,9 +65,9 @@ std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt, std::int6
   const std::int64_t most = least + std::max<std::int64_t>(1, least / 4);
   std::vector<std::int64_t> cached(static_cast<std::size_t>(num_groups()));
   if (options_.prefix_cache && !prompt.empty()) {
-    const auto& replies = team_->call({.kind = Kind::kCachedTokens, .tokens = prompt});
+    const auto& replies = team_->call({calls::CachedTokens{.prompt = prompt}});
     for (std::int64_t group = begin; group < end; ++group)
-      cached[static_cast<std::size_t>(group)] = reply_of(replies, group).number;
+      cached[static_cast<std::size_t>(group)] = reply_of(replies, group).to<calls::CachedTokens>().count;
   }
   std::int64_t best = -1;
   for (std::int64_t group = begin; group < end; ++group) {
@@ -85,16 +82,14 @@ std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt, std::int6
 }
 
 std::pair<SequenceId, std::int64_t> RankEngine::open_in(std::int64_t group, std::span<const TokenId> prompt) {
-  const std::int64_t own =
-      reply_of(team_->call({.kind = Kind::kOpen, .group = group, .tokens = prompt}), group).number;
-  BALEEN_CHECK_LE(0, own);  // each group has room for all sequences
+  const std::optional<SequenceId> own = call_group(group, calls::Open{.prompt = prompt}).sequence;
+  BALEEN_CHECK(own.has_value());  // each group has room for all sequences
   ++num_open_[static_cast<std::size_t>(group)];
-  const auto id = static_cast<SequenceId>(own);
-  return {id, reply_of(team_->call({.kind = Kind::kLength, .group = group, .sequence = id}), group).number};
+  return {*own, call_group(group, calls::Length{.sequence = *own}).count};
 }
 
 void RankEngine::close_in(std::int64_t group, SequenceId own, bool keep) {
-  static_cast<void>(team_->call({.kind = Kind::kClose, .group = group, .sequence = own, .keep = keep}));
+  call_group(group, calls::Close{.sequence = own, .keep = keep});
   --num_open_[static_cast<std::size_t>(group)];
 }
 
@@ -112,13 +107,13 @@ std::optional<SequenceId> RankEngine::open(std::span<const TokenId> prompt) {
 }
 
 void RankEngine::keep_tail(SequenceId sequence, std::int64_t end) {
-  call_group(Kind::kKeepTail, sequence, end);
+  const Sequence& one = sequences_.at(sequence);
+  call_group(one.group, calls::KeepTail{.sequence = one.own, .end = end});
 }
 
 PrefixLookup RankEngine::lookup(SequenceId sequence) const {
   const Sequence& one = sequences_.at(sequence);
-  return reply_of(team_->call({.kind = Kind::kLookup, .group = one.group, .sequence = one.own}), one.group)
-      .lookup;
+  return call_group(one.group, calls::Lookup{.sequence = one.own});
 }
 
 std::int64_t RankEngine::length(SequenceId sequence) const { return sequences_.at(sequence).length; }
@@ -126,19 +121,21 @@ std::int64_t RankEngine::length(SequenceId sequence) const { return sequences_.a
 bool RankEngine::reserve(SequenceId sequence, std::int64_t num_tokens) {
   // Room is wanted where the next step is computed.
   if (sequences_.at(sequence).prompt_ended) send_states({&sequence, 1});
-  return call_group(Kind::kReserve, sequence, num_tokens) != 0;
+  const Sequence& one = sequences_.at(sequence);
+  return call_group(one.group, calls::Reserve{.sequence = one.own, .num_tokens = num_tokens}).found;
 }
 
 void RankEngine::truncate(SequenceId id, std::int64_t length) {
   Sequence& sequence = sequences_.at(id);
   if (sequence.successor && length < sequence.successor->num_pages * kPageTokens) drop_successor(sequence);
-  call_group(Kind::kTruncate, id, length);
+  call_group(sequence.group, calls::Truncate{.sequence = sequence.own, .length = length});
   sequence.length = length;
 }
 
-void RankEngine::share(SequenceId sequence) {
-  call_group(Kind::kShare, sequence);
-  sequences_.at(sequence).was_shared = true;
+void RankEngine::share(SequenceId id) {
+  Sequence& sequence = sequences_.at(id);
+  call_group(sequence.group, calls::Share{.sequence = sequence.own});
+  sequence.was_shared = true;
 }
 
 void RankEngine::close(SequenceId id, bool keep) {
@@ -152,18 +149,18 @@ void RankEngine::fabricate_history(SequenceId id, std::int64_t num_positions) {
   Sequence& sequence = sequences_.at(id);
   // A history is the decode group's: there is nothing to compute.
   if (sequence.successor && sequence.length == 0) hand_over(sequence);
-  call_group(Kind::kFabricate, id, num_positions);
+  call_group(sequence.group, calls::Fabricate{.sequence = sequence.own, .num_positions = num_positions});
   sequence.length += num_positions;
 }
 
 CacheUse RankEngine::cache_use() const {
-  const auto& replies = team_->call({.kind = Kind::kCacheUse});
+  const auto& replies = team_->call({calls::UseOfCache{}});
   CacheUse sum;
   const auto add = [](PoolUse& to, const PoolUse& from) {
     to.total += from.total, to.free += from.free, to.cached += from.cached, to.in_use += from.in_use;
   };
   for (std::int64_t group = 0; group < num_groups(); ++group) {
-    const CacheUse& use = reply_of(replies, group).cache_use;
+    const CacheUse& use = reply_of(replies, group).to<calls::UseOfCache>();
     add(sum.pages, use.pages);
     add(sum.window_pages, use.window_pages);
     add(sum.state_slots, use.state_slots);
@@ -173,10 +170,10 @@ CacheUse RankEngine::cache_use() const {
 
 std::vector<RadixNodeSummary> RankEngine::tree(std::size_t most_nodes) const {
   constexpr std::int64_t kGroupStride = std::int64_t{1} << 40;  // ids stay different
-  const auto& replies = team_->call({.kind = Kind::kTree, .number = static_cast<std::int64_t>(most_nodes)});
+  const auto& replies = team_->call({calls::Tree{.most_nodes = most_nodes}});
   std::vector<RadixNodeSummary> all;
   for (std::int64_t group = 0; group < num_groups(); ++group) {
-    for (RadixNodeSummary node : reply_of(replies, group).tree) {
+    for (RadixNodeSummary node : reply_of(replies, group).to<calls::Tree>()) {
       if (all.size() == most_nodes) return all;
       node.id += group * kGroupStride;
       if (node.parent >= 0) node.parent += group * kGroupStride;
@@ -187,7 +184,7 @@ std::vector<RadixNodeSummary> RankEngine::tree(std::size_t most_nodes) const {
 }
 
 std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
-  const auto& replies = team_->call({.kind = Kind::kExpertLoad});
+  const auto& replies = team_->call({calls::ExpertLoad{}});
   const ParallelPlan& plan = options_.parallel;
   std::vector<std::vector<std::int64_t>> all(
       static_cast<std::size_t>(config().num_blocks()),
@@ -197,7 +194,7 @@ std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
     const auto number = static_cast<std::int64_t>(rank);
     if (number % plan.group_ranks() > 0 && !plan.shares_rows()) continue;
     auto block = static_cast<std::size_t>(even_stage(config(), plan.pp, number / plan.stage_ranks()).begin);
-    for (const std::vector<std::int64_t>& row : replies[rank].expert_load) {
+    for (const std::vector<std::int64_t>& row : replies[rank].to<calls::ExpertLoad>()) {
       std::ranges::transform(all[block], row, all[block].begin(), std::plus<>());
       ++block;
     }
@@ -208,9 +205,10 @@ std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
 std::optional<ExpertPlaceStats> RankEngine::expert_places() const {
   if (options_.device.kind != DeviceKind::kCuda) return std::nullopt;
   std::optional<ExpertPlaceStats> all;
-  for (const RankReply& reply : team_->call({.kind = Kind::kExpertPlaces})) {
-    if (!reply.expert_places) continue;
-    const auto& [placed, fetched] = *reply.expert_places;
+  for (const RankReply& reply : team_->call({calls::ExpertPlaces{}})) {
+    const std::optional<ExpertPlaceStats>& places = reply.to<calls::ExpertPlaces>();
+    if (!places) continue;
+    const auto& [placed, fetched] = *places;
     if (!all) all = {.placed = {.num_blocks = 1, .num_slots = placed.num_slots}, .fetched = {}};
     all->placed.num_experts += placed.num_in_all();
     all->placed.num_on_host += placed.num_on_host;

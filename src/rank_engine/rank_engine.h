@@ -120,9 +120,9 @@ class RankEngine final : public ModelEngine {
   [[nodiscard]] std::pair<SequenceId, std::int64_t> open_in(std::int64_t group,
                                                             std::span<const TokenId> prompt);
   void close_in(std::int64_t group, SequenceId own, bool keep);
-  /// Calls the sequence's group; the reply's number.
-  std::int64_t call_group(RankCall::Kind kind, SequenceId sequence, std::int64_t number = 0,
-                          bool keep = false) const;
+  /// Calls one group.
+  template <class Call>
+  typename Call::Reply call_group(std::int64_t group, Call call) const;
   template <class Input>
   [[nodiscard]] std::vector<std::vector<Input>> by_group(std::span<const Input> inputs) const;
   // Between groups (rank_transfer.cc).
@@ -154,7 +154,10 @@ class RankEngine final : public ModelEngine {
   };
   [[nodiscard]] std::vector<Part> parts_of(std::span<const StepInput> inputs) const;
   /// The results of all groups in the order of the batch. What was chosen stays until the next call of this.
-  [[nodiscard]] StepOutput merge(std::span<const Part> parts, const std::vector<RankReply>& replies);
+  [[nodiscard]] StepOutput merge(std::span<const Part> parts, std::span<const calls::StepRows> groups);
+  /// What each group answered to a `Call`.
+  template <class Call>
+  [[nodiscard]] std::vector<calls::StepRows> rows_of_groups(const std::vector<RankReply>& replies) const;
 
   std::unique_ptr<RankTeam> team_;
   EngineOptions options_;

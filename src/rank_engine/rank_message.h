@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,18 +10,29 @@
 
 namespace baleen {
 
-/// A call that came as bytes, with the arrays that it points to.
-struct ReceivedCall {
-  RankCall call;
-  std::deque<std::vector<TokenId>> tokens;
-  std::deque<std::vector<SampleRow>> draws;
+/// Arrays that came with a message, which what was read of it points to.
+class ReceivedArrays {
+ public:
+  template <class T>
+  [[nodiscard]] std::span<const T> keep(std::vector<T> values) {
+    auto kept = std::make_shared<const std::vector<T>>(std::move(values));
+    const std::span<const T> view = *kept;
+    kept_.push_back(std::move(kept));
+    return view;
+  }
+
+ private:
+  std::vector<std::shared_ptr<const void>> kept_;
 };
 
-/// A reply likewise.
+struct ReceivedCall {
+  RankCall call;
+  ReceivedArrays arrays;
+};
+
 struct ReceivedReply {
   RankReply reply;
-  std::vector<float> logits, mtp_logits;
-  std::vector<TokenId> chosen, drafted;
+  ReceivedArrays arrays;
 };
 
 [[nodiscard]] std::vector<std::byte> to_bytes(const RankCall& call);

@@ -52,14 +52,12 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   }
   balance_experts();
   send_states_of(inputs);
-  RankCall call{.kind = RankCall::Kind::kPrepare, .inputs = by_group(inputs)};
-  if (auto failed = first_failure(team_->call(call))) return std::move(*failed);
-  call.kind = RankCall::Kind::kCompute;
-  const std::vector<RankReply>& replies = team_->call(call);
+  const calls::ByGroup<StepInput> groups = by_group(inputs);
+  if (auto failed = first_failure(team_->call({calls::Prepare{.inputs = groups}}))) return std::move(*failed);
+  const std::vector<RankReply>& replies = team_->call({calls::Compute{.inputs = groups}});
   if (first_failure(replies)) return failure_of_step(replies);
-  const StepOutput output = merge(parts_of(inputs), replies);
-  call.kind = RankCall::Kind::kCommit;
-  static_cast<void>(team_->call(call));
+  const StepOutput output = merge(parts_of(inputs), rows_of_groups<calls::Compute>(replies));
+  static_cast<void>(team_->call({calls::Commit{.inputs = groups}}));
   for (const StepInput& input : inputs) {
     Sequence& sequence = sequences_.at(input.sequence);
     sequence.length += std::ssize(input.tokens);
@@ -74,8 +72,9 @@ Failure RankEngine::failure_of_step(const std::vector<RankReply>& replies) {
   // Of the MTP block there is no more to say.
   if (first.message != not_numbers(config(), std::nullopt).message) return first;
   std::optional<std::int64_t> bad_block;
-  for (const RankReply& reply : team_->call({.kind = RankCall::Kind::kFindBadBlock})) {
-    if (reply.number >= 0) bad_block = std::min(bad_block.value_or(reply.number), reply.number);
+  for (const RankReply& reply : team_->call({calls::FindBadBlock{}})) {
+    const std::optional<std::int64_t> block = reply.to<calls::FindBadBlock>().block;
+    if (block) bad_block = std::min(bad_block.value_or(*block), *block);
   }
   return not_numbers(config(), bad_block);
 }
@@ -97,11 +96,19 @@ std::vector<RankEngine::Part> RankEngine::parts_of(std::span<const StepInput> in
   return parts;
 }
 
-StepOutput RankEngine::merge(std::span<const Part> parts, const std::vector<RankReply>& replies) {
+template <class Call>
+std::vector<calls::StepRows> RankEngine::rows_of_groups(const std::vector<RankReply>& replies) const {
+  std::vector<calls::StepRows> rows;
+  for (std::int64_t group = 0; group < num_groups(); ++group)
+    rows.push_back(reply_of(replies, group).template to<Call>());
+  return rows;
+}
+
+StepOutput RankEngine::merge(std::span<const Part> parts, std::span<const calls::StepRows> groups) {
   chosen_.clear();
   drafted_.clear();
   if (num_groups() == 1) {
-    const RankReply& reply = reply_of(replies, 0);
+    const calls::StepRows& reply = groups.front();
     chosen_.assign(reply.chosen.begin(), reply.chosen.end());
     drafted_.assign(reply.drafted.begin(), reply.drafted.end());
     // The reply's logits stay where they are; the reply itself ends with the next call.
@@ -111,7 +118,7 @@ StepOutput RankEngine::merge(std::span<const Part> parts, const std::vector<Rank
   logits_.clear();
   mtp_logits_.clear();
   for (const Part& part : parts) {
-    const RankReply& reply = reply_of(replies, part.group);
+    const calls::StepRows& reply = groups[static_cast<std::size_t>(part.group)];
     Part& place = next[static_cast<std::size_t>(part.group)];
     take_rows(reply.logits, place.num_logits, part.num_logits, logits_.values);
     take_rows(reply.mtp_logits, place.num_mtp_logits, part.num_mtp_logits, mtp_logits_.values);
@@ -127,11 +134,11 @@ StepOutput RankEngine::merge(std::span<const Part> parts, const std::vector<Rank
 
 std::optional<Failure> RankEngine::queue(std::span<const StepInput> inputs) {
   balance_experts();
-  RankCall call{.kind = RankCall::Kind::kPrepare, .number = most_drafts(inputs), .inputs = by_group(inputs)};
-  if (auto failed = first_failure(team_->call(call))) return failed;
+  calls::ByGroup<StepInput> groups = by_group(inputs);
+  if (auto failed = first_failure(team_->call({calls::Prepare{.inputs = groups}}))) return failed;
   under_way_.push_back(parts_of(inputs));
-  call.kind = RankCall::Kind::kBegin;
-  static_cast<void>(team_->call(call));
+  static_cast<void>(
+      team_->call({calls::Begin{.inputs = std::move(groups), .num_links = most_drafts(inputs)}}));
   for (const StepInput& input : inputs)
     sequences_.at(input.sequence).length += std::ssize(input.tokens) + input.num_drafts;
   return std::nullopt;
@@ -141,17 +148,18 @@ Result<StepOutput> RankEngine::collect() {
   BALEEN_CHECK(!under_way_.empty());
   const std::vector<Part> parts = std::move(under_way_.front());
   under_way_.pop_front();
-  const std::vector<RankReply>& replies = team_->call({.kind = RankCall::Kind::kCollect});
+  const std::vector<RankReply>& replies = team_->call({calls::Collect{}});
   if (auto failed = first_failure(replies)) return std::move(*failed);
-  return merge(parts, replies);
+  return merge(parts, rows_of_groups<calls::Collect>(replies));
 }
 
 Result<DraftOutput> RankEngine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
   if (depth == 0) send_states_of(inputs);
-  RankCall call{.kind = RankCall::Kind::kCheckDrafts, .number = depth, .drafts = by_group(inputs)};
-  if (auto failed = first_failure(team_->call(call))) return std::move(*failed);
-  call.kind = RankCall::Kind::kDraft;
-  const std::vector<RankReply>& replies = team_->call(call);
+  calls::ByGroup<DraftInput> groups = by_group(inputs);
+  const RankCall check{calls::CheckDrafts{.inputs = groups, .depth = depth}};
+  if (auto failed = first_failure(team_->call(check))) return std::move(*failed);
+  const std::vector<RankReply>& replies =
+      team_->call({calls::Draft{.inputs = std::move(groups), .depth = depth}});
   if (auto failed = first_failure(replies)) return std::move(*failed);
   std::vector<Part> parts;
   for (const DraftInput& input : inputs) {
@@ -159,7 +167,7 @@ Result<DraftOutput> RankEngine::draft(std::span<const DraftInput> inputs, std::i
     (input.draw ? part.num_chosen : part.num_logits) = 1;
     parts.push_back(part);
   }
-  const StepOutput output = merge(parts, replies);
+  const StepOutput output = merge(parts, rows_of_groups<calls::Draft>(replies));
   return DraftOutput{.logits = output.logits, .chosen = output.chosen};
 }
 

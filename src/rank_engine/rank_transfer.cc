@@ -14,8 +14,6 @@
 
 namespace baleen {
 
-using Kind = RankCall::Kind;
-
 void RankEngine::open_successor(Sequence& sequence, std::span<const TokenId> prompt) {
   Successor successor{.group = choose_group(prompt, options_.parallel.prefill_groups, num_groups())};
   std::int64_t length = 0;
@@ -35,7 +33,7 @@ void RankEngine::open_successor(Sequence& sequence, std::span<const TokenId> pro
                                          .last = true}})
                                   .front();
   if (refusal.empty()) {
-    static_cast<void>(team_->call({.kind = Kind::kAdopt, .group = sequence.group, .sequence = sequence.own}));
+    static_cast<void>(team_->call({calls::Adopt{.sequence = sequence.own}, sequence.group}));
     sequence.length = length;
     ++transfer_stats_.num_prefixes;
     return;
@@ -46,17 +44,18 @@ void RankEngine::open_successor(Sequence& sequence, std::span<const TokenId> pro
 }
 
 bool RankEngine::expect(std::int64_t group, SequenceId own, std::int64_t end) {
-  const RankCall call{.kind = Kind::kExpect, .group = group, .sequence = own, .number = end};
-  return reply_of(team_->call(call), group).number != 0;
+  const RankCall call{calls::Expect{.sequence = own, .end = end}, group};
+  return reply_of(team_->call(call), group).to<calls::Expect>().found;
 }
 
 std::vector<std::string> RankEngine::transfer(std::vector<SequenceTransfer> transfers) {
   std::vector<std::string> refusals(transfers.size());
-  const auto& replies = team_->call({.kind = Kind::kTransfer, .transfers = std::move(transfers)});
+  const auto& replies = team_->call({calls::Transfer{.transfers = std::move(transfers)}});
   for (std::size_t rank = 0; rank < replies.size(); ++rank) {
-    transfer_stats_.num_bytes += replies[rank].number;
-    for (std::size_t i = 0; i < replies[rank].refusals.size(); ++i) {
-      const std::string& refusal = replies[rank].refusals[i];
+    const calls::Transferred& reply = replies[rank].to<calls::Transfer>();
+    transfer_stats_.num_bytes += reply.num_bytes;
+    for (std::size_t i = 0; i < reply.refusals.size(); ++i) {
+      const std::string& refusal = reply.refusals[i];
       if (!refusal.empty() && refusals[i].empty()) refusals[i] = fmt::format("rank {}: {}", rank, refusal);
     }
   }
@@ -92,8 +91,8 @@ void RankEngine::send_states(std::span<const SequenceId> ids) {
       refused(sequence, refusals[i]);
       drop_successor(sequence);
     } else if (sent.last) {
-      static_cast<void>(team_->call(
-          {.kind = Kind::kAdopt, .group = sent.to_group, .sequence = sent.received, .keep = true}));
+      static_cast<void>(
+          team_->call({calls::Adopt{.sequence = sent.received, .with_streams = true}, sent.to_group}));
       hand_over(sequence);
       ++transfer_stats_.num_sequences;
     } else {
@@ -108,7 +107,7 @@ void RankEngine::hand_over(Sequence& sequence) {
   sequence.own = sequence.successor->own;
   sequence.successor.reset();
   if (!sequence.was_shared) return;
-  static_cast<void>(team_->call({.kind = Kind::kShare, .group = sequence.group, .sequence = sequence.own}));
+  static_cast<void>(team_->call({calls::Share{.sequence = sequence.own}, sequence.group}));
 }
 
 void RankEngine::drop_successor(Sequence& sequence) {

@@ -148,14 +148,14 @@ const std::vector<RankReply>& ThreadTeam::call(const RankCall& call) {
     const std::scoped_lock lock(s.mutex);
     if (!s.lost.empty()) throw LostRanks(s.lost);
     std::ranges::fill(s.replies, RankReply());
-    if (is_collective(call.kind)) {
+    if (call.is_collective()) {
       s.call = &call;
       ++s.num_calls;
       s.busy.assign(s.busy.size(), true);
       s.changed.notify_all();
     }
   }
-  if (is_collective(call.kind)) {
+  if (call.is_collective()) {
     wait_for_all();
     return s.replies;
   }

@@ -182,14 +182,15 @@ TEST(MovingExperts, LoadsOfALayerAreItsTokens) {
 /// A team of which one rank cannot make other experts ready, once.
 class FaultyTeam final : public RankTeam {
  public:
-  FaultyTeam(std::unique_ptr<RankTeam> inner, std::vector<RankCall::Kind>& calls)
+  FaultyTeam(std::unique_ptr<RankTeam> inner, std::vector<std::string>& calls)
       : inner_(std::move(inner)), calls_(calls) {}
   const std::vector<RankReply>& call(const RankCall& call) override {
-    if (call.kind == RankCall::Kind::kStageExperts || call.kind == RankCall::Kind::kPlaceExperts ||
-        call.kind == RankCall::Kind::kDropExperts)
-      calls_.push_back(call.kind);
+    const bool stages = std::holds_alternative<calls::StageExperts>(call.what);
+    if (stages) calls_.emplace_back("stage");
+    if (std::holds_alternative<calls::PlaceExperts>(call.what)) calls_.emplace_back("place");
+    if (std::holds_alternative<calls::DropExperts>(call.what)) calls_.emplace_back("drop");
     const std::vector<RankReply>& replies = inner_->call(call);
-    if (call.kind != RankCall::Kind::kStageExperts || num_faults_++ > 0) return replies;
+    if (!stages || num_faults_++ > 0) return replies;
     replies_ = replies;
     replies_[1].failure = "rank 1 has no memory for other experts";
     return replies_;
@@ -200,7 +201,7 @@ class FaultyTeam final : public RankTeam {
 
  private:
   std::unique_ptr<RankTeam> inner_;
-  std::vector<RankCall::Kind>& calls_;
+  std::vector<std::string>& calls_;
   std::vector<RankReply> replies_;
   int num_faults_ = 0;
 };
@@ -210,13 +211,12 @@ TEST(MovingExperts, AFailureLeavesTheOldMaps) {
   EngineOptions full = resolved(options({.dp = 2}, kForced), weights->config());
   std::vector<std::string> reports;
   full.report_balance = [&](const std::string& sentence) { reports.push_back(sentence); };
-  std::vector<RankCall::Kind> calls;
-  RankEngine engine(std::make_unique<FaultyTeam>(std::make_unique<ThreadTeam>(weights, full), calls), full);
+  std::vector<std::string> changes;
+  RankEngine engine(std::make_unique<FaultyTeam>(std::make_unique<ThreadTeam>(weights, full), changes), full);
   const std::vector<ExpertMap> before(engine.expert_maps().begin(), engine.expert_maps().end());
   const auto one = open_engine(tiny().path(), options({}, {}));
   EXPECT_SAME_BITS(read_along(engine, 3).logits, read_along(*one, 3).logits);
-  using Kind = RankCall::Kind;
-  EXPECT_EQ(calls, (std::vector<Kind>{Kind::kStageExperts, Kind::kDropExperts}));
+  EXPECT_EQ(changes, (std::vector<std::string>{"stage", "drop"}));
   EXPECT_EQ(engine.expert_balance()->num_failures, 1);
   EXPECT_EQ(engine.expert_balance()->num_rebalancings, 0);
   EXPECT_EQ(engine.expert_balance()->last_failure, "rank 1 has no memory for other experts");

@@ -6,80 +6,111 @@
 namespace baleen {
 namespace {
 
-TEST(RankMessage, ACallComesBack) {
-  const std::vector<TokenId> tokens{1, 2, 3};
-  RankCall call{
-      .kind = RankCall::Kind::kCompute, .group = 2, .sequence = SequenceId{7}, .number = 9, .keep = true};
-  call.tokens = tokens;
-  call.inputs = {{}, {{SequenceId{4}, std::span(tokens).first(2), WantedLogits::kAll, {}, false}}};
+/// A call of this kind as it comes back.
+template <class Call>
+Call received(const ReceivedCall& call) {
+  return std::get<Call>(call.call.what);
+}
+
+const std::vector<TokenId> kTokens{1, 2, 3};
+
+TEST(RankMessage, AStepComesBack) {
   const SampleRow drawn{.temperature = 0.5, .uniform = 0.25};
-  call.inputs[0] = {{.sequence = SequenceId{6}, .tokens = tokens, .draws = {&drawn, 1}, .num_drafts = 2}};
-  call.drafts = {{{SequenceId{5}, 11, drawn}}, {{SequenceId{5}, 12}}};
-  call.experts = {{.block = 3, .slots = {1, 0, 1}}, {.block = 4, .slots = {}}};
-  call.transfers = {{.from_group = 1, .to_group = 2, .sent = SequenceId{8}, .end = 77, .last = true}, {}};
-  const ReceivedCall received = call_from_bytes(to_bytes(call));
-  EXPECT_EQ(received.call.transfers, call.transfers);
-  EXPECT_EQ(received.call.experts, call.experts);
-  EXPECT_EQ(received.call.kind, call.kind);
-  EXPECT_EQ(received.call.group, 2);
-  EXPECT_EQ(received.call.sequence, SequenceId{7});
-  EXPECT_EQ(received.call.number, 9);
-  EXPECT_TRUE(received.call.keep);
-  EXPECT_TRUE(std::ranges::equal(received.call.tokens, tokens));
-  ASSERT_EQ(received.call.inputs.size(), 2u);
-  ASSERT_EQ(received.call.inputs[0].size(), 1u);
-  EXPECT_EQ(received.call.inputs[0][0].num_drafts, 2);
-  ASSERT_EQ(received.call.inputs[0][0].draws.size(), 1u);
-  EXPECT_EQ(received.call.inputs[0][0].draws[0].uniform, 0.25);
-  const StepInput& input = received.call.inputs[1].front();
+  calls::ByGroup<StepInput> inputs(3);
+  inputs[0] = {{.sequence = SequenceId{6}, .tokens = kTokens, .draws = {&drawn, 1}, .num_drafts = 2}};
+  inputs[1] = {{SequenceId{4}, std::span(kTokens).first(2), WantedLogits::kAll, {}, false}};
+  const ReceivedCall message = call_from_bytes(to_bytes({calls::Begin{.inputs = inputs, .num_links = 9}, 2}));
+  EXPECT_EQ(message.call.group, 2);
+  EXPECT_TRUE(message.call.is_collective());
+  const auto call = received<calls::Begin>(message);
+  EXPECT_EQ(call.num_links, 9);
+  ASSERT_EQ(call.inputs.size(), 3U);
+  ASSERT_EQ(call.inputs[0].size(), 1U);
+  EXPECT_EQ(call.inputs[0][0].num_drafts, 2);
+  EXPECT_TRUE(std::ranges::equal(call.inputs[0][0].tokens, kTokens));
+  ASSERT_EQ(call.inputs[0][0].draws.size(), 1U);
+  EXPECT_EQ(call.inputs[0][0].draws[0].uniform, 0.25);
+  const StepInput& input = call.inputs[1].front();
   EXPECT_EQ(input.sequence, SequenceId{4});
-  EXPECT_TRUE(std::ranges::equal(input.tokens, std::span(tokens).first(2)));
+  EXPECT_TRUE(std::ranges::equal(input.tokens, std::span(kTokens).first(2)));
   EXPECT_EQ(input.wanted, WantedLogits::kAll);
   EXPECT_FALSE(input.wants_mtp_logits);
   EXPECT_TRUE(input.draws.empty());
-  EXPECT_EQ(received.call.drafts[0].front().token, 11);
-  EXPECT_EQ(received.call.drafts[0].front().draw->temperature, 0.5);
-  EXPECT_FALSE(received.call.drafts[1].front().draw);
+  EXPECT_TRUE(call.inputs[2].empty());
 }
 
-TEST(RankMessage, AReplyComesBack) {
+TEST(RankMessage, OtherCallsComeBack) {
+  const SampleRow drawn{.temperature = 0.5, .uniform = 0.25};
+  const ReceivedCall drafts = call_from_bytes(
+      to_bytes({calls::Draft{.inputs = {{{SequenceId{5}, 11, drawn}}, {{SequenceId{5}, 12}}}, .depth = 1}}));
+  EXPECT_EQ(drafts.call.group, RankCall::kAllGroups);
+  EXPECT_EQ(received<calls::Draft>(drafts).inputs[0].front().token, 11);
+  EXPECT_EQ(received<calls::Draft>(drafts).inputs[0].front().draw->temperature, 0.5);
+  EXPECT_FALSE(received<calls::Draft>(drafts).inputs[1].front().draw);
+  EXPECT_EQ(received<calls::Draft>(drafts).depth, 1);
+
+  const std::vector<BlockExperts> experts{{.block = 3, .slots = {1, 0, 1}}, {.block = 4, .slots = {}}};
+  EXPECT_EQ(
+      received<calls::StageExperts>(call_from_bytes(to_bytes({calls::StageExperts{.experts = experts}})))
+          .experts,
+      experts);
+  const std::vector<SequenceTransfer> transfers{
+      {.from_group = 1, .to_group = 2, .sent = SequenceId{8}, .end = 77, .last = true}, {}};
+  EXPECT_EQ(received<calls::Transfer>(call_from_bytes(to_bytes({calls::Transfer{.transfers = transfers}})))
+                .transfers,
+            transfers);
+  const ReceivedCall open = call_from_bytes(to_bytes({calls::Open{.prompt = kTokens}, 1}));
+  EXPECT_TRUE(std::ranges::equal(received<calls::Open>(open).prompt, kTokens));
+  const ReceivedCall close =
+      call_from_bytes(to_bytes({calls::Close{.sequence = SequenceId{7}, .keep = true}, 1}));
+  EXPECT_FALSE(close.call.is_collective());
+  EXPECT_EQ(received<calls::Close>(close).sequence, SequenceId{7});
+  EXPECT_TRUE(received<calls::Close>(close).keep);
+  EXPECT_TRUE(std::holds_alternative<calls::End>(call_from_bytes(to_bytes({calls::End{}})).call.what));
+}
+
+TEST(RankMessage, RowsComeBack) {
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
-  RankReply reply{.number = -1, .failure = "no room"};
-  reply.logits = {values.data(), {2, 3}};
-  reply.cache_use.pages = {.total = 4, .free = 1, .cached = 2, .in_use = 1};
-  reply.lookup = {.end = PrefixEnd::kNoTail,
-                  .prompt_tokens = 900,
-                  .found_tokens = 256,
-                  .first_difference = 700,
-                  .cached_tokens = {5, 6},
-                  .lost_tokens = 256};
-  reply.expert_load = {{1, 2}, {3, 4}};
-  reply.refusals = {"", "pool keys: lost"};
   const std::vector<TokenId> chosen{7, 8}, drafted{9};
-  reply.chosen = chosen;
-  reply.drafted = drafted;
-  const ReceivedReply received = reply_from_bytes(to_bytes(reply));
-  EXPECT_EQ(received.reply.number, -1);
-  EXPECT_EQ(received.reply.failure, "no room");
-  EXPECT_EQ(received.logits, values);
-  EXPECT_EQ(received.reply.logits.extent(0), 2);
-  EXPECT_TRUE(received.reply.mtp_logits.empty());
-  EXPECT_EQ(received.reply.cache_use.pages.cached, 2);
-  EXPECT_EQ(received.reply.lookup, reply.lookup);
-  EXPECT_EQ(received.reply.expert_load, reply.expert_load);
-  EXPECT_EQ(received.reply.refusals, reply.refusals);
-  EXPECT_TRUE(std::ranges::equal(received.reply.chosen, chosen));
-  EXPECT_TRUE(std::ranges::equal(received.reply.drafted, drafted));
+  calls::StepRows rows{.logits = {values.data(), {2, 3}}, .chosen = chosen, .drafted = drafted};
+  const ReceivedReply message = reply_from_bytes(to_bytes(RankReply{rows}));
+  EXPECT_FALSE(message.reply.failure);
+  const auto& reply = message.reply.to<calls::Compute>();
+  ASSERT_EQ(reply.logits.extent(0), 2);
+  EXPECT_TRUE(std::ranges::equal(reply.logits.row(1), std::span(values).last(3)));
+  EXPECT_TRUE(reply.mtp_logits.empty());
+  EXPECT_TRUE(std::ranges::equal(reply.chosen, chosen));
+  EXPECT_TRUE(std::ranges::equal(reply.drafted, drafted));
 }
 
-TEST(RankMessage, BytesThatEndTooEarlyAreRefused) {
-  const std::vector<TokenId> tokens{1, 2, 3};
-  RankCall call{.kind = RankCall::Kind::kOpen};
-  call.tokens = tokens;
-  call.inputs = {{{SequenceId{4}, tokens}}};
-  const std::vector<std::byte> bytes = to_bytes(call);
+TEST(RankMessage, OtherRepliesComeBack) {
+  const auto back = [](RankReply reply) { return reply_from_bytes(to_bytes(reply)).reply; };
+  EXPECT_EQ(back({.failure = "no room"}).failure, "no room");
+  EXPECT_FALSE(back({calls::Opened{}}).to<calls::Open>().sequence);
+  EXPECT_EQ(back({calls::Opened{SequenceId{3}}}).to<calls::Open>().sequence, SequenceId{3});
+  CacheUse use;
+  use.pages = {.total = 4, .free = 1, .cached = 2, .in_use = 1};
+  EXPECT_EQ(back({use}).to<calls::UseOfCache>().pages.cached, 2);
+  const PrefixLookup lookup{.end = PrefixEnd::kNoTail,
+                            .prompt_tokens = 900,
+                            .found_tokens = 256,
+                            .first_difference = 700,
+                            .cached_tokens = {5, 6},
+                            .lost_tokens = 256};
+  EXPECT_EQ(back({lookup}).to<calls::Lookup>(), lookup);
+  const std::vector<std::vector<std::int64_t>> load{{1, 2}, {3, 4}};
+  EXPECT_EQ(back({load}).to<calls::ExpertLoad>(), load);
+  const calls::Transferred transferred{.num_bytes = 6, .refusals = {"", "pool keys: lost"}};
+  EXPECT_EQ(back({transferred}).to<calls::Transfer>().refusals, transferred.refusals);
+}
+
+TEST(RankMessage, BytesThatAreNoMessageAreRefused) {
+  const std::vector<std::byte> bytes = to_bytes({calls::Prepare{.inputs = {{{SequenceId{4}, kTokens}}}}, 1});
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_THROW(static_cast<void>(call_from_bytes(std::span(bytes).first(size))), Error) << size;
+  std::vector<std::byte> of_no_kind = bytes;
+  of_no_kind[0] = std::byte{200};
+  EXPECT_THROW(static_cast<void>(call_from_bytes(of_no_kind)), Error);
 }
 
 }  // namespace
