@@ -1,4 +1,4 @@
-#include "app/bench.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 
 #include "app/bench_phase.h"
 #include "app/bench_serving.h"
-#include "app/bench_train.h"
 #include "app/drawn_acceptance.h"
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
@@ -310,10 +309,8 @@ void run_bench(const BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench_command(Options& program) {
+void add_bench_command(Options& command) {
   auto flags = std::make_shared<BenchFlags>();
-  Options command =
-      program.command("bench", "Time of every operation against this machine's measured limits");
   flags->engine.add_to(command);
   command.text("--preset", flags->preset,
                "Random weights of a known geometry instead of --model, e.g. flash");
@@ -355,7 +352,6 @@ void add_bench_command(Options& program) {
                "Instead of timing, list the variants of every operation and why each was chosen or not");
   command.flag("--json", flags->json, "One JSON line instead of tables");
   command.action([flags] { run_bench(*flags); });
-  add_bench_train_command(command);
 }
 
 }  // namespace baleen

@@ -1,4 +1,4 @@
-#include "app/bench_train.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -96,9 +96,8 @@ void run_bench_train(const BenchTrainFlags& flags) {
 
 }  // namespace
 
-void add_bench_train_command(Options& bench) {
+void add_bench_train_command(Options& command) {
   const auto flags = std::make_shared<BenchTrainFlags>();
-  Options command = bench.command("train", "Time of each part of a training step, of a run's file");
   command.path("config", flags->config, "TOML file of the run; its data is not read").required();
   command.integer_without_default("--threads,-t", flags->num_threads, kThreadsRange,
                                   "In the place of run.threads");

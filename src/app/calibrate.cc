@@ -1,4 +1,4 @@
-#include "app/calibrate.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -48,11 +48,8 @@ void run_calibrate(const CalibrateFlags& flags) {
 
 }  // namespace
 
-void add_calibrate_command(Options& program) {
+void add_calibrate_command(Options& command) {
   auto flags = std::make_shared<CalibrateFlags>();
-  Options command = program.command(
-      "calibrate",
-      "Measure this machine with the engine's own kernels: a device profile for `baleen simulate`");
   command.text("--device,-d", flags->device, "cpu, cuda or cuda:N");
   command.path("--output,-o", flags->output, "File to write, named .json; standard output without it");
   command.text("--name", flags->name, "Of the profile, in its own text");

@@ -1,4 +1,4 @@
-#include "app/chat.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -206,9 +206,8 @@ class ChatLoop {
 
 }  // namespace
 
-void add_chat_command(Options& program) {
+void add_chat_command(Options& command) {
   auto flags = std::make_shared<ChatFlags>();
-  Options command = program.command("chat", "A conversation in the terminal");
   command.text("--system", flags->system, "System message");
   command.choice("--think", flags->think, {"off", "high", "max"},
                  "Reasoning before replies; /think changes it");

@@ -1,4 +1,4 @@
-#include "app/convert.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -50,10 +50,8 @@ void run(const ConvertFlags& flags) {
 
 }  // namespace
 
-void add_convert_command(Options& program) {
+void add_convert_command(Options& command) {
   const auto flags = std::make_shared<ConvertFlags>();
-  Options command =
-      program.command("convert", "Write a checkpoint anew: other shards, other number formats, verified");
   command.path("in", flags->in, "Checkpoint folder to read").required();
   command.path("out", flags->out, "Folder to write; absent or empty").required();
   command.choice("--experts", flags->experts, {"fp4", "fp8", "bf16"}, "Format of the routed experts");

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/commands.h"
 #include "app/options.h"
 #include "base/file.h"
 #include "base/number.h"
@@ -133,9 +134,8 @@ void print_data_totals(DataSplit split, const ShardTotals& totals) {
              bytes_per_token);
 }
 
-void add_data_inspect_command(Options& group) {
+void add_data_inspect_command(Options& command) {
   const auto flags = std::make_shared<DataInspectFlags>();
-  Options command = group.command("inspect", "What a packed corpus holds");
   command.path("folder", flags->folder, "Folder that `data pack` wrote").required();
   command.integer("--samples", flags->num_samples, {0, 1000},
                   "Documents of each split to show the beginning of");

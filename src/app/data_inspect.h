@@ -1,13 +1,9 @@
-/// `baleen data inspect`: what packed shards hold, as a table with samples or as JSON.
+/// Lines of a table of what packed shards hold.
 #pragma once
 
 #include "training_data/shard_format.h"
 
 namespace baleen {
-
-class Options;
-
-void add_data_inspect_command(Options& group);
 
 /// The line of names above `print_data_totals`.
 void print_data_head();

@@ -1,4 +1,4 @@
-#include "app/encode_chat.h"
+#include "app/commands.h"
 
 #include <iostream>
 #include <string>
@@ -9,8 +9,7 @@
 
 namespace baleen {
 
-void add_encode_chat_command(Options& program) {
-  Options command = program.command("encode-chat", "Render conversations to prompts, one JSON object a line");
+void add_encode_chat_command(Options& command) {
   command.footer(
       "Reads {\"messages\": [...], \"thinking_mode\": \"chat\"|\"thinking\", \"drop_thinking\": true,\n"
       "\"reasoning_effort\": null|\"high\"|\"max\"} a line; writes {\"prompt\": ...} or {\"error\": ...} for "

@@ -1,4 +1,4 @@
-#include "app/init.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -57,9 +57,8 @@ void run(InitFlags& flags) {
 
 }  // namespace
 
-void add_init_command(Options& program) {
+void add_init_command(Options& command) {
   const auto flags = std::make_shared<InitFlags>();
-  Options command = program.command("init", "Write a random checkpoint in the released layout");
   command.path("folder", flags->folder, "Folder to write; absent or empty").required();
   command.text("--preset", flags->preset, preset_help());
   command.seed("--seed", flags->init.seed, "Same seed, same bytes");

@@ -1,4 +1,4 @@
-#include "app/inspect.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -30,12 +30,8 @@ void run(const InspectFlags& flags) {
 
 }  // namespace
 
-void add_inspect_command(Options& program) {
+void add_inspect_command(Options& command) {
   const auto flags = std::make_shared<InspectFlags>();
-  Options command = program.command("inspect",
-                                    "What a checkpoint is and holds: release, draft head, formats, layers, "
-                                    "parameters, bytes and KV sizes, and where "
-                                    "config and tensors disagree");
   command.path("model,--model,-m", flags->folder, "Checkpoint folder");
   command.flag("--json", flags->json, "One JSON object instead of a table");
   command.action([flags] { run(*flags); });

@@ -1,4 +1,4 @@
-#include "app/logits.h"
+#include "app/commands.h"
 
 #include <algorithm>
 #include <memory>
@@ -75,9 +75,8 @@ void run_logits(const LogitsFlags& flags) {
 
 }  // namespace
 
-void add_logits_command(Options& program) {
+void add_logits_command(Options& command) {
   auto flags = std::make_shared<LogitsFlags>();
-  Options command = program.command("logits", "Logits of every position of a token sequence");
   flags->engine.add_to(command);
   command.path("--tokens", flags->tokens, "File of token ids separated by spaces, commas or newlines")
       .required();

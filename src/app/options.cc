@@ -227,6 +227,10 @@ void Options::action(std::function<void(const std::vector<std::string>&)> run) {
   });
 }
 
+void Options::action(std::function<void(const CommandDescription&)> run) {
+  action([program = program_.get(), run = std::move(run)] { run(described_command(*program)); });
+}
+
 Option Options::add(const std::string& names, const TextReader& read, const std::string& text,
                     const std::string& kind) {
   CLI::Option* option = command_->add_option_function<std::string>(names, read, text);
@@ -373,8 +377,6 @@ Option Options::path(const std::string& names, std::string& value, const std::st
 Option Options::flag(const std::string& names, bool& value, const std::string& description) {
   return Option(command_->add_flag(names, value, description));
 }
-
-CommandDescription Options::description() const { return described_command(*command_); }
 
 void Options::ignored(const std::string& name, std::vector<std::string>& given) {
   command_

@@ -75,6 +75,8 @@ class Options {
   /// The same with the options of this command that were given, each by its first long name, in the order
   /// they were added.
   void action(std::function<void(const std::vector<std::string>& given)> run);
+  /// The same with what the whole program takes.
+  void action(std::function<void(const CommandDescription& program)> run);
 
   /// T: any integer type that holds the range; with std::optional the value stays empty unless given.
   template <std::integral T>
@@ -151,9 +153,6 @@ class Options {
   Option flag(const std::string& names, bool& value, const std::string& description);
   /// Accepted with or without a value, and not in the help; its name is added to `given`.
   void ignored(const std::string& name, std::vector<std::string>& given);
-
-  /// What this command and those below it take: all that the help shows.
-  [[nodiscard]] CommandDescription description() const;
 
   /// Reads the command line and runs the action of the command it names; prints help or version where these are
   /// given. Throws `UsageError` for wrong usage, and what the action throws.

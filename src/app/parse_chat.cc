@@ -1,4 +1,4 @@
-#include "app/parse_chat.h"
+#include "app/commands.h"
 
 #include <iostream>
 #include <memory>
@@ -10,8 +10,7 @@
 
 namespace baleen {
 
-void add_parse_chat_command(Options& program) {
-  Options command = program.command("parse-chat", "Parse completions to messages, one JSON object a line");
+void add_parse_chat_command(Options& command) {
   auto tolerant = std::make_shared<bool>(false);
   command.flag("--tolerant", *tolerant, "Read as the server does: repair what is unambiguous, drop the rest");
   command.footer(

@@ -1,4 +1,4 @@
-#include "app/perplexity.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -102,9 +102,8 @@ void run_perplexity(const PerplexityFlags& flags) {
 
 }  // namespace
 
-void add_perplexity_command(Options& program) {
+void add_perplexity_command(Options& command) {
   auto flags = std::make_shared<PerplexityFlags>();
-  Options command = program.command("perplexity", "Nats per token and bits per byte of a text");
   flags->engine.add_to(command);
   command.path("--text", flags->text, "Text file; special tokens in it are recognised").required();
   command.flag("--json", flags->json, "One JSON line instead of a sentence");

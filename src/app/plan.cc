@@ -1,4 +1,4 @@
-#include "app/plan.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -184,9 +184,8 @@ void run_plan(PlanFlags flags) {
 
 }  // namespace
 
-void add_plan_command(Options& program) {
+void add_plan_command(Options& command) {
   auto flags = std::make_shared<PlanFlags>();
-  Options command = program.command("plan", "Memory a model takes on a device, before anything is loaded");
   flags->model.add_to(command);
   std::string known = "cpu, cuda:N, or one that need not be here:";
   for (const DeviceProfile& profile : device_profiles())

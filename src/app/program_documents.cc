@@ -1,4 +1,4 @@
-#include "app/program_documents.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -26,14 +26,13 @@ void name_installed_files(CommandDescription& command, const std::string& folder
   for (CommandDescription& inner : command.commands) name_installed_files(inner, folder);
 }
 
-CommandDescription installed_description(const Options& program) {
-  CommandDescription description = program.description();
+CommandDescription installed(CommandDescription description) {
   name_installed_files(description, data_file(""));
   return description;
 }
 
-void print_completions(const Options& program, const std::string& shell) {
-  const CommandDescription description = installed_description(program);
+void print_completions(const CommandDescription& program, const std::string& shell) {
+  const CommandDescription description = installed(program);
   if (shell == "bash") fmt::print("{}", bash_completion(description));
   if (shell == "zsh") fmt::print("{}", zsh_completion(description));
   if (shell == "fish") fmt::print("{}", fish_completion(description));
@@ -41,18 +40,21 @@ void print_completions(const Options& program, const std::string& shell) {
 
 }  // namespace
 
-void add_document_commands(Options& program) {
+void add_completions_command(Options& command) {
   auto shell = std::make_shared<std::string>();
-  Options completions = program.command("completions", "Completions for a shell, on standard output");
-  completions.choice("shell", *shell, {"bash", "zsh", "fish"}, "The shell").required();
-  completions.footer("For this shell alone: source <(baleen completions bash)");
-  completions.action([&program, shell] { print_completions(program, *shell); });
+  command.choice("shell", *shell, {"bash", "zsh", "fish"}, "The shell").required();
+  command.footer("For this shell alone: source <(baleen completions bash)");
+  command.action([shell](const CommandDescription& program) { print_completions(program, *shell); });
+}
 
-  Options man = program.command("man", "The manual page, on standard output");
-  man.action([&program] { fmt::print("{}", man_page(installed_description(program), program_version())); });
+void add_man_command(Options& command) {
+  command.action([](const CommandDescription& program) {
+    fmt::print("{}", man_page(installed(program), program_version()));
+  });
+}
 
-  Options notices = program.command("notices", "Licences of the libraries that program and page contain");
-  notices.action([] { fmt::print("{}", third_party_notices()); });
+void add_notices_command(Options& command) {
+  command.action([] { fmt::print("{}", third_party_notices()); });
 }
 
 }  // namespace baleen

@@ -1,4 +1,4 @@
-#include "app/run.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -136,9 +136,8 @@ void run_once(const RunFlags& flags) {
 
 }  // namespace
 
-void add_run_command(Options& program) {
+void add_run_command(Options& command) {
   auto flags = std::make_shared<RunFlags>();
-  Options command = program.command("run", "Continue a prompt, or answer it with --chat");
   const Option prompt = command.text("prompt", flags->prompt, "The prompt; - reads standard input");
   command.path("--file,-f", flags->file, "Read the prompt from a file or pipe").excludes(prompt);
   const Option chat = command.flag("--chat,-c", flags->chat, "Send the prompt as a user's message");

@@ -1,4 +1,4 @@
-#include "app/serve.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -289,8 +289,7 @@ void serve(ServeFlags flags) {
 
 }  // namespace
 
-void add_serve_command(Options& program) {
-  Options command = program.command("serve", "Serve the model: OpenAI and Anthropic APIs, and a chat page");
+void add_serve_command(Options& command) {
   auto flags = std::make_shared<ServeFlags>();
   flags->engine.add_all_but_chunk_to(command);
   add_network_options(command, *flags);

@@ -1,4 +1,4 @@
-#include "app/simulate.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -12,11 +12,6 @@
 #include "app/options.h"
 #include "app/provenance.h"
 #include "app/report_file.h"
-#include "app/simulate_messages.h"
-#include "app/simulate_search.h"
-#include "app/simulate_serve.h"
-#include "app/simulate_train.h"
-#include "app/simulate_validate.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/standard_streams.h"
@@ -76,10 +71,8 @@ void run_simulate(SimulateFlags flags) {
 
 }  // namespace
 
-void add_simulate_command(Options& program) {
+void add_simulate_command(Options& command) {
   auto flags = std::make_shared<SimulateFlags>();
-  Options command =
-      program.command("simulate", "Time, memory and throughput of a deployment, before there is one");
   flags->deployment.add_to(command);
   Workload& work = flags->workload;
   command.integer("--num-queries", work.num_queries, {1, 1 << 20}, "Queries of a step, over all devices");
@@ -118,11 +111,6 @@ void add_simulate_command(Options& program) {
   for (const char* name :
        {"--compile", "--quantize-linear-action", "--quantize-attention-action", "--quantize-lmhead"})
     command.ignored(name, flags->ignored);
-  add_simulate_messages_command(command);
-  add_simulate_search_command(command);
-  add_simulate_serve_command(command);
-  add_simulate_train_command(command);
-  add_simulate_validate_command(command);
   command.action([flags] { run_simulate(*flags); });
 }
 

@@ -1,4 +1,4 @@
-#include "app/simulate_messages.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -92,11 +92,8 @@ void run_simulate_messages(const MessageFlags& flags) {
 
 }  // namespace
 
-void add_simulate_messages_command(Options& simulate) {
+void add_simulate_messages_command(Options& command) {
   auto flags = std::make_shared<MessageFlags>();
-  Options command = simulate.command(
-      "messages",
-      "What messages between ranks take: all-reduces by size, a layer's tokens to experts and back");
   flags->device.add_to(command);
   command.integer("--num-devices,--world-size", flags->num_devices, {2, kMaxRanks}, "Ranks");
   command.flag("--json", flags->json, "A JSON line for each message");

@@ -1,4 +1,4 @@
-#include "app/simulate_search.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -112,9 +112,8 @@ void run_search(SearchFlags flags) {
 
 }  // namespace
 
-void add_simulate_search_command(Options& simulate) {
+void add_simulate_search_command(Options& command) {
   auto flags = std::make_shared<SearchFlags>();
-  Options command = simulate.command("search", "All legal plans and batch sizes of so many devices, ranked");
   flags->device.add_to(command);
   SearchOptions& options = flags->options;
   command.integer("--num-devices", options.num_devices, {1, 4096}, "Devices in all");

@@ -1,4 +1,4 @@
-#include "app/simulate_serve.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -274,7 +274,7 @@ void run_serve_simulation(ServeSimulationFlags flags) {
 
 }  // namespace
 
-void add_simulate_serve_command(Options& simulate) {
+void add_simulate_serve_command(Options& command) {
   auto flags = std::make_shared<ServeSimulationFlags>();
   flags->requests.prompt.mean = 1024;
   flags->requests.output.mean = 256;
@@ -282,7 +282,6 @@ void add_simulate_serve_command(Options& simulate) {
   flags->server.engine.max_batch_tokens = 8192;
   flags->server.engine.reserved_tails = 16;
   flags->server.scheduler.max_queue = std::numeric_limits<std::int64_t>::max();
-  Options command = simulate.command("serve", "Requests that come and wait, and what their clients feel");
   flags->deployment.add_to(command);
   add_load_options(command, *flags);
   add_engine_options(command, *flags);

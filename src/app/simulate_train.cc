@@ -1,4 +1,4 @@
-#include "app/simulate_train.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -94,11 +94,10 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& given) {
 
 }  // namespace
 
-void add_simulate_train_command(Options& simulate) {
+void add_simulate_train_command(Options& command) {
   constexpr WholeRange kGlobalTokens{1, std::int64_t{1} << 40};
   constexpr WholeRange kStepRange{0, std::int64_t{1} << 40};
   auto flags = std::make_shared<TrainFlags>();
-  Options command = simulate.command("train", "Time and memory of a step of training");
   flags->deployment.add_to(command);
   TrainingLoad& load = flags->load;
   const Option config = command.path(

@@ -1,4 +1,4 @@
-#include "app/simulate_validate.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -14,14 +14,13 @@
 
 namespace baleen {
 
-void add_simulate_validate_command(Options& simulate) {
+void add_simulate_validate_command(Options& command) {
   struct Flags {
     std::string file = data_file("tests/simulator/published.json");
     std::string html;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  Options command = simulate.command("validate", "What others published, and what the simulator says");
   command.path("FILE", flags->file, "Rows as in tests/simulator/published.json");
   command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
   command.flag("--json", flags->json, "One JSON line");

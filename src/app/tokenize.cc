@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/commands.h"
 #include "app/engine_flags.h"
 #include "app/options.h"
 #include "base/error.h"
@@ -81,8 +82,7 @@ void tokenize_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream& 
   if (!out) fail("standard output: writing failed; is the disk full, or the reader gone?");
 }
 
-void add_tokenize_command(Options& program) {
-  Options command = program.command("tokenize", "Text to token ids and back, as JSON lines");
+void add_tokenize_command(Options& command) {
   command.footer(
       "Reads {\"text\": \"...\"} or {\"ids\": [...]} from standard input, one a line, and writes\n"
       "{\"ids\": [...]} or {\"text\": \"...\"}. Special tokens in the text are recognised; none is added.");

@@ -1,4 +1,4 @@
-#include "app/tokenizer_train.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 
@@ -83,9 +83,10 @@ void run_train(const TokenizerTrainFlags& flags) {
              grouped(static_cast<std::int64_t>(words.size())));
 }
 
-void add_train_command(Options& group) {
+}  // namespace
+
+void add_tokenizer_train_command(Options& command) {
   const auto flags = std::make_shared<TokenizerTrainFlags>();
-  Options command = group.command("train", "Learn a vocabulary from text: byte-level BPE in the V4 format");
   flags->corpus.add_to(command);
   command.path("--out,-o", flags->out, "Folder to write tokenizer.json and tokenizer_config.json to")
       .required();
@@ -103,14 +104,6 @@ void add_train_command(Options& group) {
       "tokenizers\n"
       "library finds on the same texts: a JSON line is one text, of a text file every line is one.");
   command.action([flags] { run_train(*flags); });
-}
-
-}  // namespace
-
-void add_tokenizer_command(Options& program) {
-  Options group = program.command("tokenizer", "Make a tokenizer");
-  group.action([] { usage_error("tokenizer: expected a command: train"); });
-  add_train_command(group);
 }
 
 }  // namespace baleen

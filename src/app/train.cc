@@ -1,4 +1,4 @@
-#include "app/train.h"
+#include "app/commands.h"
 
 #include <fmt/format.h>
 #include <malloc.h>
@@ -277,10 +277,8 @@ void run_report(const TrainFlags& flags) {
 
 }  // namespace
 
-void add_train_command(Options& program) {
+void add_train_command(Options& command) {
   const auto flags = std::make_shared<TrainFlags>();
-  Options command =
-      program.command("train", "Train a model as a file says, from first weights to a model to serve");
   command.texts("config", flags->files, "TOML file of the run; with --report folders of runs").required();
   command.integer_without_default(
       "--steps", flags->num_steps, kStepsRange,

@@ -1,5 +1,5 @@
 // The command from its options to its output, in this process.
-#include "app/simulate_serve.h"
+#include "app/commands.h"
 #include "app/options.h"
 
 #include <gtest/gtest.h>
@@ -36,9 +36,9 @@ class SimulateServe : public testing::Test {
 
   /// What it prints. Throws as the command does.
   std::string run(const std::string& options) {
-    Options program("simulate", "", [](bool) { return ""; });
+    Options program("serve", "");
     add_simulate_serve_command(program);
-    std::istringstream text("simulate serve " + plan_ + " --device " + device_ + " " + options);
+    std::istringstream text("serve " + plan_ + " --device " + device_ + " " + options);
     const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
     std::vector<const char*> arguments;
     for (const std::string& word : words) arguments.push_back(word.c_str());

@@ -1,4 +1,4 @@
-#include "app/data_commands.h"
+#include "app/commands.h"
 
 #include <memory>
 #include <string>
@@ -49,11 +49,12 @@ void run_pack(PackFlags& flags) {
   if (result.held_out.num_documents > 0) print_data_totals(DataSplit::kHeldOut, result.held_out);
 }
 
-void add_pack_command(Options& group) {
+}  // namespace
+
+void add_data_pack_command(Options& command) {
   const auto flags = std::make_shared<PackFlags>();
   PackOptions& options = flags->options;
   options.num_threads = default_num_threads();
-  Options command = group.command("pack", "Tokenise, shuffle and split a corpus into shards for training");
   flags->corpus.add_to(command);
   command.path("--out,-o", flags->out, "Folder to write; absent or empty").required();
   command.path("--tokenizer", flags->tokenizer, "Folder with tokenizer.json, or that file");
@@ -71,15 +72,6 @@ void add_pack_command(Options& group) {
       "text, or a conversation (\"messages\") in the chat format, of which only the assistant's replies are\n"
       "targets of training.");
   command.action([flags] { run_pack(*flags); });
-}
-
-}  // namespace
-
-void add_data_command(Options& program) {
-  Options group = program.command("data", "Pack text for training, and look at packed text");
-  group.action([] { usage_error("data: expected a command: pack or inspect"); });
-  add_pack_command(group);
-  add_data_inspect_command(group);
 }
 
 }  // namespace baleen
