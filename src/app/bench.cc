@@ -10,17 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "app/bench_phase.h"
-#include "app/bench_serving.h"
-#include "app/drawn_acceptance.h"
 #include "app/engine_flags.h"
-#include "app/expert_listing.h"
-#include "app/kernel_listing.h"
 #include "app/open_model.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "benchmark/drawn_acceptance.h"
+#include "benchmark/expert_listing.h"
+#include "benchmark/kernel_listing.h"
+#include "benchmark/phase.h"
+#include "benchmark/serving.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
 #include "hardware/machine_limits.h"

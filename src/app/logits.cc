@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "app/engine_flags.h"
-#include "app/expert_listing.h"
 #include "app/open_model.h"
 #include "app/options.h"
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "benchmark/expert_listing.h"
 #include "checkpoint/safetensors_writer.h"
 #include "rank_engine/rank_engine.h"
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "app/engine_flags.h"
-#include "app/expert_listing.h"
 #include "app/open_model.h"
 #include "app/options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "benchmark/expert_listing.h"
 #include "rank_engine/rank_engine.h"
 #include "sampling/softmax_weights.h"
 #include "tokenizer/tokenizer.h"

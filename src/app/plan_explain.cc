@@ -6,9 +6,9 @@
 #include <functional>
 #include <vector>
 
-#include "app/expert_listing.h"
 #include "app/machine_plan.h"
 #include "base/error.h"
+#include "benchmark/expert_listing.h"
 #include "parallel/thread_pool.h"
 #include "simulator/report/figure_text.h"
 #include "simulator/search/plan_search.h"

@@ -8,21 +8,21 @@
 #include <vector>
 
 #include "app/engine_flags.h"
-#include "app/expert_listing.h"
 #include "app/generation_flags.h"
 #include "app/open_model.h"
 #include "app/options.h"
-#include "app/reply_printer.h"
 #include "base/error.h"
 #include "base/interrupt_flag.h"
 #include "base/piped_text.h"
 #include "base/progress.h"
 #include "base/standard_streams.h"
+#include "benchmark/expert_listing.h"
 #include "chat/content_divider.h"
 #include "chat/render.h"
 #include "generation/generate.h"
 #include "log/log.h"
 #include "rank_engine/rank_engine.h"
+#include "terminal/reply_printer.h"
 
 namespace baleen {
 namespace {

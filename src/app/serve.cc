@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "app/engine_flags.h"
-#include "app/expert_listing.h"
 #include "app/generation_flags.h"
 #include "app/open_model.h"
 #include "app/option_ranges.h"
@@ -22,6 +21,7 @@
 #include "base/clock.h"
 #include "base/memory_reserve.h"
 #include "base/standard_streams.h"
+#include "benchmark/expert_listing.h"
 #include "comm/mpi/mpi_world.h"
 #include "log/log.h"
 #include "log/log_thread.h"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/drawn_acceptance.h"
+#include "benchmark/drawn_acceptance.h"
 #include "hardware/machine_limits.h"
 #include "rank_engine/rank_engine.h"
 

@@ -1,4 +1,4 @@
-#include "app/bench_serving.h"
+#include "benchmark/serving.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "app/drawn_acceptance.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "benchmark/drawn_acceptance.h"
 #include "scheduler/scheduler.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/tokenizer.h"

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <string_view>
 
-#include "app/terminal.h"
 #include "chat/stream_splitter.h"
+#include "terminal/line_reader.h"
 
 namespace baleen {
 

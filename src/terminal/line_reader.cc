@@ -1,4 +1,4 @@
-#include "app/terminal.h"
+#include "terminal/line_reader.h"
 
 #include <histedit.h>
 #include <poll.h>
@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "app/terminal_keys.h"
 #include "base/check.h"
+#include "terminal/terminal_keys.h"
 
 namespace baleen {
 namespace {

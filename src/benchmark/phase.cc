@@ -1,4 +1,4 @@
-#include "app/bench_phase.h"
+#include "benchmark/phase.h"
 
 #include <fmt/format.h>
 

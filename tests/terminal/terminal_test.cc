@@ -1,4 +1,4 @@
-#include "app/terminal.h"
+#include "terminal/line_reader.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "app/reply_printer.h"
-#include "app/terminal_keys.h"
+#include "terminal/reply_printer.h"
+#include "terminal/terminal_keys.h"
 #include "tests/support/pseudo_terminal.h"
 
 namespace baleen {

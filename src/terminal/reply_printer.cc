@@ -1,4 +1,4 @@
-#include "app/reply_printer.h"
+#include "terminal/reply_printer.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "app/drawn_acceptance.h"
+#include "benchmark/drawn_acceptance.h"
 
 #include <algorithm>
 #include <utility>

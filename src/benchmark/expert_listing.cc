@@ -1,10 +1,10 @@
-#include "app/expert_listing.h"
+#include "benchmark/expert_listing.h"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "app/kernel_listing.h"
+#include "benchmark/kernel_listing.h"
 #include "log/log.h"
 
 namespace baleen {

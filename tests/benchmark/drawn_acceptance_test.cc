@@ -1,6 +1,6 @@
 // An engine whose drafts are right as often as is drawn.
 
-#include "app/drawn_acceptance.h"
+#include "benchmark/drawn_acceptance.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "app/kernel_listing.h"
+#include "benchmark/kernel_listing.h"
 
 #include <fmt/format.h>
 
