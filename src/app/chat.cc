@@ -19,7 +19,6 @@
 #include "base/interrupt_flag.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "benchmark/expert_listing.h"
 #include "chat/content_divider.h"
 #include "chat/format.h"
 #include "chat/message_json.h"

@@ -11,7 +11,6 @@
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/progress.h"
-#include "benchmark/expert_listing.h"
 #include "checkpoint/safetensors_writer.h"
 #include "rank_engine/rank_engine.h"
 

@@ -37,4 +37,15 @@ std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions option
   return engine;
 }
 
+void log_expert_transport(const ModelEngine& engine) {
+  const EngineOptions& options = engine.options();
+  const ExpertTransportTraits& transport = expert_transport(options.parallel, options.device.kind);
+  if (transport.for_one_rank) return;
+  // NCCL is also taken because all messages go by it.
+  const bool is_forced = options.parallel.expert_transport != ExpertTransport::kAutomatic &&
+                         options.parallel.expert_transport != ExpertTransport::kNccl;
+  log_line("baleen: experts of {} by {}{}: {}", to_text(options.parallel), transport.name,
+           is_forced ? ", as --expert-transport says" : "", transport.moves);
+}
+
 }  // namespace baleen

@@ -25,4 +25,8 @@ void check_drafts(const CheckpointKind& kind, std::string_view option);
 /// A line on standard error, if something is left out.
 void log_left_out(const CheckpointKind& kind);
 
+/// Says on standard error by which transport the engine's ranks reach their experts; nothing where a
+/// rank has all of them.
+void log_expert_transport(const ModelEngine& engine);
+
 }  // namespace baleen

@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
-#include "benchmark/expert_listing.h"
 #include "rank_engine/rank_engine.h"
 #include "sampling/softmax_weights.h"
 #include "tokenizer/tokenizer.h"

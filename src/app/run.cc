@@ -16,7 +16,6 @@
 #include "base/piped_text.h"
 #include "base/progress.h"
 #include "base/standard_streams.h"
-#include "benchmark/expert_listing.h"
 #include "chat/content_divider.h"
 #include "chat/render.h"
 #include "generation/generate.h"

@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/memory_reserve.h"
 #include "base/standard_streams.h"
-#include "benchmark/expert_listing.h"
 #include "comm/mpi/mpi_world.h"
 #include "log/log.h"
 #include "log/log_thread.h"

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmark/kernel_listing.h"
-#include "log/log.h"
 
 namespace baleen {
 namespace {
@@ -43,17 +42,6 @@ nlohmann::ordered_json experts_to_json(const std::vector<ExpertCandidate>& candi
                     {"outcome", describe_outcome(candidate.verdict)}});
   }
   return rows;
-}
-
-void log_expert_transport(const ModelEngine& engine) {
-  const EngineOptions& options = engine.options();
-  const ExpertTransportTraits& transport = expert_transport(options.parallel, options.device.kind);
-  if (transport.for_one_rank) return;
-  // NCCL is also taken because all messages go by it.
-  const bool is_forced = options.parallel.expert_transport != ExpertTransport::kAutomatic &&
-                         options.parallel.expert_transport != ExpertTransport::kNccl;
-  log_line("baleen: experts of {} by {}{}: {}", to_text(options.parallel), transport.name,
-           is_forced ? ", as --expert-transport says" : "", transport.moves);
 }
 
 }  // namespace baleen

@@ -1,0 +1,237 @@
+#include "benchmark/engine_benchmark.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "benchmark/drawn_acceptance.h"
+#include "benchmark/expert_listing.h"
+#include "benchmark/kernel_listing.h"
+#include "benchmark/phase.h"
+#include "benchmark/serving.h"
+#include "device/make_device.h"
+#include "hardware/instruction_sets.h"
+#include "hardware/machine_limits.h"
+
+namespace baleen {
+namespace {
+
+/// The limits of what the engine runs on, and their name.
+struct Ceilings {
+  std::string machine;
+  MachineLimits limits;
+  std::string arithmetic;  ///< what the second limit is: "FMA" on a CPU, "FP8" products on a GPU
+};
+
+Ceilings ceilings_of(ModelEngine& engine) {
+  if (!engine.device().traits().shares_host_memory) {
+    const DeviceCeilings device = measure_device_ceilings(engine.options().device);
+    return {fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16, {:.0f} TFLOP/s FP8", device.name,
+                        1e-9 * device.bytes_per_second, 1e-12 * device.bf16_flops_per_second,
+                        1e-12 * device.fp8_flops_per_second),
+            {device.bytes_per_second, device.fp8_flops_per_second},
+            "FP8"};
+  }
+  ThreadPool pool(engine.options().num_threads);
+  const MachineLimits limits = measure_machine_limits(pool);
+  return {fmt::format("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add", processor_name(),
+                      engine.options().num_threads, instruction_set_in_use(),
+                      1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second),
+          limits, "FMA"};
+}
+
+/// How tokens find their experts where weights are made up.
+std::string routing_text(const EngineBenchmark& load) {
+  if (!load.zipf) return "; their router chooses experts";
+  if (*load.zipf == 0) return "; tables choose experts for each token, all with the same probability";
+  return fmt::format("; tables choose experts for each token, by Zipf's law with exponent {}", *load.zipf);
+}
+
+/// Runs the prompt and one token after it, and lists the variants of every operation on the way.
+void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, std::span<const TokenId> prompt,
+                  std::span<const TokenId> next, const Ceilings& ceilings,
+                  const std::vector<ExpertCandidate>& experts, bool json) {
+  VariantReport report;
+  engine.device().set_report(&report);
+  const auto num_sequences = static_cast<std::int64_t>(sequences.size());
+  if (!prompt.empty()) {
+    static_cast<void>(measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens));
+  }
+  static_cast<void>(measure(engine, sequences, "decode", next.first(1), num_sequences));
+  engine.device().set_report(nullptr);
+  if (!json) {
+    return fmt::print("{}\n{}\nexperts, decoding:\n{}", ceilings.machine,
+                      kernel_table(report, ceilings.limits), expert_table(experts));
+  }
+  fmt::print("{}\n", nlohmann::ordered_json{{"machine", ceilings.machine},
+                                            {"device", device_name(engine.options().device)},
+                                            {"kernels", kernels_to_json(report, ceilings.limits)},
+                                            {"experts", experts_to_json(experts)}}
+                         .dump());
+}
+
+/// Of a step of decoding, whether its plan has one rank or several.
+std::vector<ExpertCandidate> experts_of(const EngineBenchmark& load, const ModelEngine& engine,
+                                        std::int64_t num_sequences) {
+  const ModelConfig& config = engine.config();
+  const EngineOptions& options = engine.options();
+  return expert_candidates({.config = config,
+                            .weights = load.expert_weights,
+                            .plan = options.parallel,
+                            .device = options.device.kind,
+                            .precision = options.precision,
+                            .step_rows = (num_sequences + options.parallel.dp - 1) / options.parallel.dp,
+                            .forced_variants = options.forced_variants});
+}
+
+/// So many sequences with prompt, history and decoding, after `num_warm_up_steps` that are not measured; they
+/// are closed again.
+void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::int64_t num_sequences,
+                       std::int64_t num_warm_up_steps, const Ceilings& ceilings) {
+  const auto& [machine, limits, arithmetic] = ceilings;
+  std::vector<SequenceId> sequences;
+  for (std::int64_t i = 0; i < num_sequences; ++i) {
+    sequences.push_back(*engine.open({}));
+    if (load.at > 0) engine.fabricate_history(sequences.back(), load.at);
+  }
+  const std::vector<TokenId> tokens =
+      some_tokens(load.prompt + 2 * load.decode + num_warm_up_steps, engine.config().vocab_size);
+  const std::span<const TokenId> all(tokens);
+  const std::span<const TokenId> prompt = all.first(static_cast<std::size_t>(load.prompt));
+  const std::span<const TokenId> rest = all.subspan(prompt.size());
+  if (load.lists_kernels) {
+    return list_kernels(engine, sequences, prompt, rest, ceilings, experts_of(load, engine, num_sequences),
+                        load.json);
+  }
+  // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
+  const auto num_warm_up = static_cast<std::size_t>(num_warm_up_steps);
+  engine.device().set_profiling(false);
+  static_cast<void>(measure(engine, sequences, "warm-up", rest.first(num_warm_up), num_sequences));
+  // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then
+  // looked at.
+  const bool queued = engine.device().traits().queues;
+  std::vector<Phase> phases;
+  const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part,
+                                 std::int64_t step_tokens, bool profile) {
+    engine.device().set_profiling(profile);
+    phases.push_back(measure(engine, sequences, name, part, step_tokens));
+  };
+  if (load.prompt > 0) measure_phase("prefill", prompt, engine.options().max_batch_tokens, true);
+  std::optional<AcceptingEngine> accepting;
+  if (load.drafts > 0) accepting.emplace(engine, load.acceptance);
+  const auto measure_drafts = [&](const std::string& name, std::int64_t steps, bool profile) {
+    engine.device().set_profiling(profile);
+    phases.push_back(measure_drafting(engine, *accepting, sequences, name, rest.front(), steps, load.drafts));
+  };
+  if (load.decode > 0 && load.drafts > 0) {
+    measure_drafts("warm-up", load.warm_up, false);
+    phases.pop_back();
+    const std::string name =
+        fmt::format("decode at {} with {} drafts", engine.length(sequences.front()), load.drafts);
+    measure_drafts(name, load.decode, !queued);
+    if (queued)
+      measure_drafts(name + ", operation by operation", std::min<std::int64_t>(load.decode, 4), true);
+  } else if (load.decode > 0) {
+    const auto half = rest.subspan(num_warm_up, static_cast<std::size_t>(load.decode));
+    const std::string name = fmt::format("decode at {}", engine.length(sequences.front()));
+    measure_phase(name, half, num_sequences, !queued);
+    if (queued) {
+      const auto looked_at = rest.subspan(num_warm_up + half.size(), std::min<std::size_t>(half.size(), 4));
+      measure_phase(name + ", operation by operation", looked_at, num_sequences, true);
+    }
+  }
+  for (const SequenceId sequence : sequences) engine.close(sequence, false);
+  if (!load.json) {
+    if (load.sequences.size() > 1) fmt::print("\n{} sequences\n", num_sequences);
+    for (const Phase& phase : phases) print_phase(phase, limits, arithmetic);
+    return;
+  }
+  nlohmann::ordered_json json{{"machine", machine},
+                              {"device", device_name(engine.options().device)},
+                              {"ranks", engine.options().parallel.num_devices},
+                              {"plan", to_text(engine.options().parallel)},
+                              {"layers", engine.config().num_hidden_layers},
+                              {"made_up", load.made_up},
+                              {"drafts", load.drafts},
+                              {"zipf", load.zipf ? nlohmann::ordered_json(*load.zipf) : nullptr},
+                              {"sequences", num_sequences},
+                              {"weight_bytes", engine.plan().weight_bytes},
+                              {"host_experts", engine.plan().experts.num_on_host},
+                              {"disk_experts", engine.plan().experts.num_on_disk},
+                              {"expert_slots", engine.plan().experts.num_slots},
+                              {"host_expert_bytes", engine.plan().host_expert_bytes},
+                              {"arithmetic_peak", arithmetic},
+                              {"processor", processor_name()},
+                              {"threads", engine.options().num_threads},
+                              {"instruction_set", instruction_set_in_use()},
+                              {"read_bytes_per_second", limits.read_bytes_per_second},
+                              {"fma_flops_per_second", limits.fma_flops_per_second},
+                              {"phases", nlohmann::ordered_json::array()}};
+  for (const Phase& phase : phases) json["phases"].push_back(to_json(phase, limits));
+  fmt::print("{}\n", json.dump());
+  std::fflush(stdout);  // a later measurement may run out of time
+}
+
+}  // namespace
+
+std::int64_t EngineBenchmark::max_sequences() const { return std::max(clients, std::ranges::max(sequences)); }
+
+std::int64_t EngineBenchmark::positions() const {
+  if (clients > 0) return prompt + decode + drafts;
+  return at + prompt + (2 * decode + warm_up) * (1 + drafts);
+}
+
+void EngineBenchmark::fit(EngineOptions& options) const {
+  options.max_sequences = max_sequences();
+  if (options.cache_tokens == 0)
+    options.cache_tokens = options.max_sequences * pages_for(positions()) * kPageTokens;
+  if (drafts == 0) return;
+  options.max_draft_tokens = drafts;
+  options.choose_on_device = true;  // what is accepted is drawn for tokens, not for logits
+}
+
+void benchmark_serving(const EngineBenchmark& load, ModelEngine& engine) {
+  engine.device().set_profiling(!engine.device().traits().queues);
+  const MeasuredServing figures =
+      measure_serving(engine, {.clients = load.clients,
+                               .requests = load.requests > 0 ? load.requests : 4 * load.clients,
+                               .prompt_tokens = load.prompt,
+                               .reply_tokens = load.decode,
+                               .drafts = load.drafts,
+                               .acceptance = load.acceptance});
+  if (!load.json) return fmt::print("{}", to_text(figures));
+  nlohmann::ordered_json json{{"device", device_name(engine.options().device)},
+                              {"plan", to_text(engine.options().parallel)},
+                              {"layers", engine.config().num_hidden_layers},
+                              {"made_up", load.made_up},
+                              {"drafts", load.drafts},
+                              {"processor", processor_name()}};
+  json.update(to_json(figures));
+  fmt::print("{}\n", json.dump());
+}
+
+void benchmark_phases(const EngineBenchmark& load, ModelEngine& engine) {
+  const std::int64_t wanted = load.positions(), most_sequences = load.max_sequences();
+  if (wanted > engine.config().max_position_embeddings ||
+      wanted * most_sequences > engine.options().cache_tokens) {
+    fail("bench: {} positions wanted for each of {} sequences, the cache holds {}, the model's context {}",
+         wanted, most_sequences, engine.options().cache_tokens, engine.config().max_position_embeddings);
+  }
+  const Ceilings ceilings = ceilings_of(engine);
+  if (!load.json && !load.lists_kernels) {
+    if (!load.made_up.empty()) fmt::print("made-up weights of {}{}\n", load.made_up, routing_text(load));
+    fmt::print("{}\n{}", ceilings.machine, engine.memory_text());
+  }
+  std::int64_t num_warm_up_steps = load.warm_up;
+  for (const std::int64_t num_sequences : load.sequences) {
+    measure_sequences(load, engine, num_sequences, num_warm_up_steps, ceilings);
+    num_warm_up_steps = kMinWarmUpSteps;
+  }
+}
+
+}  // namespace baleen
