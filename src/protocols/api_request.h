@@ -15,7 +15,8 @@
 
 namespace baleen {
 
-enum class Api : std::uint8_t { kChatCompletions, kCompletions, kResponses, kMessages };
+struct Protocol;
+extern const Protocol kChatCompletionsApi;
 
 /// A refusal in every protocol's terms.
 struct ApiError {
@@ -54,7 +55,7 @@ struct ResponseFormat {
 /// What one request added to a conversation and its response said, as items of the responses API.
 using ConversationTurn = std::shared_ptr<const PythonJson::Array>;
 
-/// Of kResponses: what is kept for later requests, and how reasoning is sent.
+/// Of responses: what is kept for later requests, and how reasoning is sent.
 struct ResponseKeeping {
   bool store = false;                   ///< the response may be referred to later
   std::vector<ConversationTurn> turns;  ///< of the responses that this one continues, oldest first
@@ -66,10 +67,10 @@ struct ResponseKeeping {
 using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct ApiRequest {
-  Api api = Api::kChatCompletions;
+  const Protocol* protocol = &kChatCompletionsApi;
   std::string model;  ///< as the client wrote it
 
-  // Conversation (all but kCompletions). Tools and response format stand in the first message too, which then
+  // Conversation (none where the prompt is raw). Tools and response format stand in the first message too, which then
   // is the system's. A last message of the assistant (`wo_eos`) is one that the reply continues, past its
   // reasoning.
   std::vector<Message> messages;
@@ -77,12 +78,12 @@ struct ApiRequest {
   ReasoningEffort effort = ReasoningEffort::kDefault;
   std::vector<DeclaredTool> tools;  ///< that the reply may call; the prompt may declare more
   ToolChoice tool_choice;
-  std::vector<GroupedTool> grouped_tools;  ///< kResponses: those of `tools` that the client keeps in groups
-  bool older_calls = false;  ///< kChatCompletions: declared as `functions`, so called as `function_call`
+  std::vector<GroupedTool> grouped_tools;  ///< responses: those of `tools` that the client keeps in groups
+  bool older_calls = false;  ///< chat completions: declared as `functions`, so called as `function_call`
   ResponseFormat response_format;
 
-  std::vector<RawPrompt> prompts;  ///< kCompletions: one or more
-  bool echo = false;               ///< kCompletions: the encoder wants the prompt's text as a first part
+  std::vector<RawPrompt> prompts;  ///< completions: one or more
+  bool echo = false;               ///< completions: the encoder wants the prompt's text as a first part
 
   SamplingParams sampling;            ///< where set below, else defaults of the model
   std::optional<double> temperature;  ///< absent: the model's default
@@ -97,8 +98,8 @@ struct ApiRequest {
   bool include_progress = false;  ///< chat completions that stream: events while the prompt is computed
   bool logprobs = false;
   bool show_reasoning = true;   ///< false: reasoning is computed, not sent
-  PythonJson::Object repeated;  ///< kResponses: fields that the response repeats, as the client wrote them
-  ResponseKeeping keeping;      ///< kResponses
+  PythonJson::Object repeated;  ///< responses: fields that the response repeats, as the client wrote them
+  ResponseKeeping keeping;      ///< responses
   std::string client_key;       ///< the key that the client presented; empty where none is needed
   std::vector<std::string>
       ignored;  ///< what was passed over: fields that no table knows, tools that no server runs

@@ -72,9 +72,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
     return envelope_.progress(done, total);
   }
 
-  std::string failed(const ApiError& error) override {
-    return envelope_.failed(Api::kChatCompletions, error);
-  }
+  std::string failed(const ApiError& error) override { return envelope_.failed(kChatCompletionsApi, error); }
 
  private:
   struct Choice {
@@ -137,7 +135,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
   }
 
   [[nodiscard]] std::string call_id(int choice_idx, const ReplyPart& part) const {
-    return tool_call_id(Api::kChatCompletions, identity_, choice_idx, part.call_idx);
+    return tool_call_id(kChatCompletionsApi, identity_, choice_idx, part.call_idx);
   }
 
   std::string chunk(int choice_idx, ReplyJson delta, std::string_view reason = {}) {
@@ -184,7 +182,8 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
 
 }  // namespace
 
-EncoderPointer make_chat_completions_encoder(const ApiRequest& request, const ReplyIdentity& identity) {
+EncoderPointer make_chat_completions_encoder(const ApiRequest& request, const ReplyIdentity& identity,
+                                             const Usage& /*at_start*/) {
   return std::make_unique<ChatCompletionsEncoder>(request, identity);
 }
 

@@ -1,11 +1,11 @@
 #include "protocols/chat_messages.h"
 #include "protocols/conversation.h"
-#include "protocols/known_fields.h"
 #include "protocols/protocol.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 #include "protocols/requested_thinking.h"
 #include "protocols/requested_tools.h"
+#include "protocols/shared_fields.h"
 
 namespace baleen {
 namespace {
@@ -152,9 +152,43 @@ void check_modalities(const RequestFields& fields) {
 
 }  // namespace
 
+std::span<const KnownField> chat_completions_fields() {
+  using namespace known_field;
+  static constexpr KnownField kAlone[] = {
+      {"messages"},
+      {"functions"},
+      {"function_call"},
+      {"reasoning_effort"},
+      {"thinking"},
+      {"thinking_mode"},
+      {"include_reasoning"},
+      {"max_completion_tokens"},
+      {"modalities"},
+      {"store", kIgnored, "chat completions are not kept; responses are"},
+      {"prediction", kIgnored, "only speeds a reply up; the model drafts for itself (--speculate)"},
+      {"verbosity", kIgnored, "the model has no such control; ask for it in a message"},
+      {"add_generation_prompt", kRefused,
+       "a reply always begins a new message, or continues one with \"prefix\": true", "true"},
+      {"continue_final_message", kRefused, "set \"prefix\": true in the last message to continue it"},
+      {"skip_special_tokens", kRefused, "special tokens are never shown", "true"},
+      {"spaces_between_special_tokens", kRefused, "special tokens are never shown", "true"},
+      {"audio", kRefused, kTextOnly},
+      {"web_search_options", kRefused, "this server searches nothing; declare a tool for it"},
+      {"structural_tag", kRefused, "declare tools; their calls are enforced"},
+      {"chat_template", kRefused, kOwnTemplate},
+      {"documents", kRefused, "put them into a message"},
+      {"echo", kRefused, "only completions repeat their prompt"},
+      {"best_of", kRefused, "above n would hide choices; ask for n of them and choose", "1"},
+      {"prompt_logprobs", kRefused, "send the text to /v1/completions with echo and logprobs", "0"},
+      {"truncate_prompt_tokens", kRefused, "prompts are not cut; shorten the messages"},
+  };
+  static constexpr auto kAll = joined(kEvery, kOpenAi, kNewerOpenAi, kAlone);
+  return kAll;
+}
+
 ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiContext& context) {
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
-    request.api = Api::kChatCompletions;
+    request.protocol = &kChatCompletionsApi;
     check_known_fields(fields, request);
     check_modalities(fields);
     read_chat_messages(fields, request);

@@ -71,9 +71,9 @@ std::string CompletionEnvelope::body(ReplyJson choices, const Usage& usage) cons
   return json_text(json);
 }
 
-std::string CompletionEnvelope::failed(Api api, const ApiError& error) const {
-  if (!streams_) return error_body(api, error);
-  return fmt::format("data: {}\n\ndata: [DONE]\n\n", error_body(api, error));
+std::string CompletionEnvelope::failed(const Protocol& protocol, const ApiError& error) const {
+  if (!streams_) return error_body(protocol, error);
+  return fmt::format("data: {}\n\ndata: [DONE]\n\n", error_body(protocol, error));
 }
 
 }  // namespace baleen

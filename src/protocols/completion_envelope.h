@@ -22,7 +22,7 @@ class CompletionEnvelope {
 
   [[nodiscard]] bool streams() const { return streams_; }
   /// A stream's last event, or the body.
-  [[nodiscard]] std::string failed(Api api, const ApiError& error) const;
+  [[nodiscard]] std::string failed(const Protocol& protocol, const ApiError& error) const;
 
  private:
   [[nodiscard]] ReplyJson with_choices(ReplyJson choices) const;

@@ -94,7 +94,7 @@ class CompletionsEncoder final : public ReplyEncoder {
     return envelope_.body(std::move(choices), usage);
   }
 
-  std::string failed(const ApiError& error) override { return envelope_.failed(Api::kCompletions, error); }
+  std::string failed(const ApiError& error) override { return envelope_.failed(kCompletionsApi, error); }
 
  private:
   struct Choice {
@@ -118,7 +118,8 @@ class CompletionsEncoder final : public ReplyEncoder {
 
 }  // namespace
 
-EncoderPointer make_completions_encoder(const ApiRequest& request, const ReplyIdentity& identity) {
+EncoderPointer make_completions_encoder(const ApiRequest& request, const ReplyIdentity& identity,
+                                        const Usage& /*at_start*/) {
   return std::make_unique<CompletionsEncoder>(request, identity);
 }
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include "protocols/known_fields.h"
 #include "protocols/protocol.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
+#include "protocols/shared_fields.h"
 
 namespace baleen {
 namespace {
@@ -73,9 +73,27 @@ class PromptReader {
 
 }  // namespace
 
+std::span<const KnownField> completions_fields() {
+  using namespace known_field;
+  static constexpr KnownField kAlone[] = {
+      {"prompt"},
+      {"best_of"},
+      {"echo"},
+      {"metadata", kIgnored, kNoAccounts},
+      {"suffix", kRefused, "this model continues text and cannot fill a gap in it"},
+      {"skip_special_tokens", kRefused, "tokens are shown as they are"},
+      {"spaces_between_special_tokens", kRefused, "tokens are shown as they are"},
+      {"add_special_tokens", kRefused, "a prompt always begins with the model's first token", "true"},
+      {"prompt_logprobs", kRefused, "send echo and logprobs", "0"},
+      {"truncate_prompt_tokens", kRefused, "prompts are not cut; shorten it"},
+  };
+  static constexpr auto kAll = joined(kEvery, kOpenAi, kAlone);
+  return kAll;
+}
+
 ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext& context) {
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
-    request.api = Api::kCompletions;
+    request.protocol = &kCompletionsApi;
     request.thinking_mode = ThinkingMode::kChat;
     check_known_fields(fields, request);
     PromptReader(fields, context, request.prompts).read();

@@ -39,47 +39,52 @@ void bound(std::string& text, std::size_t max_bytes) {
                      std::string_view(text).substr(text.size() - half));
 }
 
+std::string openai_body(const ApiError& error, std::string_view /*request_id*/) {
+  return json_text({{"error", openai_error(error)}});
+}
+
+std::string openai_prompt_too_long(std::string_view prompt_field, std::int64_t prompt_tokens,
+                                   std::int64_t reply_tokens, std::int64_t context_tokens) {
+  return fmt::format(
+      "This model's maximum context length is {} tokens. However, the {} of this request has {} tokens{}. "
+      "Please reduce the length of the {}.",
+      context_tokens, prompt_field, prompt_tokens,
+      reply_tokens > 0 ? ", and the reply needs at least one" : "", prompt_field);
+}
+
+std::string anthropic_body(const ApiError& error, std::string_view request_id) {
+  return json_text({{"type", "error"},
+                    {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},
+                    {"request_id", request_id.empty() ? ReplyJson() : ReplyJson(request_id)}});
+}
+
+std::string anthropic_prompt_too_long(std::string_view /*prompt_field*/, std::int64_t prompt_tokens,
+                                      std::int64_t reply_tokens, std::int64_t context_tokens) {
+  return fmt::format("prompt is too long: {} tokens > {} maximum", prompt_tokens,
+                     context_tokens - reply_tokens);
+}
+
 }  // namespace
 
-std::string_view prompt_field(Api api) {
-  switch (api) {
-    case Api::kCompletions:
-      return "prompt";
-    case Api::kResponses:
-      return "input";
-    case Api::kChatCompletions:
-    case Api::kMessages:
-      break;
-  }
-  return "messages";
+constinit const ErrorShape kOpenAiErrors{.body = openai_body, .prompt_too_long = openai_prompt_too_long};
+constinit const ErrorShape kAnthropicErrors{.body = anthropic_body,
+                                            .prompt_too_long = anthropic_prompt_too_long};
+
+ApiError prompt_too_long(const Protocol& protocol, std::string field, std::int64_t prompt_tokens,
+                         std::int64_t reply_tokens, std::int64_t context_tokens) {
+  return {.code = "context_length_exceeded",
+          .param = std::move(field),
+          .message = protocol.errors->prompt_too_long(protocol.prompt_field, prompt_tokens, reply_tokens,
+                                                      context_tokens)};
 }
 
-ApiError prompt_too_long(Api api, std::string field, std::int64_t prompt_tokens, std::int64_t reply_tokens,
-                         std::int64_t context_tokens) {
-  ApiError error{.code = "context_length_exceeded", .param = std::move(field)};
-  if (api == Api::kMessages) {
-    error.message = fmt::format("prompt is too long: {} tokens > {} maximum", prompt_tokens,
-                                context_tokens - reply_tokens);
-  } else {
-    error.message = fmt::format(
-        "This model's maximum context length is {} tokens. However, the {} of this request has {} tokens{}. "
-        "Please reduce the length of the {}.",
-        context_tokens, prompt_field(api), prompt_tokens,
-        reply_tokens > 0 ? ", and the reply needs at least one" : "", prompt_field(api));
-  }
-  return error;
-}
-
-std::string error_body(Api api, const ApiError& whole, std::string_view request_id) {
+std::string error_body(const Protocol& protocol, const ApiError& whole, std::string_view request_id) {
   // Sentences are made in many places from what clients sent: names of fields, patterns, paths through a
   // schema.
   ApiError error = whole;
   bound(error.message, kMaxMessageBytes);
   bound(error.param, kMaxParamBytes);
-  if (api != Api::kMessages) return json_text({{"error", openai_error(error)}});
-  return json_text({{"type", "error"},
-                    {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},
-                    {"request_id", request_id.empty() ? ReplyJson() : ReplyJson(request_id)}});
+  return protocol.errors->body(error, request_id);
 }
 
 }  // namespace baleen

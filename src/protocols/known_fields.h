@@ -1,5 +1,5 @@
-/// Every top-level field that clients are known to send, by protocol, and what becomes of it. One table decides, so that
-/// no field is passed over without a word; docs/protocols.md prints it and a test walks it.
+/// Every top-level field that clients are known to send, and what becomes of it. A protocol's table decides, so that no
+/// field is passed over without a word; docs/protocols.md prints them and a test walks them.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,11 @@ struct KnownField {
   std::string_view harmless = {};
 };
 
-/// The fields of one protocol's requests, each once.
-[[nodiscard]] std::span<const KnownField> known_fields(Api api);
+// Of each protocol's requests, for its row; each stands beside the code that reads them.
+[[nodiscard]] std::span<const KnownField> chat_completions_fields();
+[[nodiscard]] std::span<const KnownField> completions_fields();
+[[nodiscard]] std::span<const KnownField> responses_fields();
+[[nodiscard]] std::span<const KnownField> messages_fields();
 
 /// Refuses the first field of the body that the table refuses, and notes those it does not know in `request.ignored`:
 /// they are passed over, and the response names them in a header.

@@ -91,7 +91,7 @@ class MessagesEncoder final : public ReplyEncoder {
   std::string keep_alive() const override { return typed_event({{"type", "ping"}}); }
 
   std::string failed(const ApiError& error) override {
-    const std::string body = error_body(Api::kMessages, error, identity_.request_id);
+    const std::string body = error_body(kMessagesApi, error, identity_.request_id);
     return streams_ ? fmt::format("event: error\ndata: {}\n\n", body) : body;
   }
 
@@ -113,7 +113,7 @@ class MessagesEncoder final : public ReplyEncoder {
         break;
       case ReplyPart::Kind::kCallBegin:
         close();
-        call_ = {.id = tool_call_id(Api::kMessages, identity_, 0, part.call_idx), .name = part.text};
+        call_ = {.id = tool_call_id(kMessagesApi, identity_, 0, part.call_idx), .name = part.text};
         break;
       case ReplyPart::Kind::kCallArguments:
         call_.arguments += part.text;

@@ -1,11 +1,11 @@
 #include "protocols/conversation.h"
-#include "protocols/known_fields.h"
 #include "protocols/messages_content.h"
 #include "protocols/protocol.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 #include "protocols/requested_thinking.h"
 #include "protocols/requested_tools.h"
+#include "protocols/shared_fields.h"
 
 namespace baleen {
 namespace {
@@ -79,7 +79,7 @@ void read_output_config(const RequestFields& fields, ApiRequest& request, std::s
 
 ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bool needs_max_tokens) {
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
-    request.api = Api::kMessages;
+    request.protocol = &kMessagesApi;
     check_known_fields(fields, request);
     read_messages_conversation(fields, request);
     RequestedTools tools = read_messages_tools(fields, request);
@@ -100,6 +100,42 @@ ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bo
 }
 
 }  // namespace
+
+std::span<const KnownField> messages_fields() {
+  using namespace known_field;
+  static constexpr KnownField kAlone[] = {
+      {"messages"},
+      {"system"},
+      {"max_tokens"},
+      {"stop_sequences"},
+      {"thinking"},
+      {"tools"},
+      {"tool_choice"},
+      {"output_config"},
+      {"output_format"},
+      {"metadata"},
+      {"cache_control", kIgnored, kOwnCache},
+      {"speed", kIgnored, kOneModel},
+      {"inference_geo", kIgnored, "there is one place"},
+      {"betas", kIgnored, "what it names is honoured or refused where it stands in the request"},
+      {"anthropic_version", kIgnored, "there is one version"},
+      {"anthropic_beta", kIgnored, "what it names is honoured or refused where it stands in the request"},
+      {"context_management", kIgnored, "the conversation is used as it was sent, nothing is cleared from it"},
+      {"container", kRefused, "this server runs no containers"},
+      {"mcp_servers", kRefused, "this server connects to no others; declare their tools in tools"},
+      {"fallbacks", kRefused, "there is one model"},
+      {"response_format", kRefused, "stands in output_config.format here"},
+      {"reasoning_effort", kRefused, "stands in output_config.effort here"},
+      {"stop", kRefused, "is called stop_sequences here"},
+      {"max_completion_tokens", kRefused, "is called max_tokens here"},
+      {"max_tokens_to_sample", kRefused, "is called max_tokens here"},
+      {"prompt", kRefused, "is the older form; send messages"},
+      {"n", kRefused, "a message is one reply; send several requests", "1"},
+      {"seed", kRefused, "this API has no seed; use /v1/chat/completions"},
+  };
+  static constexpr auto kAll = joined(kEvery, kAlone);
+  return kAll;
+}
 
 ApiResult<ApiRequest> parse_messages(std::string_view body, const ApiContext& context) {
   return parse(body, context, true);

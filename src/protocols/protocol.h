@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,18 +47,6 @@ struct ApiContext {
 [[nodiscard]] ApiResult<ApiRequest> parse_messages(std::string_view body, const ApiContext& context);
 /// Anthropic's count_tokens: as parse_messages, where max_tokens may be missing.
 [[nodiscard]] ApiResult<ApiRequest> parse_count_tokens(std::string_view body, const ApiContext& context);
-
-/// The error body of a protocol: {"error": {...}} or {"type": "error", "error": {...}, "request_id": ...}.
-[[nodiscard]] std::string error_body(Api api, const ApiError& error, std::string_view request_id = {});
-
-/// What the protocol calls the conversation or prompt of a request, for the `param` of refusals.
-[[nodiscard]] std::string_view prompt_field(Api api);
-
-/// The refusal of a prompt that leaves no room in the context: in the words, and with the code, by which
-/// clients of that API know that they have to shorten the conversation instead of sending it again. `field`:
-/// of the prompt. `reply_tokens`: the least that the reply takes, 0 or 1.
-[[nodiscard]] ApiError prompt_too_long(Api api, std::string field, std::int64_t prompt_tokens,
-                                       std::int64_t reply_tokens, std::int64_t context_tokens);
 
 struct TokenText {
   std::string bytes;
@@ -114,8 +103,54 @@ struct ReplyIdentity {
   std::string request_id = {};            ///< of the HTTP exchange
   std::string fingerprint = "fp_baleen";  ///< same value, same seed: same text (OpenAI's system_fingerprint)
 };
+
+struct KnownField;
+
+/// The words and JSON in which a protocol refuses.
+struct ErrorShape {
+  std::string (*body)(const ApiError& error, std::string_view request_id);
+  /// The sentence of `prompt_too_long`.
+  std::string (*prompt_too_long)(std::string_view prompt_field, std::int64_t prompt_tokens,
+                                 std::int64_t reply_tokens, std::int64_t context_tokens);
+};
+/// {"error": {...}}
+extern const ErrorShape kOpenAiErrors;
+/// {"type": "error", "error": {...}, "request_id": ...}
+extern const ErrorShape kAnthropicErrors;
+
+/// All that the rest of the program asks of a protocol. One more is a file for its requests, one for its replies, and a
+/// row in protocols.cc.
+struct Protocol {
+  std::string_view name;          ///< in metrics
+  std::string_view path;          ///< that requests are posted to; errors of longer paths have its shape too
+  std::string_view prompt_field;  ///< the conversation or prompt of a request, for the `param` of refusals
+  std::string_view call_id_prefix;
+  bool has_raw_prompt =
+      false;  ///< text or tokens: no conversation is rendered, and replies are content alone
+  std::span<const KnownField> (*known_fields)();  ///< of its requests, each once
+  ApiResult<ApiRequest> (*parse)(std::string_view body, const ApiContext& context);
+  std::unique_ptr<ReplyEncoder> (*make_encoder)(const ApiRequest& request, const ReplyIdentity& identity,
+                                                const Usage& at_start);
+  const ErrorShape* errors = &kOpenAiErrors;
+};
+extern const Protocol kChatCompletionsApi, kCompletionsApi, kResponsesApi, kMessagesApi;
+[[nodiscard]] std::span<const Protocol* const> protocols();
+/// The protocol of a path; chat completions' where no protocol has it, whose errors then are those of the server.
+[[nodiscard]] const Protocol& protocol_of(std::string_view path);
+
+/// The error's body, bounded in size.
+[[nodiscard]] std::string error_body(const Protocol& protocol, const ApiError& error,
+                                     std::string_view request_id = {});
+
+/// The refusal of a prompt that leaves no room in the context: in the words, and with the code, by which
+/// clients of that API know that they have to shorten the conversation instead of sending it again. `field`:
+/// of the prompt. `reply_tokens`: the least that the reply takes, 0 or 1.
+[[nodiscard]] ApiError prompt_too_long(const Protocol& protocol, std::string field,
+                                       std::int64_t prompt_tokens, std::int64_t reply_tokens,
+                                       std::int64_t context_tokens);
+
 /// Ids of tool calls: "call_" or "toolu_", then identity, choice and call. Letters, digits and _.
-[[nodiscard]] std::string tool_call_id(Api api, const ReplyIdentity& identity, int choice,
+[[nodiscard]] std::string tool_call_id(const Protocol& protocol, const ReplyIdentity& identity, int choice,
                                        std::size_t call_idx);
 [[nodiscard]] std::unique_ptr<ReplyEncoder> make_encoder(const ApiRequest& request,
                                                          const ReplyIdentity& identity,

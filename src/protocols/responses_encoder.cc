@@ -99,7 +99,7 @@ class ResponsesEncoder final : public ReplyEncoder {
   std::string record() const override { return json_text(response_); }
 
   std::string failed(const ApiError& error) override {
-    if (!streams_) return error_body(Api::kResponses, error);
+    if (!streams_) return error_body(kResponsesApi, error);
     response_["status"] = "failed";
     response_["error"] = {{"code", "server_error"}, {"message", error.message}};
     emit("response.failed", {{"response", response_}});
@@ -119,7 +119,7 @@ class ResponsesEncoder final : public ReplyEncoder {
         close("completed");
         item_ = OutputItem{.kind = OutputItem::Kind::kCall,
                            .id = item_id("fc"),
-                           .call_id = tool_call_id(Api::kResponses, identity_, 0, part.call_idx),
+                           .call_id = tool_call_id(kResponsesApi, identity_, 0, part.call_idx),
                            .name = part.text};
         if (const GroupedTool* tool = find_grouped(grouped_tools_, part.text)) {
           item_->name = tool->name;
@@ -233,7 +233,8 @@ class ResponsesEncoder final : public ReplyEncoder {
 
 }  // namespace
 
-EncoderPointer make_responses_encoder(const ApiRequest& request, const ReplyIdentity& identity) {
+EncoderPointer make_responses_encoder(const ApiRequest& request, const ReplyIdentity& identity,
+                                      const Usage& /*at_start*/) {
   return std::make_unique<ResponsesEncoder>(request, identity);
 }
 

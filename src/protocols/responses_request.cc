@@ -4,13 +4,13 @@
 #include <iterator>
 
 #include "protocols/conversation.h"
-#include "protocols/known_fields.h"
 #include "protocols/protocol.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 #include "protocols/requested_thinking.h"
 #include "protocols/requested_tools.h"
 #include "protocols/responses_input.h"
+#include "protocols/shared_fields.h"
 #include "protocols/tool_groups.h"
 
 namespace baleen {
@@ -129,9 +129,49 @@ void repeat_fields(const RequestFields& fields, ApiRequest& request) {
 
 }  // namespace
 
+std::span<const KnownField> responses_fields() {
+  using namespace known_field;
+  static constexpr KnownField kAlone[] = {
+      {"input"},
+      {"instructions"},
+      {"previous_response_id"},
+      {"store"},
+      {"include"},
+      {"text"},
+      {"max_output_tokens"},
+      {"stream_options"},
+      {"truncation", kIgnored, "prompts are not cut: one that is too long is refused"},
+      {"max_tool_calls", kIgnored, "counts calls of hosted tools, and this server runs none"},
+      {"user", kIgnored, kNoAccounts},
+      {"client_metadata", kIgnored, kNoAccounts},
+      {"background", kRefused, "this server runs nothing in the background; stream instead"},
+      {"conversation", kRefused, "this server keeps responses, not conversations; send previous_response_id"},
+      {"prompt", kRefused, "this server keeps no prompts; send instructions and input"},
+      {"context_management", kRefused, "this server does not shorten conversations; shorten input"},
+      {"response_format", kRefused, "stands in text.format here"},
+      {"guided_json", kRefused, "send text.format"},
+      {"guided_regex", kRefused, "send it to /v1/chat/completions"},
+      {"guided_choice", kRefused, "send it to /v1/chat/completions"},
+      {"guided_grammar", kRefused, kNoEbnf},
+      {"structured_outputs", kRefused, "send text.format"},
+      {"reasoning_effort", kRefused, "stands in reasoning.effort here"},
+      {"max_tokens", kRefused, "is called max_output_tokens here"},
+      {"max_completion_tokens", kRefused, "is called max_output_tokens here"},
+      {"messages", kRefused, "is called input here"},
+      {"n", kRefused, "a response has one reply; send several requests", "1"},
+      {"stop", kRefused, "this API has no stop strings; use /v1/chat/completions"},
+      {"seed", kRefused, "this API has no seed; use /v1/chat/completions"},
+      {"frequency_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
+      {"presence_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
+      {"logit_bias", kRefused, "this API has no biases; use /v1/chat/completions", "{}"},
+  };
+  static constexpr auto kAll = joined(kEvery, kNewerOpenAi, kAlone);
+  return kAll;
+}
+
 ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& context) {
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
-    request.api = Api::kResponses;
+    request.protocol = &kResponsesApi;
     check_known_fields(fields, request);
     read_keeping(fields, context, request);
     if (const std::string* instructions = fields.text("instructions")) {

@@ -3,12 +3,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <chrono>
 #include <ctime>
 #include <iterator>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/number.h"
@@ -26,27 +26,6 @@ constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
 /// The rates of the last ten minutes.
 constexpr double kSampleSeconds = 1;
 constexpr std::size_t kHistorySamples = 601;
-
-Api api_of(std::string_view path) {
-  if (path.starts_with("/v1/messages")) return Api::kMessages;
-  if (path.starts_with("/v1/responses")) return Api::kResponses;
-  if (path.starts_with("/v1/completions")) return Api::kCompletions;
-  return Api::kChatCompletions;
-}
-
-ApiResult<ApiRequest> parse_body(Api api, std::string_view body, const ApiContext& context) {
-  switch (api) {
-    case Api::kCompletions:
-      return parse_completions(body, context);
-    case Api::kResponses:
-      return parse_responses(body, context);
-    case Api::kMessages:
-      return parse_messages(body, context);
-    case Api::kChatCompletions:
-      break;
-  }
-  return parse_chat_completions(body, context);
-}
 
 std::string random_name() {
   std::random_device device;
@@ -105,30 +84,31 @@ struct ApiServer::Route {
 };
 
 std::span<const ApiServer::Route> ApiServer::routes() {
-  static constexpr std::array kRoutes = {
-      Route{"GET", "/", &ApiServer::page, true},
-      Route{"GET", "/notices.txt", &ApiServer::notices, true},
-      Route{"GET", "/pdf_reader.js", &ApiServer::pdf_reader, true},
-      Route{"GET", "/page.json", &ApiServer::page_options, true},
-      Route{"GET", "/conversations", &ApiServer::conversations, false, false, true},
-      Route{"PUT", "/conversations", &ApiServer::conversations, false, false, true, false},
-      Route{"DELETE", "/conversations", &ApiServer::conversations, false, false, true, false},
-      Route{"GET", "/health", &ApiServer::health, true, true},
-      Route{"GET", "/ready", &ApiServer::ready, true, true},
-      Route{"GET", "/v1/models", &ApiServer::models, false, false, true},
-      Route{"GET", "/metrics", &ApiServer::metrics, false, true},
-      Route{"GET", "/stats", &ApiServer::stats},
-      Route{"GET", "/experts", &ApiServer::experts},
-      Route{"POST", "/v1/chat/completions", &ApiServer::complete},
-      Route{"POST", "/v1/completions", &ApiServer::complete},
-      Route{"POST", "/v1/responses", &ApiServer::complete},
-      Route{"GET", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
-      Route{"DELETE", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
-      Route{"POST", "/v1/messages", &ApiServer::complete},
-      Route{"POST", "/v1/messages/count_tokens", &ApiServer::count_tokens},
-      Route{"POST", "/tokenize", &ApiServer::tokenize},
-      Route{"POST", "/detokenize", &ApiServer::detokenize},
-  };
+  static const std::vector<Route> kRoutes = [] {
+    std::vector<Route> all = {
+        Route{"GET", "/", &ApiServer::page, true},
+        Route{"GET", "/notices.txt", &ApiServer::notices, true},
+        Route{"GET", "/pdf_reader.js", &ApiServer::pdf_reader, true},
+        Route{"GET", "/page.json", &ApiServer::page_options, true},
+        Route{"GET", "/conversations", &ApiServer::conversations, false, false, true},
+        Route{"PUT", "/conversations", &ApiServer::conversations, false, false, true, false},
+        Route{"DELETE", "/conversations", &ApiServer::conversations, false, false, true, false},
+        Route{"GET", "/health", &ApiServer::health, true, true},
+        Route{"GET", "/ready", &ApiServer::ready, true, true},
+        Route{"GET", "/v1/models", &ApiServer::models, false, false, true},
+        Route{"GET", "/metrics", &ApiServer::metrics, false, true},
+        Route{"GET", "/stats", &ApiServer::stats},
+        Route{"GET", "/experts", &ApiServer::experts},
+        Route{"GET", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
+        Route{"DELETE", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
+        Route{"POST", "/v1/messages/count_tokens", &ApiServer::count_tokens},
+        Route{"POST", "/tokenize", &ApiServer::tokenize},
+        Route{"POST", "/detokenize", &ApiServer::detokenize},
+    };
+    for (const Protocol* protocol : protocols())
+      all.push_back({"POST", protocol->path, &ApiServer::complete});
+    return all;
+  }();
   return kRoutes;
 }
 
@@ -159,7 +139,7 @@ HttpServerOptions ApiServer::http_options() {
   options.write_error = [this](const HttpError& error) {
     ApiError refused{.status = error.status, .code = error.code, .message = error.message};
     if (error.status >= 500) refused.type = "server_error";
-    return refusal(api_of(route_path(error.path)), refused, {});
+    return refusal(protocol_of(route_path(error.path)), refused, {});
   };
   options.check_head = [this](const HttpRequest& head) { return check_head(head); };
   return options;
@@ -173,7 +153,7 @@ std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) {
   const std::string request_id = new_request_id(head), path = route_path(head.path);
   std::optional<HttpResponse> answer;
   if (const auto error = access_.refuse_source(head)) {
-    answer = refusal(api_of(path), *error, request_id);
+    answer = refusal(protocol_of(path), *error, request_id);
   } else {
     answer = check_route(head, path, request_id);
     if (answer && head.method != "OPTIONS")
@@ -185,7 +165,7 @@ std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) {
 
 std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std::string_view path,
                                                    std::string_view request_id) const {
-  const Api api = api_of(path);
+  const Protocol& protocol = protocol_of(path);
   const Route* route = nullptr;
   std::string allowed;
   for (const Route& candidate : routes()) {
@@ -195,28 +175,28 @@ std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std:
   }
   if (allowed.empty()) {
     return refusal(
-        api,
+        protocol,
         {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)},
         request_id);
   }
   allowed += "OPTIONS";
   if (head.method == "OPTIONS") return access_.answer_options(head, allowed);
   if (route == nullptr) {
-    HttpResponse response =
-        refusal(api, {.status = 405, .message = fmt::format("{} wants the method {}", head.path, allowed)},
-                request_id);
+    HttpResponse response = refusal(
+        protocol, {.status = 405, .message = fmt::format("{} wants the method {}", head.path, allowed)},
+        request_id);
     response.headers.emplace_back("Allow", allowed);
     return response;
   }
-  if (draining_ && !route->while_draining) return refusal(api, shutting_down(), request_id);
+  if (draining_ && !route->while_draining) return refusal(protocol, shutting_down(), request_id);
   if (route->open_to_all) return std::nullopt;
-  if (const auto error = access_.refuse_key(head)) return refusal(api, *error, request_id);
+  if (const auto error = access_.refuse_key(head)) return refusal(protocol, *error, request_id);
   return std::nullopt;
 }
 
-HttpResponse ApiServer::refusal(Api api, const ApiError& error, std::string_view request_id,
+HttpResponse ApiServer::refusal(const Protocol& protocol, const ApiError& error, std::string_view request_id,
                                 RetryAfter* queue, std::int64_t places) const {
-  HttpResponse response{.status = error.status, .body = error_body(api, error, request_id)};
+  HttpResponse response{.status = error.status, .body = error_body(protocol, error, request_id)};
   if (error.status == 429 || error.status == 503) {
     // A server that ends is another one's to replace; until then nothing is taken.
     const double now = uptime_seconds();
@@ -230,17 +210,18 @@ HttpResponse ApiServer::refusal(Api api, const ApiError& error, std::string_view
 }
 
 void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  const std::string path = route_path(request.path);
   exchange = labelled_exchange(with_headers(std::move(exchange), access_.cors_headers(request)),
-                               new_request_id(request));
-  request.path = route_path(request.path);
+                               new_request_id(request), protocol_of(path));
+  request.path = path;
   for (const Route& route : routes()) {
     if (route.has_path(request.path) && route.has_method(request.method))
       return (this->*route.handler)(request, exchange);
   }
 }
 
-void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const {
-  exchange->respond(refusal(api, error, request_id_of(*exchange)));
+void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) const {
+  exchange->respond(refusal(protocol_of(*exchange), error, request_id_of(*exchange)));
 }
 
 void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
@@ -267,7 +248,7 @@ void ApiServer::page_options(HttpRequest&, const std::shared_ptr<Exchange>& exch
 
 void ApiServer::conversations(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   if (!filing_) {
-    return refuse(exchange, Api::kChatCompletions,
+    return refuse(exchange,
                   {.status = 404,
                    .code = "conversations_off",
                    .message = "this server keeps no conversations; start it with --conversations FOLDER"});
@@ -275,11 +256,10 @@ void ApiServer::conversations(HttpRequest& request, const std::shared_ptr<Exchan
   PreparationTask task{.body = std::move(request.body), .body_share = std::move(request.body_share)};
   task.run = [this, exchange, owner = owner_of(request), request](std::string_view body) {
     auto answer = conversation_answer(conversations_, owner, request, body);
-    if (const auto* error = std::get_if<ApiError>(&answer))
-      return refuse(exchange, Api::kChatCompletions, *error);
+    if (const auto* error = std::get_if<ApiError>(&answer)) return refuse(exchange, *error);
     exchange->respond(std::get<HttpResponse>(std::move(answer)));
   };
-  task.refuse = [this, exchange](const ApiError& error) { refuse(exchange, Api::kChatCompletions, error); };
+  task.refuse = [this, exchange](const ApiError& error) { refuse(exchange, error); };
   filing_->add(std::move(task));
 }
 
@@ -306,7 +286,7 @@ void ApiServer::models(HttpRequest& request, const std::shared_ptr<Exchange>& ex
   }
   const std::string_view wanted = std::string_view(request.path).substr(kList.size() + 1);
   if (wanted == model_.name) return exchange->respond({.body = entry});
-  refuse(exchange, Api::kChatCompletions,
+  refuse(exchange,
          {.status = 404,
           .code = "model_not_found",
           .message = fmt::format("this server has no model \"{}\", but \"{}\"", wanted, model_.name)});
@@ -333,11 +313,11 @@ void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exc
                        history = query_number(request.query, "history", 0),
                        prefix_text = query_number(request.query, "prefix_text", 0);
   for (const Result<double>& number : {stream, interval, history, prefix_text}) {
-    if (!number) return refuse(exchange, Api::kChatCompletions, {.status = 400, .message = number.error()});
+    if (!number) return refuse(exchange, {.status = 400, .message = number.error()});
   }
   if (prefix_text.value() > 0 && !options_.log_text) {
     return refuse(
-        exchange, Api::kChatCompletions,
+        exchange,
         {.status = 403,
          .param = "prefix_text",
          .message = "prefix_text=1 shows text of other people's requests, which this server keeps to "
@@ -361,7 +341,7 @@ void ApiServer::experts(HttpRequest&, const std::shared_ptr<Exchange>& exchange)
   with_engine_view([this, exchange](const EngineView& view) {
     if (!view.expert_table.empty()) return exchange->respond({.body = experts_json(view)});
     refuse(
-        exchange, Api::kChatCompletions,
+        exchange,
         {.status = 404,
          .code = "no_expert_maps",
          .message = "all layers have their experts where the plan places them; serve with --balance-experts "
@@ -390,28 +370,28 @@ void ApiServer::send_stats(const std::shared_ptr<Exchange>& exchange, double int
   });
 }
 
-void ApiServer::prepare(Api api, HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+void ApiServer::prepare(HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                         std::function<void(std::string_view body)> task) {
   PreparationTask preparing;
   preparing.body = std::move(request.body);
   preparing.body_share = std::move(request.body_share);
   preparing.run = [task = std::move(task)](std::string_view body) { task(without_byte_order_mark(body)); };
-  preparing.refuse = [this, api, exchange](const ApiError& error) {
-    exchange->respond(refusal(api, error, request_id_of(*exchange), &preparation_retry_));
+  preparing.refuse = [this, exchange](const ApiError& error) {
+    exchange->respond(refusal(protocol_of(*exchange), error, request_id_of(*exchange), &preparation_retry_));
   };
   preparation_.add(std::move(preparing));
 }
 
 void ApiServer::complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  const Api api = api_of(request.path);
   if (options_.log_text) log_line("{} {}", request.path, request.body);
-  prepare(api, request, exchange, [this, api, owner = owner_of(request), exchange](std::string_view body) {
+  prepare(request, exchange, [this, owner = owner_of(request), exchange](std::string_view body) {
     const OwnResponses earlier(responses_, owner);
-    auto parsed = parse_body(api, body, api_context(owner, responses_.keeps() ? &earlier : nullptr));
-    if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, api, *error);
+    auto parsed =
+        protocol_of(*exchange).parse(body, api_context(owner, responses_.keeps() ? &earlier : nullptr));
+    if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
     name_in_header(*exchange, kIgnoredHeader, std::get<ApiRequest>(parsed).ignored);
     auto prepared = preparer_.prepare(std::get<ApiRequest>(std::move(parsed)));
-    if (const auto* error = std::get_if<ApiError>(&prepared)) return refuse(exchange, api, *error);
+    if (const auto* error = std::get_if<ApiError>(&prepared)) return refuse(exchange, *error);
     name_in_header(*exchange, kUnenforcedHeader, std::get<PreparedRequest>(prepared).unenforced);
     http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange]() mutable {
       start(std::move(request), exchange);
@@ -420,8 +400,7 @@ void ApiServer::complete(HttpRequest& request, const std::shared_ptr<Exchange>& 
 }
 
 void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange) {
-  const Api api = request.api.api;
-  if (draining_) return refuse(exchange, api, shutting_down());
+  if (draining_) return refuse(exchange, shutting_down());
   const ReplyIdentity identity{.id = fmt::format("{}{:06x}", instance_, next_id_++),
                                .created_unix_seconds = std::time(nullptr),
                                .model = model_.name,
@@ -443,7 +422,8 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
                       .type = "rate_limit_error",
                       .code = "queue_full",
                       .message = "the queue is full; try again after the time in Retry-After"};
-  exchange->respond(refusal(api, full, request_id_of(*exchange), &replies_retry_, num_choices));
+  exchange->respond(
+      refusal(protocol_of(*exchange), full, request_id_of(*exchange), &replies_retry_, num_choices));
 }
 
 std::string ApiServer::owner_of(const HttpRequest& request) const {
@@ -462,35 +442,32 @@ void ApiServer::kept_response(HttpRequest& request, const std::shared_ptr<Exchan
     body = fmt::format(R"({{"id":"{}","object":"response","deleted":true}})", id);
   }
   if (body) return exchange->respond({.body = *std::move(body)});
-  refuse(exchange, Api::kResponses,
-         {.status = 404, .message = fmt::format("Response with id '{}' not found.", id)});
+  refuse(exchange, {.status = 404, .message = fmt::format("Response with id '{}' not found.", id)});
 }
 
 void ApiServer::count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kMessages, request, exchange, [this, exchange](std::string_view body) {
+  prepare(request, exchange, [this, exchange](std::string_view body) {
     auto parsed = parse_count_tokens(body, api_context());
-    if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, Api::kMessages, *error);
+    if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, *error);
     auto tokens = preparer_.conversation_tokens(std::get<ApiRequest>(parsed));
-    if (const auto* error = std::get_if<ApiError>(&tokens)) return refuse(exchange, Api::kMessages, *error);
+    if (const auto* error = std::get_if<ApiError>(&tokens)) return refuse(exchange, *error);
     const std::size_t count = std::get<std::vector<TokenId>>(tokens).size();
     exchange->respond({.body = fmt::format(R"({{"input_tokens":{}}})", count)});
   });
 }
 
 void ApiServer::tokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kChatCompletions, request, exchange, [this, exchange](std::string_view body) {
+  prepare(request, exchange, [this, exchange](std::string_view body) {
     auto reply = tokenize_reply(body, model_, preparer_, api_context());
-    if (const auto* error = std::get_if<ApiError>(&reply))
-      return refuse(exchange, Api::kChatCompletions, *error);
+    if (const auto* error = std::get_if<ApiError>(&reply)) return refuse(exchange, *error);
     exchange->respond({.body = std::get<std::string>(std::move(reply))});
   });
 }
 
 void ApiServer::detokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kChatCompletions, request, exchange, [this, exchange](std::string_view body) {
+  prepare(request, exchange, [this, exchange](std::string_view body) {
     auto reply = detokenize_reply(body, model_);
-    if (const auto* error = std::get_if<ApiError>(&reply))
-      return refuse(exchange, Api::kChatCompletions, *error);
+    if (const auto* error = std::get_if<ApiError>(&reply)) return refuse(exchange, *error);
     exchange->respond({.body = std::get<std::string>(std::move(reply))});
   });
 }

@@ -93,7 +93,7 @@ class ApiServer {
   void detokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
 
   /// Runs `task` with the body in a lane of the preparation, or answers why not. It may begin anew there.
-  void prepare(Api api, HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+  void prepare(HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
                std::function<void(std::string_view body)> task);
   void start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange);
   void send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds);
@@ -101,11 +101,12 @@ class ApiServer {
   void sample_counters();
   /// Copies the engine's state out between two steps, then calls `use` in the HTTP thread.
   void with_engine_view(std::function<void(const EngineView&)> use);
-  void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
+  void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) const;
   /// The answer, with the time after which one of 429 or 503 is worth another try. `queue`: the one that is
   /// full, if one is; `places`: of it, that the request wants.
-  [[nodiscard]] HttpResponse refusal(Api api, const ApiError& error, std::string_view request_id,
-                                     RetryAfter* queue = nullptr, std::int64_t places = 1) const;
+  [[nodiscard]] HttpResponse refusal(const Protocol& protocol, const ApiError& error,
+                                     std::string_view request_id, RetryAfter* queue = nullptr,
+                                     std::int64_t places = 1) const;
   void log_job(const JobReport& report) const;
   [[nodiscard]] HttpServerOptions http_options();
   [[nodiscard]] ApiContext api_context(std::string client_key = {},

@@ -85,7 +85,7 @@ CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request,
   Usage at_start;
   at_start.prompt_tokens = request_.prompt_tokens;
   encoder_ = make_encoder(request_.api, identity_, at_start);
-  report_.api = request_.api.api;
+  report_.protocol = request_.api.protocol;
   report_.stream = request_.api.stream;
   report_.request_id = identity_.request_id;
 }
@@ -174,7 +174,7 @@ std::vector<TokenLogprobs> CompletionJob::prompt_logprobs(std::size_t choice_idx
 }
 
 std::vector<ReplyPart> CompletionJob::read(Choice& choice, const MarkedText& text) {
-  if (request_.api.api == Api::kCompletions) {
+  if (request_.api.protocol->has_raw_prompt) {
     if (text.text.empty()) return {};
     return {{.kind = ReplyPart::Kind::kContent, .text = text.text}};
   }
@@ -230,7 +230,8 @@ void CompletionJob::remember_calls(std::size_t choice_idx) {
   const ReplyReader& reader = choices_[choice_idx].reader;
   std::vector<ToolCall> calls(reader.calls().begin(), reader.calls().end());
   for (std::size_t call_idx = 0; call_idx < calls.size(); ++call_idx) {
-    calls[call_idx].id = tool_call_id(request_.api.api, identity_, static_cast<int>(choice_idx), call_idx);
+    calls[call_idx].id =
+        tool_call_id(*request_.api.protocol, identity_, static_cast<int>(choice_idx), call_idx);
   }
   context_.calls.remember(calls, reader.raw_calls());
 }
@@ -251,7 +252,7 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
                    .message = "the server had to cut this reply short; its log may say why"});
     }
     std::vector<ReplyPart> rest;
-    if (request_.api.api != Api::kCompletions) {
+    if (!request_.api.protocol->has_raw_prompt) {
       rest = choice.reader.finish(summary.end == ReplyEnd::kLength);
       remember_calls(choice_idx);
     }

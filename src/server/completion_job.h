@@ -22,7 +22,7 @@ namespace baleen {
 
 /// What happened to a request, for metrics and the log line.
 struct JobReport {
-  Api api = Api::kChatCompletions;
+  const Protocol* protocol = &kChatCompletionsApi;
   bool stream = false;
   int status = 200;
   std::string request_id;

@@ -17,8 +17,11 @@ bool is_plain(char c) {
 
 class LabelledExchange final : public Exchange {
  public:
-  LabelledExchange(std::shared_ptr<Exchange> exchange, std::string request_id)
-      : exchange_(std::move(exchange)), id(std::move(request_id)), headers(request_id_headers(id)) {}
+  LabelledExchange(std::shared_ptr<Exchange> exchange, std::string request_id, const Protocol& of)
+      : exchange_(std::move(exchange)),
+        id(std::move(request_id)),
+        protocol(of),
+        headers(request_id_headers(id)) {}
 
   void respond(HttpResponse response) override {
     response.headers.insert(response.headers.end(), headers.begin(), headers.end());
@@ -38,6 +41,7 @@ class LabelledExchange final : public Exchange {
 
  public:
   const std::string id;
+  const Protocol& protocol;
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
@@ -55,13 +59,19 @@ std::vector<std::pair<std::string, std::string>> request_id_headers(const std::s
   return {{"x-request-id", request_id}, {"request-id", request_id}};
 }
 
-std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange, std::string request_id) {
-  return std::make_shared<LabelledExchange>(std::move(exchange), std::move(request_id));
+std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange, std::string request_id,
+                                            const Protocol& protocol) {
+  return std::make_shared<LabelledExchange>(std::move(exchange), std::move(request_id), protocol);
 }
 
 std::string request_id_of(const Exchange& exchange) {
   const auto* labelled = dynamic_cast<const LabelledExchange*>(&exchange);
   return labelled == nullptr ? "" : labelled->id;
+}
+
+const Protocol& protocol_of(const Exchange& exchange) {
+  const auto* labelled = dynamic_cast<const LabelledExchange*>(&exchange);
+  return labelled == nullptr ? kChatCompletionsApi : labelled->protocol;
 }
 
 void name_in_header(Exchange& exchange, std::string_view header, const std::vector<std::string>& names) {

@@ -1,4 +1,4 @@
-/// An exchange with its id: in the headers of every answer (`x-request-id` as OpenAI names it, `request-id`
+/// An exchange with its protocol, and with its id: in the headers of every answer (`x-request-id` as OpenAI names it, `request-id`
 /// as Anthropic does), in the log, and in the bodies of Anthropic's errors.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "http/http_server.h"
+#include "protocols/protocol.h"
 
 namespace baleen {
 
@@ -21,9 +22,11 @@ namespace baleen {
     const std::string& request_id);
 
 [[nodiscard]] std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange,
-                                                          std::string request_id);
+                                                          std::string request_id, const Protocol& protocol);
 /// Of an exchange made by `labelled_exchange`; empty for others.
 [[nodiscard]] std::string request_id_of(const Exchange& exchange);
+/// Whose errors its client reads; chat completions' of an exchange that `labelled_exchange` did not make.
+[[nodiscard]] const Protocol& protocol_of(const Exchange& exchange);
 /// What the server passed over of a request.
 inline constexpr std::string_view kIgnoredHeader = "x-baleen-ignored";
 /// Schemas that the reply is not wholly held to, each with the keywords that are not.

@@ -24,20 +24,6 @@ const Histogram::BucketBoundaries kGapSeconds = {0.001, 0.0025, 0.005, 0.01, 0.0
                                                  0.1,   0.25,   0.5,   1,    2.5};
 const Histogram::BucketBoundaries kTokensPerStep = {1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 6, 8};
 
-std::string_view api_name(Api api) {
-  switch (api) {
-    case Api::kChatCompletions:
-      return "chat_completions";
-    case Api::kCompletions:
-      return "completions";
-    case Api::kResponses:
-      return "responses";
-    case Api::kMessages:
-      return "messages";
-  }
-  return "?";
-}
-
 /// One family of counters or gauges that the parts keep themselves.
 class FamilyList {
  public:
@@ -191,7 +177,7 @@ Metrics::~Metrics() = default;
 
 void Metrics::observe(const JobReport& report) {
   families_->requests
-      .Add({{"api", std::string(api_name(report.api))}, {"status", std::to_string(report.status)}})
+      .Add({{"api", std::string(report.protocol->name)}, {"status", std::to_string(report.status)}})
       .Increment();
   for (const double gap : report.token_gaps_seconds) families_->token_gap.Observe(gap);
   for (const ReplySummary& choice : report.choices) {

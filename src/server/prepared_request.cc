@@ -109,7 +109,7 @@ ThinkingMode reply_mode(const PreparedRequest& request) {
 }
 
 bool starts_in_reasoning(const ApiRequest& request) {
-  if (request.api == Api::kCompletions || request.thinking_mode != ThinkingMode::kThinking) return false;
+  if (request.protocol->has_raw_prompt || request.thinking_mode != ThinkingMode::kThinking) return false;
   if (request.messages.empty()) return true;
   const Message& last = request.messages.back();
   return last.role != Role::kAssistant && !last.task;
@@ -124,7 +124,7 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(
   }
   const RenderOptions options{.thinking_mode = request.thinking_mode, .reasoning_effort = request.effort};
   const Result<RenderedConversation> rendered = render_conversation(messages, options);
-  const std::string field(prompt_field(request.api));
+  const std::string field(request.protocol->prompt_field);
   if (!rendered) return bad_request(field, rendered.error());
   const MarkedText& prompt = rendered.value().text;
   auto tokens =
@@ -239,7 +239,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   prepared.starts_in_reasoning = starts_in_reasoning(request);
   prepared.enforcement = enforcement_of(std::get<std::optional<ReplyRules>>(rules));
 
-  const bool raw = request.api == Api::kCompletions;
+  const bool raw = request.protocol->has_raw_prompt;
   const std::size_t num_prompts = raw ? request.prompts.size() : 1;
   MakeReplyDivider make_divider;  // a raw reply is all content
   if (!raw)
@@ -255,9 +255,9 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
     const bool no_reply = request.max_tokens == 0;
     const std::int64_t reply_tokens = no_reply ? 0 : 1;
     if (count + reply_tokens > model_.limits.context_tokens) {
-      std::string field(prompt_field(request.api));
+      std::string field(request.protocol->prompt_field);
       if (num_prompts > 1) field += fmt::format("[{}]", i);
-      return prompt_too_long(request.api, std::move(field), count, reply_tokens,
+      return prompt_too_long(*request.protocol, std::move(field), count, reply_tokens,
                              model_.limits.context_tokens);
     }
     prepared.prompt_tokens += count;

@@ -40,14 +40,14 @@ inline void check_request(ApiResult<ApiRequest> (*parse)(std::string_view, const
   if (const ApiError* error = std::get_if<ApiError>(&result)) {
     BALEEN_CHECK(error->status == 400 || error->status == 404);
     BALEEN_CHECK(!error->message.empty());
-    for (const Api api : {Api::kChatCompletions, Api::kMessages}) {
-      BALEEN_CHECK(parse_python_json(error_body(api, *error)).ok());
+    for (const Protocol* api : {&kChatCompletionsApi, &kMessagesApi}) {
+      BALEEN_CHECK(parse_python_json(error_body(*api, *error)).ok());
     }
     return;
   }
   ApiRequest& request = std::get<ApiRequest>(result);
   BALEEN_CHECK(request.sampling.validate(100).empty());
-  if (request.api == Api::kCompletions) {
+  if (request.protocol == &kCompletionsApi) {
     BALEEN_CHECK(!request.prompts.empty());
   } else {
     BALEEN_CHECK(render_prompt(request.messages, {.thinking_mode = request.thinking_mode}).ok());

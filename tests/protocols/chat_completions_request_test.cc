@@ -20,7 +20,7 @@ std::string tool(const std::string& function) {
 
 TEST(ChatCompletionsRequest, Defaults) {
   const ApiRequest request = accepted(parse_chat_completions, "{" + kBase + "}");
-  EXPECT_EQ(request.api, Api::kChatCompletions);
+  EXPECT_EQ(request.protocol, &kChatCompletionsApi);
   EXPECT_EQ(request.model, "m");
   ASSERT_EQ(request.messages.size(), 1u);
   EXPECT_EQ(request.messages[0].role, Role::kUser);

@@ -21,7 +21,7 @@ TEST(CompletionsRequest, Prompts) {
 
 TEST(CompletionsRequest, Fields) {
   const ApiRequest plain = accepted(parse_completions, "{" + kBase + "}");
-  EXPECT_EQ(plain.api, Api::kCompletions);
+  EXPECT_EQ(plain.protocol, &kCompletionsApi);
   EXPECT_EQ(plain.max_tokens, 16);
   EXPECT_FALSE(plain.logprobs || plain.echo || plain.stream);
   const ApiRequest request =

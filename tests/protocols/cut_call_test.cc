@@ -158,7 +158,7 @@ void read_message_stream(const std::vector<Json>& events, Sent& sent) {
 }
 
 /// The reply's first pieces, sent in a protocol; all of them, not cut, without `num_pieces`.
-Sent sent(Api api, bool stream, CallEnforcement enforcement, const std::vector<MarkedText>& reply,
+Sent sent(const Protocol* api, bool stream, CallEnforcement enforcement, const std::vector<MarkedText>& reply,
           std::optional<std::size_t> num_pieces) {
   const std::vector<DeclaredTool> declared = tools();
   ReplyReader reader(ThinkingMode::kChat, declared, enforcement);
@@ -167,24 +167,24 @@ Sent sent(Api api, bool stream, CallEnforcement enforcement, const std::vector<M
   const std::vector<Piece> pieces = {{reader.feed(read), {}}, {reader.finish(num_pieces.has_value()), {}}};
   Sent sent;
   const StopReason reason = num_pieces ? StopReason::kLength : StopReason::kToolCalls;
-  sent.bytes = encoded({.api = api, .stream = stream}, pieces, reason);
+  sent.bytes = encoded({.protocol = api, .stream = stream}, pieces, reason);
   if (stream) {
     const std::vector<Json> events = events_of(sent.bytes);
-    if (api == Api::kChatCompletions) read_chat_stream(events, sent);
-    if (api == Api::kResponses) read_response_stream(events, sent);
-    if (api == Api::kMessages) read_message_stream(events, sent);
+    if (api == &kChatCompletionsApi) read_chat_stream(events, sent);
+    if (api == &kResponsesApi) read_response_stream(events, sent);
+    if (api == &kMessagesApi) read_message_stream(events, sent);
   } else {
     const Json body = Json::parse(sent.bytes);
-    if (api == Api::kChatCompletions) read_chat_body(body, sent);
-    if (api == Api::kResponses) read_response(body, sent);
-    if (api == Api::kMessages) read_message(body, sent);
+    if (api == &kChatCompletionsApi) read_chat_body(body, sent);
+    if (api == &kResponsesApi) read_response(body, sent);
+    if (api == &kMessagesApi) read_message(body, sent);
   }
   return sent;
 }
 
-std::string reason_of_a_cut(Api api) {
-  if (api == Api::kResponses) return "incomplete";
-  return api == Api::kMessages ? "max_tokens" : "length";
+std::string reason_of_a_cut(const Protocol* api) {
+  if (api == &kResponsesApi) return "incomplete";
+  return api == &kMessagesApi ? "max_tokens" : "length";
 }
 
 /// `call` of a cut reply, as `whole` is in all of it.
@@ -197,7 +197,7 @@ void expect_whole_or_unusable(const SentCall& call, const SentCall& whole) {
   EXPECT_TRUE(whole.arguments.starts_with(call.arguments)) << call.arguments;
 }
 
-class CutCallTest : public testing::TestWithParam<std::tuple<Api, bool, CallEnforcement>> {};
+class CutCallTest : public testing::TestWithParam<std::tuple<const Protocol*, bool, CallEnforcement>> {};
 
 TEST_P(CutCallTest, IsWholeOrUnusableWhereverItIsCut) {
   const auto [api, stream, enforcement] = GetParam();
@@ -229,7 +229,7 @@ TEST_P(CutCallTest, IsWholeOrUnusableWhereverItIsCut) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, CutCallTest,
-    testing::Combine(testing::Values(Api::kChatCompletions, Api::kResponses, Api::kMessages), testing::Bool(),
+    testing::Combine(testing::Values(&kChatCompletionsApi, &kResponsesApi, &kMessagesApi), testing::Bool(),
                      testing::Values(CallEnforcement::kNone, CallEnforcement::kFromToken,
                                      CallEnforcement::kWholeBody)));
 
@@ -237,7 +237,7 @@ TEST(CutCall, HalfAClosingTagIsNoPartOfAValue) {
   const std::string text = kBlocks[1];
   const std::vector<MarkedText> reply = pieces_of(with_marked_specials(text));
   for (std::size_t size = 0; size <= reply.size(); ++size) {
-    const Sent got = sent(Api::kChatCompletions, true, CallEnforcement::kWholeBody, reply, size);
+    const Sent got = sent(&kChatCompletionsApi, true, CallEnforcement::kWholeBody, reply, size);
     EXPECT_EQ(got.bytes.find("la<"), std::string::npos) << got.bytes;
     EXPECT_EQ(got.bytes.find("</"), std::string::npos) << got.bytes;
   }
@@ -249,7 +249,7 @@ TEST(CutCall, HasNeverNoArguments) {
     const std::vector<MarkedText> reply = pieces_of(with_marked_specials(block));
     for (std::size_t size = 0; size <= reply.size(); ++size) {
       for (const SentCall& call :
-           sent(Api::kChatCompletions, true, CallEnforcement::kWholeBody, reply, size).calls)
+           sent(&kChatCompletionsApi, true, CallEnforcement::kWholeBody, reply, size).calls)
         EXPECT_NE(call.arguments, "");
     }
   }

@@ -30,30 +30,29 @@ const std::vector<Piece> kText = {
     {{content("!")}, {{.token = {"!", 0}, .top = {}}}},
 };
 
-ApiRequest request(Api api, bool stream) {
-  ApiRequest result{.api = api, .model = "m", .prompts = {"p"}, .stream = stream};
+ApiRequest request(const Protocol* api, bool stream) {
+  ApiRequest result{.protocol = api, .model = "m", .prompts = {"p"}, .stream = stream};
   result.include_usage = stream;
   return result;
 }
 
 std::vector<Golden> goldens() {
   std::vector<Golden> all;
-  const std::vector<std::pair<Api, std::string>> chats = {{Api::kChatCompletions, "chat_completions"},
-                                                          {Api::kResponses, "responses"},
-                                                          {Api::kMessages, "messages"}};
+  const std::vector<std::pair<const Protocol*, std::string>> chats = {
+      {&kChatCompletionsApi, "chat_completions"}, {&kResponsesApi, "responses"}, {&kMessagesApi, "messages"}};
   for (const auto& [api, name] : chats) {
     all.push_back({name + "_calls.sse", request(api, true), kCalls, StopReason::kToolCalls});
     all.push_back({name + "_calls.json", request(api, false), kCalls, StopReason::kToolCalls});
   }
   for (const bool stream : {true, false}) {
     const std::string suffix = stream ? ".sse" : ".json";
-    for (const auto& [api, name] : {chats[0], chats[1], {Api::kCompletions, "completions"}}) {
+    for (const auto& [api, name] : {chats[0], chats[1], {&kCompletionsApi, "completions"}}) {
       ApiRequest with_logprobs = request(api, stream);
       with_logprobs.logprobs = true;
       all.push_back({name + "_logprobs" + suffix, with_logprobs, kText, StopReason::kLength});
     }
     all.push_back(
-        {"messages_stop" + suffix, request(Api::kMessages, stream), kText, StopReason::kStopString, "END"});
+        {"messages_stop" + suffix, request(&kMessagesApi, stream), kText, StopReason::kStopString, "END"});
   }
   return all;
 }

@@ -166,7 +166,7 @@ TEST(EncoderProperty, CompletionsStreamIsTheBody) {
     for (Piece& piece : pieces)
       std::erase_if(piece.parts,
                     [](const ReplyPart& part) { return part.kind != ReplyPart::Kind::kContent; });
-    ApiRequest request{.api = Api::kCompletions, .prompts = {"p"}};
+    ApiRequest request{.protocol = &kCompletionsApi, .prompts = {"p"}};
     request.logprobs = true;
     const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
     request.stream = true;
@@ -190,7 +190,7 @@ TEST(EncoderProperty, ResponsesStreamIsTheBody) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<Piece> pieces = with_whole_characters(any_reply());
     const StopReason reason = any_reason();
-    ApiRequest request{.api = Api::kResponses};
+    ApiRequest request{.protocol = &kResponsesApi};
     request.logprobs = true;
     const Json body = Json::parse(encoded(request, pieces, reason));
     request.stream = true;
@@ -232,7 +232,7 @@ TEST(EncoderProperty, MessagesStreamIsTheBody) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<Piece> pieces = with_whole_characters(any_reply());
     const StopReason reason = any_reason();
-    ApiRequest request{.api = Api::kMessages};
+    ApiRequest request{.protocol = &kMessagesApi};
     Json body = Json::parse(encoded(request, pieces, reason, "END"));
     request.stream = true;
     const std::vector<Json> events = events_of(encoded(request, pieces, reason, "END"), true);
@@ -274,15 +274,15 @@ TEST(EncoderProperty, AnyPartsGiveValidText) {
       pieces.back().parts.push_back({kind, *any_text(), *rc::gen::inRange<std::size_t>(0, 4)});
       if (*rc::gen::arbitrary<bool>()) pieces.push_back({{}, {{.token = any_token(), .top = {any_token()}}}});
     }
-    for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses, Api::kMessages}) {
-      ApiRequest request{.api = api, .prompts = {"p"}};
+    for (const Protocol* api : {&kChatCompletionsApi, &kCompletionsApi, &kResponsesApi, &kMessagesApi}) {
+      ApiRequest request{.protocol = api, .prompts = {"p"}};
       request.logprobs = true;
       const std::string body = encoded(request, pieces, any_reason(), *any_text());
       RC_ASSERT(!find_invalid_utf8(body));
       RC_ASSERT(Json::accept(body));
       request.stream = true;
       (void)events_of(encoded(request, pieces, any_reason(), *any_text()),
-                      api == Api::kResponses || api == Api::kMessages);
+                      api == &kResponsesApi || api == &kMessagesApi);
     }
   }));
 }

@@ -13,8 +13,8 @@ namespace {
 using Json = nlohmann::json;
 
 TEST(Encoder, CallIdsArePlainAndDiffer) {
-  EXPECT_EQ(tool_call_id(Api::kChatCompletions, sample_identity(), 1, 2), "call_8f3a_1_2");
-  EXPECT_EQ(tool_call_id(Api::kMessages, sample_identity(), 0, 0), "toolu_8f3a_0_0");
+  EXPECT_EQ(tool_call_id(kChatCompletionsApi, sample_identity(), 1, 2), "call_8f3a_1_2");
+  EXPECT_EQ(tool_call_id(kMessagesApi, sample_identity(), 0, 0), "toolu_8f3a_0_0");
 }
 
 TEST(Encoder, ChoicesAreKeptApart) {
@@ -34,7 +34,7 @@ TEST(Encoder, ChoicesAreKeptApart) {
 }
 
 TEST(Encoder, CompletionsNumberChoicesThroughAllPrompts) {
-  ApiRequest request{.api = Api::kCompletions, .prompts = {"p", "q"}, .num_choices = 2};
+  ApiRequest request{.protocol = &kCompletionsApi, .prompts = {"p", "q"}, .num_choices = 2};
   const auto encoder = make_encoder(request, sample_identity(), {});
   EXPECT_EQ(encoder->parts(3, {content("d")}, {}), "");
   const Json body = Json::parse(encoder->finish({}));
@@ -45,14 +45,14 @@ TEST(Encoder, CompletionsNumberChoicesThroughAllPrompts) {
 TEST(Encoder, HiddenReasoning) {
   const std::vector<Piece> pieces = {{{reasoning("secret"), content("a")}, {}}};
   for (const bool stream : {true, false}) {
-    for (const Api api : {Api::kChatCompletions, Api::kResponses, Api::kMessages}) {
-      ApiRequest request{.api = api, .stream = stream};
+    for (const Protocol* api : {&kChatCompletionsApi, &kResponsesApi, &kMessagesApi}) {
+      ApiRequest request{.protocol = api, .stream = stream};
       request.show_reasoning = false;
       EXPECT_EQ(encoded(request, pieces, StopReason::kEnd).find("secret"), std::string::npos);
     }
   }
   // This protocol keeps the block, with its signature, so that the client can send it back.
-  ApiRequest request{.api = Api::kMessages};
+  ApiRequest request{.protocol = &kMessagesApi};
   request.show_reasoning = false;
   const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
   EXPECT_EQ(body["content"][0]["type"], "thinking");
@@ -62,18 +62,18 @@ TEST(Encoder, HiddenReasoning) {
 
 TEST(Encoder, Failures) {
   const ApiError error{.status = 500, .type = "server_error", .message = "broke"};
-  for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses, Api::kMessages}) {
-    EXPECT_EQ(make_encoder({.api = api}, sample_identity(), {})->failed(error), error_body(api, error));
+  for (const Protocol* api : {&kChatCompletionsApi, &kCompletionsApi, &kResponsesApi, &kMessagesApi}) {
+    EXPECT_EQ(make_encoder({.protocol = api}, sample_identity(), {})->failed(error), error_body(*api, error));
   }
-  const auto failed = [&](Api api) {
-    const auto encoder = make_encoder({.api = api, .stream = true}, sample_identity(), {});
+  const auto failed = [&](const Protocol* api) {
+    const auto encoder = make_encoder({.protocol = api, .stream = true}, sample_identity(), {});
     (void)encoder->begin();
     return encoder->failed(error);
   };
-  EXPECT_EQ(failed(Api::kChatCompletions),
-            "data: " + error_body(Api::kChatCompletions, error) + "\n\ndata: [DONE]\n\n");
-  EXPECT_EQ(failed(Api::kMessages), "event: error\ndata: " + error_body(Api::kMessages, error) + "\n\n");
-  const std::string event = failed(Api::kResponses);
+  EXPECT_EQ(failed(&kChatCompletionsApi),
+            "data: " + error_body(kChatCompletionsApi, error) + "\n\ndata: [DONE]\n\n");
+  EXPECT_EQ(failed(&kMessagesApi), "event: error\ndata: " + error_body(kMessagesApi, error) + "\n\n");
+  const std::string event = failed(&kResponsesApi);
   ASSERT_TRUE(event.starts_with("event: response.failed\ndata: {")) << event;
   const Json data = Json::parse(event.substr(event.find('{')));
   EXPECT_EQ(data["sequence_number"], 2);
@@ -106,7 +106,7 @@ TEST(Encoder, AResponseRepeatsItsRequest) {
 
 TEST(Encoder, AnItemCutByTheLimitIsIncomplete) {
   const Json body =
-      Json::parse(encoded({.api = Api::kResponses}, {{{content("a")}, {}}}, StopReason::kLength));
+      Json::parse(encoded({.protocol = &kResponsesApi}, {{{content("a")}, {}}}, StopReason::kLength));
   EXPECT_EQ(body["status"], "incomplete");
   EXPECT_EQ(body["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(body["output"][0]["status"], "incomplete");
@@ -115,7 +115,8 @@ TEST(Encoder, AnItemCutByTheLimitIsIncomplete) {
 TEST(Encoder, AMessageThatAStopStringEndedHasAText) {
   for (const std::vector<Piece>& pieces :
        {std::vector<Piece>{{{reasoning("so")}, {}}}, std::vector<Piece>{}, {{{content("a")}, {}}}}) {
-    const Json body = Json::parse(encoded({.api = Api::kMessages}, pieces, StopReason::kStopString, "END"));
+    const Json body =
+        Json::parse(encoded({.protocol = &kMessagesApi}, pieces, StopReason::kStopString, "END"));
     EXPECT_EQ(body["stop_reason"], "stop_sequence");
     EXPECT_EQ(body["stop_sequence"], "END");
     EXPECT_EQ(body["content"].back()["type"], "text") << body;
@@ -128,15 +129,15 @@ TEST(Encoder, SeparatorsOfLinesAreEscapedInEveryEvent) {
                                        call_arguments(0, "{\"k\": \"" + text + "\"}"), call_end(0)},
                                       {}}};
   for (const bool stream : {true, false}) {
-    for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses, Api::kMessages}) {
+    for (const Protocol* api : {&kChatCompletionsApi, &kCompletionsApi, &kResponsesApi, &kMessagesApi}) {
       const std::string sent =
-          encoded({.api = api, .prompts = {"p"}, .stream = stream}, pieces, StopReason::kEnd, text);
+          encoded({.protocol = api, .prompts = {"p"}, .stream = stream}, pieces, StopReason::kEnd, text);
       for (const char* separator : {"\u0085", "\u2028", "\u2029"})
         EXPECT_EQ(sent.find(separator), std::string::npos) << sent;
       EXPECT_NE(sent.find("a\\u0085b\\u2028c\\u2029d\u2027\u00A0"), std::string::npos) << sent;
     }
   }
-  EXPECT_EQ(error_body(Api::kChatCompletions, {.message = text}).find("\u2028"), std::string::npos);
+  EXPECT_EQ(error_body(kChatCompletionsApi, {.message = text}).find("\u2028"), std::string::npos);
 }
 
 TEST(Encoder, LogprobsStayFinite) {
@@ -154,22 +155,23 @@ TEST(Encoder, NoCitationsWhereThereAreNone) {
   // The AI SDK's Anthropic provider refuses a reply whose citations are null.
   for (const bool stream : {true, false}) {
     const std::string sent =
-        encoded({.api = Api::kMessages, .stream = stream}, {{{content("a")}, {}}}, StopReason::kEnd);
+        encoded({.protocol = &kMessagesApi, .stream = stream}, {{{content("a")}, {}}}, StopReason::kEnd);
     EXPECT_EQ(sent.find("citations"), std::string::npos) << sent;
   }
 }
 
 TEST(Encoder, SilenceIsFilledByProtocol) {
-  for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses}) {
-    EXPECT_TRUE(
-        make_encoder({.api = api, .stream = true}, sample_identity(), {})->keep_alive().starts_with(":"));
+  for (const Protocol* api : {&kChatCompletionsApi, &kCompletionsApi, &kResponsesApi}) {
+    EXPECT_TRUE(make_encoder({.protocol = api, .stream = true}, sample_identity(), {})
+                    ->keep_alive()
+                    .starts_with(":"));
   }
-  EXPECT_EQ(make_encoder({.api = Api::kMessages, .stream = true}, sample_identity(), {})->keep_alive(),
+  EXPECT_EQ(make_encoder({.protocol = &kMessagesApi, .stream = true}, sample_identity(), {})->keep_alive(),
             "event: ping\ndata: {\"type\":\"ping\"}\n\n");
 }
 
 TEST(Encoder, ReasoningIsSealedAndSummarised) {
-  ApiRequest request{.api = Api::kResponses};
+  ApiRequest request{.protocol = &kResponsesApi};
   request.keeping.seal_reasoning = true;
   request.client_key = "k";
   const std::vector<Piece> pieces = {{{reasoning("because"), content("a")}, {}}};

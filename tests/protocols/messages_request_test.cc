@@ -14,7 +14,7 @@ TEST(MessagesRequest, Fields) {
   const ApiRequest request =
       with(R"("system": "s", "stop_sequences": ["a"], "top_k": 3, "temperature": 0.5, "top_p": 1,
     "stream": true, "metadata": {"user_id": "u"}, "service_tier": "auto", "cache_control": {"type": "ephemeral"})");
-  EXPECT_EQ(request.api, Api::kMessages);
+  EXPECT_EQ(request.protocol, &kMessagesApi);
   EXPECT_EQ(request.max_tokens, 5);
   EXPECT_EQ(request.stops, std::vector<std::string>{"a"});
   EXPECT_EQ(request.sampling.top_k, 3);

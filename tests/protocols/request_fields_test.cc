@@ -61,19 +61,19 @@ TEST(RequestFields, SentencesStayShort) {
 
 TEST(ErrorBody, HasEachProtocolsShape) {
   const ApiError error{.status = 404, .code = "model_not_found", .param = "model", .message = "model: \xff"};
-  EXPECT_EQ(error_body(Api::kChatCompletions, error),
+  EXPECT_EQ(error_body(kChatCompletionsApi, error),
             "{\"error\":{\"message\":\"model: "
             "\xEF\xBF\xBD\",\"type\":\"invalid_request_error\",\"param\":\"model\","
             "\"code\":\"model_not_found\"}}");
   EXPECT_EQ(
-      error_body(Api::kMessages, error),
+      error_body(kMessagesApi, error),
       "{\"type\":\"error\",\"error\":{\"type\":\"not_found_error\",\"message\":\"model: \xEF\xBF\xBD\"},"
       "\"request_id\":null}");
-  EXPECT_NE(error_body(Api::kResponses, {.message = "m"}).find("\"param\":null,\"code\":null"),
+  EXPECT_NE(error_body(kResponsesApi, {.message = "m"}).find("\"param\":null,\"code\":null"),
             std::string::npos);
-  EXPECT_NE(error_body(Api::kMessages, {.status = 429}).find("rate_limit_error"), std::string::npos);
-  EXPECT_NE(error_body(Api::kMessages, {.status = 500}).find("api_error"), std::string::npos);
-  EXPECT_NE(error_body(Api::kMessages, {.status = 400}).find("invalid_request_error"), std::string::npos);
+  EXPECT_NE(error_body(kMessagesApi, {.status = 429}).find("rate_limit_error"), std::string::npos);
+  EXPECT_NE(error_body(kMessagesApi, {.status = 500}).find("api_error"), std::string::npos);
+  EXPECT_NE(error_body(kMessagesApi, {.status = 400}).find("invalid_request_error"), std::string::npos);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ TEST(ResponsesRequest, StringInput) {
       with(R"("instructions": "be brief", "max_output_tokens": 9, "stream": true, "store": true,
     "temperature": 1, "metadata": {"a": "b"}, "reasoning": {"effort": "high", "summary": "auto"},
     "include": ["reasoning.encrypted_content", "message.output_text.logprobs"], "top_logprobs": 2)");
-  EXPECT_EQ(request.api, Api::kResponses);
+  EXPECT_EQ(request.protocol, &kResponsesApi);
   ASSERT_EQ(request.messages.size(), 2u);
   EXPECT_EQ(request.messages[0].role, Role::kSystem);
   EXPECT_EQ(request.messages[0].content, "be brief");
