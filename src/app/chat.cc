@@ -52,7 +52,7 @@ ChatSession::Json reply_json(const Message& message) {
 /// What a reply means: strictly parsed when it is complete, otherwise reasoning and content as far as they
 /// came.
 Message reply_message(const Generated& generated, ThinkingMode mode) {
-  if (generated.reason == FinishReason::kStopToken) {
+  if (generated.end == ReplyEnd::kStopToken) {
     auto parsed = parse_completion(generated.text + std::string(chat_format::kEos), mode);
     if (parsed) return std::move(parsed).value();
   }
@@ -178,8 +178,8 @@ class ChatLoop {
     const Result<Generated> generated = conversation_.reply(text.value(), std::move(request), callbacks);
     printer.finish();
     if (!generated) return give_up(generated.error());
-    last_stats_ = fmt::format("{}; {}", speed_text(generated.value()), reason_text(generated.value().reason));
-    if (generated.value().reason == FinishReason::kCancelled) {
+    last_stats_ = fmt::format("{}; {}", speed_text(generated.value()), end_text(generated.value().end));
+    if (generated.value().end == ReplyEnd::kCancelled) {
       if (generated.value().text.empty()) return give_up("stopped before the reply began");
       fmt::print("[stopped; the reply stays as far as it came]\n");
     }

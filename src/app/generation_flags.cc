@@ -88,16 +88,19 @@ std::string speed_text(const Generated& generated) {
                      generated.decode_seconds, rate(num_tokens - 1, generated.decode_seconds));
 }
 
-std::string_view reason_text(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStopToken:
+std::string_view end_text(ReplyEnd end) {
+  switch (end) {
+    case ReplyEnd::kStopToken:
+    case ReplyEnd::kToolCalls:
       return "stopped";
-    case FinishReason::kStopString:
+    case ReplyEnd::kStopString:
       return "stop string";
-    case FinishReason::kLength:
+    case ReplyEnd::kLength:
       return "token limit";
-    case FinishReason::kCancelled:
+    case ReplyEnd::kCancelled:
       return "interrupted";
+    case ReplyEnd::kFailed:
+      return "failed";
   }
   return "?";
 }

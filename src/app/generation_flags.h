@@ -35,6 +35,6 @@ struct GenerationFlags {
 [[nodiscard]] std::string speed_text(const Generated& generated);
 
 /// `stopped`, `stop string`, `token limit`, `interrupted`
-[[nodiscard]] std::string_view reason_text(FinishReason reason);
+[[nodiscard]] std::string_view end_text(ReplyEnd end);
 
 }  // namespace baleen

@@ -128,7 +128,7 @@ void run_once(const RunFlags& flags) {
   }
   if (!generated) fail("{}: {}", flags.engine.model, generated.error());
   if (!flags.quiet) {
-    log_line("[{}; {}; seed {}]", speed_text(generated.value()), reason_text(generated.value().reason),
+    log_line("[{}; {}; seed {}]", speed_text(generated.value()), end_text(generated.value().end),
              generated.value().seed);
   }
 }

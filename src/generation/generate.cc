@@ -164,7 +164,7 @@ Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, Seque
   if (!prefilled) return Failure{prefilled.error()};
   ShownText text(tokenizer, request, callbacks);
   if (!prefilled.value()) {
-    result.reason = FinishReason::kCancelled;
+    result.end = ReplyEnd::kCancelled;
     return result;
   }
   Result<SampledToken> sampled = *prefilled.value();
@@ -184,15 +184,15 @@ Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, Seque
     }
     if (callbacks.on_token) callbacks.on_token(sampled.value());
     if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
-      result.reason = FinishReason::kStopToken;
+      result.end = ReplyEnd::kStopToken;
       break;
     }
     if (text.push(token)) {
-      result.reason = FinishReason::kStopString;
+      result.end = ReplyEnd::kStopString;
       break;
     }
     if (callbacks.cancelled && callbacks.cancelled()) {
-      result.reason = FinishReason::kCancelled;
+      result.end = ReplyEnd::kCancelled;
       break;
     }
     if (static_cast<std::int64_t>(result.tokens.size()) == most) break;
@@ -201,7 +201,7 @@ Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, Seque
   }
   if (auto failed = next.end()) return std::move(*failed);
   result.decode_seconds = seconds_since(decode_start);
-  if (text.finish() && result.reason != FinishReason::kCancelled) result.reason = FinishReason::kStopString;
+  if (text.finish() && result.end != ReplyEnd::kCancelled) result.end = ReplyEnd::kStopString;
   result.text = text.take();
   return result;
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/reply_divider.h"
+#include "base/reply_end.h"
 #include "engine/step_engine.h"
 #include "sampling/sampler.h"
 #include "tokenizer/tokenizer.h"
@@ -27,13 +28,11 @@ struct GenerationRequest {
   std::int64_t max_tokens = 0;         ///< 0: as many as the context holds
 };
 
-enum class FinishReason : std::uint8_t { kStopToken, kStopString, kLength, kCancelled };
-
 /// What was generated, and how long it took.
 struct Generated {
   std::vector<TokenId> tokens;  ///< sampled, the stop token included
   std::string text;             ///< as shown
-  FinishReason reason = FinishReason::kLength;
+  ReplyEnd end = ReplyEnd::kLength;
   std::uint64_t seed = 0;
   std::int64_t prompt_tokens = 0;
   double prompt_seconds = 0;  ///< until the first token was sampled

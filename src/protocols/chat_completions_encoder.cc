@@ -44,10 +44,9 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
     return events;
   }
 
-  std::string choice_finished(int choice_idx, StopReason reason,
-                              const std::string& /*stop_string*/) override {
-    std::string_view word = finish_reason(reason);
-    if (older_calls_ && reason == StopReason::kToolCalls) word = "function_call";
+  std::string choice_finished(int choice_idx, ReplyEnd end, const std::string& /*stop_string*/) override {
+    std::string_view word = finish_reason(end);
+    if (older_calls_ && end == ReplyEnd::kToolCalls) word = "function_call";
     Choice& choice = choices_[static_cast<std::size_t>(choice_idx)];
     choice.finish_reason = word;
     choice.calls.resize(choice.num_whole_calls);  // half a call is of no use; what has streamed stays cut

@@ -76,10 +76,9 @@ class CompletionsEncoder final : public ReplyEncoder {
     return "";
   }
 
-  std::string choice_finished(int choice_idx, StopReason reason,
-                              const std::string& /*stop_string*/) override {
-    choices_[static_cast<std::size_t>(choice_idx)].finish_reason = finish_reason(reason);
-    return envelope_.streams() ? chunk(choice_idx, "", finish_reason(reason)) : "";
+  std::string choice_finished(int choice_idx, ReplyEnd end, const std::string& /*stop_string*/) override {
+    choices_[static_cast<std::size_t>(choice_idx)].finish_reason = finish_reason(end);
+    return envelope_.streams() ? chunk(choice_idx, "", finish_reason(end)) : "";
   }
 
   std::string finish(const Usage& usage) override {

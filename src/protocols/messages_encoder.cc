@@ -23,16 +23,17 @@ ReplyJson messages_usage_json(const Usage& usage) {
           {"server_tool_use", nullptr}};
 }
 
-std::string_view stop_reason_name(StopReason reason) {
-  switch (reason) {
-    case StopReason::kEnd:
+std::string_view stop_reason_name(ReplyEnd end) {
+  switch (end) {
+    case ReplyEnd::kStopToken:
       return "end_turn";
-    case StopReason::kStopString:
+    case ReplyEnd::kStopString:
       return "stop_sequence";
-    case StopReason::kToolCalls:
+    case ReplyEnd::kToolCalls:
       return "tool_use";
-    case StopReason::kLength:
-    case StopReason::kCancelled:
+    case ReplyEnd::kLength:
+    case ReplyEnd::kCancelled:
+    case ReplyEnd::kFailed:
       break;
   }
   return "max_tokens";
@@ -66,12 +67,12 @@ class MessagesEncoder final : public ReplyEncoder {
     return take_events();
   }
 
-  std::string choice_finished(int /*choice*/, StopReason reason, const std::string& stop_string) override {
+  std::string choice_finished(int /*choice*/, ReplyEnd end, const std::string& stop_string) override {
     // Clients expect a text that the stop string ended, if only an empty one.
-    if (reason == StopReason::kStopString && block_ != Block::kText) open(Block::kText, empty_text());
+    if (end == ReplyEnd::kStopString && block_ != Block::kText) open(Block::kText, empty_text());
     close();
-    stop_reason_ = stop_reason_name(reason);
-    if (reason == StopReason::kStopString) stop_sequence_ = stop_string;
+    stop_reason_ = stop_reason_name(end);
+    if (end == ReplyEnd::kStopString) stop_sequence_ = stop_string;
     return take_events();
   }
 

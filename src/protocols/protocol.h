@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/reply_end.h"
 #include "protocols/api_request.h"
 
 namespace baleen {
@@ -58,8 +59,6 @@ struct TokenLogprobs {
   std::vector<TokenText> top;
 };
 
-enum class StopReason : std::uint8_t { kEnd, kStopString, kLength, kToolCalls, kCancelled };
-
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
@@ -80,7 +79,7 @@ class ReplyEncoder {
   /// `parts` in order, and the logprobs of the tokens that came with them, when wanted; either may be empty.
   [[nodiscard]] virtual std::string parts(int choice, const std::vector<ReplyPart>& parts,
                                           const std::vector<TokenLogprobs>& logprobs) = 0;
-  [[nodiscard]] virtual std::string choice_finished(int choice, StopReason reason,
+  [[nodiscard]] virtual std::string choice_finished(int choice, ReplyEnd end,
                                                     const std::string& stop_string) = 0;
   [[nodiscard]] virtual std::string finish(const Usage& usage) = 0;
   /// While nothing else is sent: what tells clients and proxies that the connection lives. Of a stream.

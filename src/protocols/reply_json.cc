@@ -73,15 +73,16 @@ std::string typed_event(const ReplyJson& json) {
   return fmt::format("event: {}\ndata: {}\n\n", json["type"].get_ref<const std::string&>(), json_text(json));
 }
 
-std::string_view finish_reason(StopReason reason) {
-  switch (reason) {
-    case StopReason::kEnd:
-    case StopReason::kStopString:
+std::string_view finish_reason(ReplyEnd end) {
+  switch (end) {
+    case ReplyEnd::kStopToken:
+    case ReplyEnd::kStopString:
       return "stop";
-    case StopReason::kToolCalls:
+    case ReplyEnd::kToolCalls:
       return "tool_calls";
-    case StopReason::kLength:
-    case StopReason::kCancelled:
+    case ReplyEnd::kLength:
+    case ReplyEnd::kCancelled:
+    case ReplyEnd::kFailed:
       break;
   }
   return "length";

@@ -78,10 +78,9 @@ class ResponsesEncoder final : public ReplyEncoder {
     return take_events();
   }
 
-  std::string choice_finished(int /*choice*/, StopReason reason,
-                              const std::string& /*stop_string*/) override {
+  std::string choice_finished(int /*choice*/, ReplyEnd end, const std::string& /*stop_string*/) override {
     // An unfinished reply need not end inside an item: it may be cut right after one.
-    complete_ = finish_reason(reason) != "length";
+    complete_ = finish_reason(end) != "length";
     close(complete_ ? "completed" : "incomplete");
     return take_events();
   }

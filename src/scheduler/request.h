@@ -8,6 +8,7 @@
 
 #include "base/marked_text.h"
 #include "base/reply_divider.h"
+#include "base/reply_end.h"
 #include "grammar/reply_constraint.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
@@ -49,8 +50,6 @@ struct ReplyPiece {
   std::vector<ReplyToken> tokens;
   MarkedText text;
 };
-
-enum class ReplyEnd : std::uint8_t { kStopToken, kStopString, kLength, kCancelled, kFailed };
 
 struct ReplySummary {
   ReplyEnd end = ReplyEnd::kLength;

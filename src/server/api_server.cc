@@ -14,7 +14,6 @@
 #include "base/number.h"
 #include "log/log.h"
 #include "server/conversation_routes.h"
-#include "server/labelled_exchange.h"
 #include "server/route_path.h"
 #include "server/stats.h"
 #include "server/token_routes.h"
@@ -145,12 +144,14 @@ HttpServerOptions ApiServer::http_options() {
   return options;
 }
 
-std::string ApiServer::new_request_id(const HttpRequest& head) {
-  return request_id_of(head, fmt::format("req_{}{:06x}", instance_, next_id_++));
+RequestLabel ApiServer::new_label(const HttpRequest& head) {
+  std::string id = fmt::format("{}{:06x}", instance_, next_id_++);
+  std::string request_id = request_id_of(head, "req_" + id);
+  return {.id = std::move(id), .request_id = std::move(request_id)};
 }
 
 std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) {
-  const std::string request_id = new_request_id(head), path = route_path(head.path);
+  const std::string request_id = new_label(head).request_id, path = route_path(head.path);
   std::optional<HttpResponse> answer;
   if (const auto error = access_.refuse_source(head)) {
     answer = refusal(protocol_of(path), *error, request_id);
@@ -212,7 +213,7 @@ HttpResponse ApiServer::refusal(const Protocol& protocol, const ApiError& error,
 void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
   const std::string path = route_path(request.path);
   exchange = labelled_exchange(with_headers(std::move(exchange), access_.cors_headers(request)),
-                               new_request_id(request), protocol_of(path));
+                               new_label(request), protocol_of(path));
   request.path = path;
   for (const Route& route : routes()) {
     if (route.has_path(request.path) && route.has_method(request.method))
@@ -221,7 +222,7 @@ void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) 
 }
 
 void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) const {
-  exchange->respond(refusal(protocol_of(*exchange), error, request_id_of(*exchange)));
+  exchange->respond(refusal(protocol_of(*exchange), error, label_of(*exchange).request_id));
 }
 
 void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
@@ -377,7 +378,8 @@ void ApiServer::prepare(HttpRequest& request, const std::shared_ptr<Exchange>& e
   preparing.body_share = std::move(request.body_share);
   preparing.run = [task = std::move(task)](std::string_view body) { task(without_byte_order_mark(body)); };
   preparing.refuse = [this, exchange](const ApiError& error) {
-    exchange->respond(refusal(protocol_of(*exchange), error, request_id_of(*exchange), &preparation_retry_));
+    exchange->respond(
+        refusal(protocol_of(*exchange), error, label_of(*exchange).request_id, &preparation_retry_));
   };
   preparation_.add(std::move(preparing));
 }
@@ -401,29 +403,29 @@ void ApiServer::complete(HttpRequest& request, const std::shared_ptr<Exchange>& 
 
 void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange) {
   if (draining_) return refuse(exchange, shutting_down());
-  const ReplyIdentity identity{.id = fmt::format("{}{:06x}", instance_, next_id_++),
+  const RequestLabel label = label_of(*exchange);
+  const ReplyIdentity identity{.id = label.id,
                                .created_unix_seconds = std::time(nullptr),
                                .model = model_.name,
-                               .request_id = request_id_of(*exchange)};
-  const JobContext context{.model = model_,
-                           .scheduler = scheduler_,
-                           .http = http_,
-                           .calls = calls_,
-                           .responses = responses_,
-                           .keep_alive_seconds = options_.keep_alive_seconds,
-                           .on_done = [this](const JobReport& report) {
-                             metrics_.observe(report);
-                             log_job(report);
-                           }};
+                               .request_id = label.request_id};
+  const ServingContext context{.model = model_,
+                               .scheduler = scheduler_,
+                               .http = http_,
+                               .calls = calls_,
+                               .responses = responses_,
+                               .keep_alive_seconds = options_.keep_alive_seconds,
+                               .on_done = [this](const RequestReport& report) {
+                                 metrics_.observe(report);
+                                 log_reply(report);
+                               }};
   const std::int64_t num_choices = std::ssize(request.choices);
-  const auto job = std::make_shared<CompletionJob>(context, std::move(request), identity, exchange);
-  if (job->start()) return;
+  const auto served = std::make_shared<ServedRequest>(context, std::move(request), identity, exchange);
+  if (served->start()) return;
   const ApiError full{.status = 429,
                       .type = "rate_limit_error",
                       .code = "queue_full",
                       .message = "the queue is full; try again after the time in Retry-After"};
-  exchange->respond(
-      refusal(protocol_of(*exchange), full, request_id_of(*exchange), &replies_retry_, num_choices));
+  exchange->respond(refusal(protocol_of(*exchange), full, label.request_id, &replies_retry_, num_choices));
 }
 
 std::string ApiServer::owner_of(const HttpRequest& request) const {
@@ -484,7 +486,7 @@ void ApiServer::drain(double seconds) {
   http_.after(seconds + kFarewellSeconds, [this] { http_.stop(); });
 }
 
-void ApiServer::log_job(const JobReport& report) const {
+void ApiServer::log_reply(const RequestReport& report) const {
   if (!options_.log_requests) return;
   std::int64_t steps = 0;
   double seconds = 0, first = 0;

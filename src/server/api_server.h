@@ -1,6 +1,6 @@
-/// The server: routes to jobs, a model to its clients.
+/// The server: routes to requests under way, a model to its clients.
 ///
-///     sockets ─► HttpServer ─► routes ─► Preparation: parse, render, tokenise, compile ─► CompletionJob
+///     sockets ─► HttpServer ─► routes ─► Preparation: parse, render, tokenise, compile ─► ServedRequest
 ///        ▲      (its thread)            (threads of two lanes)                              │ submit
 ///        └── events ◄── ReplyEncoder ◄── ReplyReader ◄── pieces of text ◄── Scheduler (its thread owns the engine)
 #pragma once
@@ -19,10 +19,10 @@
 #include "protocols/protocol.h"
 #include "scheduler/scheduler.h"
 #include "server/access.h"
-#include "server/completion_job.h"
 #include "server/conversation_store.h"
 #include "server/counter_history.h"
 #include "server/engine_view.h"
+#include "server/labelled_exchange.h"
 #include "server/metrics.h"
 #include "server/page.h"
 #include "server/preparation.h"
@@ -30,6 +30,7 @@
 #include "server/response_store.h"
 #include "server/retry_after.h"
 #include "server/served_model.h"
+#include "server/served_request.h"
 
 namespace baleen {
 
@@ -70,8 +71,7 @@ class ApiServer {
   [[nodiscard]] std::optional<HttpResponse> check_route(const HttpRequest& head, std::string_view path,
                                                         std::string_view request_id) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
-  /// The client's own, or a new one.
-  [[nodiscard]] std::string new_request_id(const HttpRequest& head);
+  [[nodiscard]] RequestLabel new_label(const HttpRequest& head);
   /// The key that the request's responses belong to; empty where no key is needed.
   [[nodiscard]] std::string owner_of(const HttpRequest& request) const;
 
@@ -107,7 +107,7 @@ class ApiServer {
   [[nodiscard]] HttpResponse refusal(const Protocol& protocol, const ApiError& error,
                                      std::string_view request_id, RetryAfter* queue = nullptr,
                                      std::int64_t places = 1) const;
-  void log_job(const JobReport& report) const;
+  void log_reply(const RequestReport& report) const;
   [[nodiscard]] HttpServerOptions http_options();
   [[nodiscard]] ApiContext api_context(std::string client_key = {},
                                        const EarlierResponses* earlier = nullptr) const;

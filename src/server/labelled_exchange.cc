@@ -17,11 +17,11 @@ bool is_plain(char c) {
 
 class LabelledExchange final : public Exchange {
  public:
-  LabelledExchange(std::shared_ptr<Exchange> exchange, std::string request_id, const Protocol& of)
+  LabelledExchange(std::shared_ptr<Exchange> exchange, RequestLabel name, const Protocol& of)
       : exchange_(std::move(exchange)),
-        id(std::move(request_id)),
+        label(std::move(name)),
         protocol(of),
-        headers(request_id_headers(id)) {}
+        headers(request_id_headers(label.request_id)) {}
 
   void respond(HttpResponse response) override {
     response.headers.insert(response.headers.end(), headers.begin(), headers.end());
@@ -40,7 +40,7 @@ class LabelledExchange final : public Exchange {
   std::shared_ptr<Exchange> exchange_;
 
  public:
-  const std::string id;
+  const RequestLabel label;
   const Protocol& protocol;
   std::vector<std::pair<std::string, std::string>> headers;
 };
@@ -59,14 +59,14 @@ std::vector<std::pair<std::string, std::string>> request_id_headers(const std::s
   return {{"x-request-id", request_id}, {"request-id", request_id}};
 }
 
-std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange, std::string request_id,
+std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange, RequestLabel label,
                                             const Protocol& protocol) {
-  return std::make_shared<LabelledExchange>(std::move(exchange), std::move(request_id), protocol);
+  return std::make_shared<LabelledExchange>(std::move(exchange), std::move(label), protocol);
 }
 
-std::string request_id_of(const Exchange& exchange) {
+RequestLabel label_of(const Exchange& exchange) {
   const auto* labelled = dynamic_cast<const LabelledExchange*>(&exchange);
-  return labelled == nullptr ? "" : labelled->id;
+  return labelled == nullptr ? RequestLabel{} : labelled->label;
 }
 
 const Protocol& protocol_of(const Exchange& exchange) {

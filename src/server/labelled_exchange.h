@@ -17,14 +17,20 @@ namespace baleen {
 /// ._:/+=@-; else `otherwise`.
 [[nodiscard]] std::string request_id_of(const HttpRequest& request, std::string otherwise);
 
+/// What a request is called from its socket to the end of its reply.
+struct RequestLabel {
+  std::string id;          ///< unique; with the protocol's prefix that of the reply
+  std::string request_id;  ///< the client's own, else "req_" and `id`
+};
+
 /// Those of every answer to the request.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> request_id_headers(
     const std::string& request_id);
 
 [[nodiscard]] std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange,
-                                                          std::string request_id, const Protocol& protocol);
+                                                          RequestLabel label, const Protocol& protocol);
 /// Of an exchange made by `labelled_exchange`; empty for others.
-[[nodiscard]] std::string request_id_of(const Exchange& exchange);
+[[nodiscard]] RequestLabel label_of(const Exchange& exchange);
 /// Whose errors its client reads; chat completions' of an exchange that `labelled_exchange` did not make.
 [[nodiscard]] const Protocol& protocol_of(const Exchange& exchange);
 /// What the server passed over of a request.

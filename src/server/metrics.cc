@@ -175,7 +175,7 @@ struct Metrics::Families {
 Metrics::Metrics() : families_(std::make_unique<Families>()) {}
 Metrics::~Metrics() = default;
 
-void Metrics::observe(const JobReport& report) {
+void Metrics::observe(const RequestReport& report) {
   families_->requests
       .Add({{"api", std::string(report.protocol->name)}, {"status", std::to_string(report.status)}})
       .Increment();

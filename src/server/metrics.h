@@ -6,8 +6,8 @@
 
 #include "http/http_server.h"
 #include "scheduler/scheduler.h"
-#include "server/completion_job.h"
 #include "server/engine_view.h"
+#include "server/served_request.h"
 
 namespace baleen {
 
@@ -18,7 +18,7 @@ class Metrics {
   ~Metrics();
 
   /// Counts a finished request: its status, times and speculation.
-  void observe(const JobReport& report);
+  void observe(const RequestReport& report);
 
   /// The page to scrape: the histograms above, and the counters of the parts as they stand.
   [[nodiscard]] std::string text(const SchedulerStats& scheduler, const EngineView& engine,

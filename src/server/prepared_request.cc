@@ -289,7 +289,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   const std::vector<std::string> wrong =
       prepared.choices.front().sampling.validate(static_cast<std::int32_t>(model_.limits.vocab_size));
   if (!wrong.empty()) return bad_request("", wrong.front());
-  prepared.api = std::move(request);
+  prepared.asked = std::move(request);
   return prepared;
 }
 

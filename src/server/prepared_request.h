@@ -17,7 +17,7 @@
 namespace baleen {
 
 struct PreparedRequest {
-  ApiRequest api;
+  ApiRequest asked;
   std::vector<Request> choices;  ///< of the first prompt, then of the next; `after_prompt_of` not set
   std::vector<std::string> prompt_texts;  ///< one a prompt, for `echo`; else empty
   std::int64_t prompt_tokens = 0;         ///< over all prompts, each counted once
@@ -28,7 +28,7 @@ struct PreparedRequest {
 
   /// Which prompt a choice belongs to.
   [[nodiscard]] std::size_t prompt_of(std::size_t choice) const {
-    return choice / static_cast<std::size_t>(api.num_choices);
+    return choice / static_cast<std::size_t>(asked.num_choices);
   }
 };
 

@@ -114,7 +114,7 @@ TEST_F(Conversation, AReplyCutOffByItsReaderCanBeContinued) {
       prompt(messages), request(),
       {.on_token = [&](const SampledToken&) { ++count; }, .cancelled = [&] { return count == 5; }});
   ASSERT_TRUE(cut);
-  EXPECT_EQ(cut.value().reason, FinishReason::kCancelled);
+  EXPECT_EQ(cut.value().end, ReplyEnd::kCancelled);
   messages.push_back(assistant(cut.value().text));
   messages.push_back(user("Go on."));
   EXPECT_EQ(reply(conversation, prompt(messages)).generated.tokens,

@@ -26,7 +26,7 @@ inline void check_reply(ApiRequest request, std::string_view text, std::size_t c
     const auto encoder = make_encoder(request, {.id = "1", .model = request.model}, {});
     std::string bytes = encoder->begin();
     bytes += encoder->parts(0, parts, {{.token = {std::string(text.substr(0, cut)), -1}, .top = {}}});
-    bytes += encoder->choice_finished(0, StopReason::kEnd, "");
+    bytes += encoder->choice_finished(0, ReplyEnd::kStopToken, "");
     bytes += encoder->finish({});
     BALEEN_CHECK(!find_invalid_utf8(bytes));
     if (!stream) BALEEN_CHECK(parse_python_json(bytes).ok());

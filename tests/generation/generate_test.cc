@@ -63,7 +63,7 @@ TEST_F(Generate, GreedyRepliesAreTheSameEveryTimeAndShowEveryToken) {
       reply(request, {.on_text = [&](std::string_view text) { streamed += text; },
                       .on_token = [&](const SampledToken& token) { seen.push_back(token.id); },
                       .on_prompt = [&](std::int64_t done, std::int64_t) { progress.push_back(done); }});
-  EXPECT_EQ(first.reason, FinishReason::kLength);
+  EXPECT_EQ(first.end, ReplyEnd::kLength);
   EXPECT_EQ(first.tokens.size(), 40u);
   EXPECT_EQ(first.text, tokenizer_->decode(first.tokens));
   EXPECT_EQ(streamed, first.text);
@@ -114,7 +114,7 @@ TEST_F(Generate, StopStringsMaySpanTokensAndAreNotShown) {
   request.stops = {"no such words", stop};
   std::string streamed;
   const Generated stopped = reply(request, {.on_text = [&](std::string_view text) { streamed += text; }});
-  EXPECT_EQ(stopped.reason, FinishReason::kStopString);
+  EXPECT_EQ(stopped.end, ReplyEnd::kStopString);
   EXPECT_EQ(stopped.text, free.text.substr(0, free.text.find(stop)));
   EXPECT_EQ(streamed, stopped.text);
   EXPECT_LE(stopped.tokens.size(), 23u);
@@ -134,7 +134,7 @@ TEST_F(Generate, StopTokensEndTheReplyAndAreNotShown) {
   const auto at =
       static_cast<std::size_t>(std::ranges::find(free.tokens, free.tokens[9]) - free.tokens.begin());
   const Generated stopped = reply(request);
-  EXPECT_EQ(stopped.reason, FinishReason::kStopToken);
+  EXPECT_EQ(stopped.end, ReplyEnd::kStopToken);
   EXPECT_EQ(stopped.tokens.size(), at + 1);
   EXPECT_EQ(stopped.text, tokenizer_->decode(std::span(free.tokens).first(at)));
 }
@@ -144,7 +144,7 @@ TEST_F(Generate, AStoryEndsByItself) {
   request.sampling.temperature = 0.8;
   request.sampling.seed = 5;
   const Generated story = reply(request);
-  EXPECT_EQ(story.reason, FinishReason::kStopToken);
+  EXPECT_EQ(story.end, ReplyEnd::kStopToken);
   EXPECT_EQ(story.tokens.back(), kEos);
   EXPECT_GT(story.text.size(), 200u);
 }
@@ -160,7 +160,7 @@ TEST_F(Generate, CancelledWhileReadingThePrompt) {
                                          .on_prompt = [&](std::int64_t done, std::int64_t) { fed = done; },
                                          .cancelled = [&] { return fed >= 4; }})
                                   .value();
-  EXPECT_EQ(cancelled.reason, FinishReason::kCancelled);
+  EXPECT_EQ(cancelled.end, ReplyEnd::kCancelled);
   EXPECT_EQ(cancelled.fed_tokens, 4);
   EXPECT_TRUE(cancelled.tokens.empty());
   EXPECT_FALSE(anything);
@@ -171,7 +171,7 @@ TEST_F(Generate, CancelledInTheReplyKeepsWhatWasSaid) {
   std::size_t count = 0;
   const Generated cancelled = reply(greedy(20), {.on_token = [&](const SampledToken&) { ++count; },
                                                  .cancelled = [&] { return count == 7; }});
-  EXPECT_EQ(cancelled.reason, FinishReason::kCancelled);
+  EXPECT_EQ(cancelled.end, ReplyEnd::kCancelled);
   EXPECT_EQ(cancelled.tokens, std::vector<TokenId>(free.tokens.begin(), free.tokens.begin() + 7));
   EXPECT_EQ(cancelled.text, tokenizer_->decode(cancelled.tokens));
 }
@@ -183,7 +183,7 @@ TEST_F(Generate, EndsWhereTheContextEnds) {
   request.stop_tokens.clear();
   while (request.prompt.size() < 250) request.prompt.push_back(request.prompt[request.prompt.size() - 4]);
   const Generated to_the_end = try_reply(engine, request).value();
-  EXPECT_EQ(to_the_end.reason, FinishReason::kLength);
+  EXPECT_EQ(to_the_end.end, ReplyEnd::kLength);
   EXPECT_EQ(to_the_end.tokens.size(), 7u);  // six are fed, the seventh is only said
   EXPECT_EQ(to_the_end.fed_tokens, 256);
   request.max_tokens = 3;
@@ -231,7 +231,7 @@ TEST_F(Generate, RunsAheadPastAnEndThatOnlyTheTextShows) {
   GenerationRequest request = greedy(40);
   request.stop_tokens = {reply(greedy(20)).tokens[9]};
   const Generated want = reply(request), got = try_reply(engine, request).value();
-  EXPECT_EQ(got.reason, FinishReason::kStopToken);
+  EXPECT_EQ(got.end, ReplyEnd::kStopToken);
   EXPECT_EQ(got.tokens, want.tokens);
   EXPECT_EQ(try_reply(engine, greedy(20)).value().text, reply(greedy(20)).text);  // nothing is left under way
 }

@@ -166,7 +166,7 @@ Sent sent(const Protocol* api, bool stream, CallEnforcement enforcement, const s
   for (std::size_t i = 0; i < num_pieces.value_or(reply.size()); ++i) read.append(reply[i]);
   const std::vector<Piece> pieces = {{reader.feed(read), {}}, {reader.finish(num_pieces.has_value()), {}}};
   Sent sent;
-  const StopReason reason = num_pieces ? StopReason::kLength : StopReason::kToolCalls;
+  const ReplyEnd reason = num_pieces ? ReplyEnd::kLength : ReplyEnd::kToolCalls;
   sent.bytes = encoded({.protocol = api, .stream = stream}, pieces, reason);
   if (stream) {
     const std::vector<Json> events = events_of(sent.bytes);

@@ -12,7 +12,7 @@ struct Golden {
   std::string name;
   ApiRequest request;
   std::vector<Piece> pieces;
-  StopReason reason = StopReason::kEnd;
+  ReplyEnd reason = ReplyEnd::kStopToken;
   std::string stop_string = {};
 };
 
@@ -41,18 +41,18 @@ std::vector<Golden> goldens() {
   const std::vector<std::pair<const Protocol*, std::string>> chats = {
       {&kChatCompletionsApi, "chat_completions"}, {&kResponsesApi, "responses"}, {&kMessagesApi, "messages"}};
   for (const auto& [api, name] : chats) {
-    all.push_back({name + "_calls.sse", request(api, true), kCalls, StopReason::kToolCalls});
-    all.push_back({name + "_calls.json", request(api, false), kCalls, StopReason::kToolCalls});
+    all.push_back({name + "_calls.sse", request(api, true), kCalls, ReplyEnd::kToolCalls});
+    all.push_back({name + "_calls.json", request(api, false), kCalls, ReplyEnd::kToolCalls});
   }
   for (const bool stream : {true, false}) {
     const std::string suffix = stream ? ".sse" : ".json";
     for (const auto& [api, name] : {chats[0], chats[1], {&kCompletionsApi, "completions"}}) {
       ApiRequest with_logprobs = request(api, stream);
       with_logprobs.logprobs = true;
-      all.push_back({name + "_logprobs" + suffix, with_logprobs, kText, StopReason::kLength});
+      all.push_back({name + "_logprobs" + suffix, with_logprobs, kText, ReplyEnd::kLength});
     }
     all.push_back(
-        {"messages_stop" + suffix, request(&kMessagesApi, stream), kText, StopReason::kStopString, "END"});
+        {"messages_stop" + suffix, request(&kMessagesApi, stream), kText, ReplyEnd::kStopString, "END"});
   }
   return all;
 }

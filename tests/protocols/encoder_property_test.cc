@@ -122,9 +122,9 @@ Json accumulate_chat(const std::vector<Json>& events) {
           {"usage", usage}};
 }
 
-StopReason any_reason() {
-  return *rc::gen::element(StopReason::kEnd, StopReason::kStopString, StopReason::kLength,
-                           StopReason::kToolCalls);
+ReplyEnd any_reason() {
+  return *rc::gen::element(ReplyEnd::kStopToken, ReplyEnd::kStopString, ReplyEnd::kLength,
+                           ReplyEnd::kToolCalls);
 }
 
 /// Invalid bytes become U+FFFD in each event, so a character cut across events is lost in a stream, where a
@@ -145,7 +145,7 @@ std::vector<Piece> with_whole_characters(std::vector<Piece> pieces) {
 TEST(EncoderProperty, ChatStreamIsTheBody) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<Piece> pieces = with_whole_characters(any_reply());
-    const StopReason reason = any_reason();
+    const ReplyEnd reason = any_reason();
     ApiRequest request;
     request.logprobs = true;
     Json body = Json::parse(encoded(request, pieces, reason));
@@ -168,14 +168,14 @@ TEST(EncoderProperty, CompletionsStreamIsTheBody) {
                     [](const ReplyPart& part) { return part.kind != ReplyPart::Kind::kContent; });
     ApiRequest request{.protocol = &kCompletionsApi, .prompts = {"p"}};
     request.logprobs = true;
-    const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
+    const Json body = Json::parse(encoded(request, pieces, ReplyEnd::kStopToken));
     request.stream = true;
     std::string text;
     Json logprobs = {{"tokens", Json::array()},
                      {"token_logprobs", Json::array()},
                      {"top_logprobs", Json::array()},
                      {"text_offset", Json::array()}};
-    for (const Json& event : events_of(encoded(request, pieces, StopReason::kEnd), false)) {
+    for (const Json& event : events_of(encoded(request, pieces, ReplyEnd::kStopToken), false)) {
       const Json& choice = event["choices"][0];
       text += choice["text"].get<std::string>();
       if (choice["logprobs"].is_null()) continue;
@@ -189,7 +189,7 @@ TEST(EncoderProperty, CompletionsStreamIsTheBody) {
 TEST(EncoderProperty, ResponsesStreamIsTheBody) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<Piece> pieces = with_whole_characters(any_reply());
-    const StopReason reason = any_reason();
+    const ReplyEnd reason = any_reason();
     ApiRequest request{.protocol = &kResponsesApi};
     request.logprobs = true;
     const Json body = Json::parse(encoded(request, pieces, reason));
@@ -231,7 +231,7 @@ TEST(EncoderProperty, ResponsesStreamIsTheBody) {
 TEST(EncoderProperty, MessagesStreamIsTheBody) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<Piece> pieces = with_whole_characters(any_reply());
-    const StopReason reason = any_reason();
+    const ReplyEnd reason = any_reason();
     ApiRequest request{.protocol = &kMessagesApi};
     Json body = Json::parse(encoded(request, pieces, reason, "END"));
     request.stream = true;

@@ -23,8 +23,8 @@ TEST(Encoder, ChoicesAreKeptApart) {
   const auto encoder = make_encoder(request, sample_identity(), {});
   EXPECT_EQ(encoder->parts(1, {content("b")}, {}), "");
   EXPECT_EQ(encoder->parts(0, {content("a")}, {}), "");
-  EXPECT_EQ(encoder->choice_finished(1, StopReason::kLength, ""), "");
-  EXPECT_EQ(encoder->choice_finished(0, StopReason::kEnd, ""), "");
+  EXPECT_EQ(encoder->choice_finished(1, ReplyEnd::kLength, ""), "");
+  EXPECT_EQ(encoder->choice_finished(0, ReplyEnd::kStopToken, ""), "");
   const Json body = Json::parse(encoder->finish({}));
   EXPECT_EQ(body["choices"][0]["message"]["content"], "a");
   EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
@@ -48,13 +48,13 @@ TEST(Encoder, HiddenReasoning) {
     for (const Protocol* api : {&kChatCompletionsApi, &kResponsesApi, &kMessagesApi}) {
       ApiRequest request{.protocol = api, .stream = stream};
       request.show_reasoning = false;
-      EXPECT_EQ(encoded(request, pieces, StopReason::kEnd).find("secret"), std::string::npos);
+      EXPECT_EQ(encoded(request, pieces, ReplyEnd::kStopToken).find("secret"), std::string::npos);
     }
   }
   // This protocol keeps the block, with its signature, so that the client can send it back.
   ApiRequest request{.protocol = &kMessagesApi};
   request.show_reasoning = false;
-  const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
+  const Json body = Json::parse(encoded(request, pieces, ReplyEnd::kStopToken));
   EXPECT_EQ(body["content"][0]["type"], "thinking");
   EXPECT_EQ(body["content"][0]["thinking"], "");
   EXPECT_NE(body["content"][0]["signature"], "");
@@ -82,7 +82,7 @@ TEST(Encoder, Failures) {
 }
 
 TEST(Encoder, NoUsageUnlessAskedFor) {
-  const std::string stream = encoded({.stream = true}, {{{content("a")}, {}}}, StopReason::kEnd);
+  const std::string stream = encoded({.stream = true}, {{{content("a")}, {}}}, ReplyEnd::kStopToken);
   EXPECT_EQ(stream.find("usage"), std::string::npos);
   EXPECT_TRUE(stream.ends_with("data: [DONE]\n\n"));
 }
@@ -92,7 +92,8 @@ TEST(Encoder, AResponseRepeatsItsRequest) {
     "tools": [{"type": "function", "name": "f", "parameters": {"z": 1, "a": NaN}, "strict": true}],
     "tool_choice": "required", "metadata": {"k": "v"}, "temperature": 0.5, "store": true,
     "text": {"verbosity": "low"}, "reasoning": {"effort": "low"}})");
-  const nlohmann::ordered_json body = nlohmann::ordered_json::parse(encoded(request, {}, StopReason::kEnd));
+  const nlohmann::ordered_json body =
+      nlohmann::ordered_json::parse(encoded(request, {}, ReplyEnd::kStopToken));
   EXPECT_EQ(body["instructions"], "i");
   EXPECT_EQ(body["tools"][0]["parameters"].dump(), R"({"z":1,"a":null})");
   EXPECT_EQ(body["tool_choice"], "required");
@@ -106,7 +107,7 @@ TEST(Encoder, AResponseRepeatsItsRequest) {
 
 TEST(Encoder, AnItemCutByTheLimitIsIncomplete) {
   const Json body =
-      Json::parse(encoded({.protocol = &kResponsesApi}, {{{content("a")}, {}}}, StopReason::kLength));
+      Json::parse(encoded({.protocol = &kResponsesApi}, {{{content("a")}, {}}}, ReplyEnd::kLength));
   EXPECT_EQ(body["status"], "incomplete");
   EXPECT_EQ(body["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(body["output"][0]["status"], "incomplete");
@@ -115,8 +116,7 @@ TEST(Encoder, AnItemCutByTheLimitIsIncomplete) {
 TEST(Encoder, AMessageThatAStopStringEndedHasAText) {
   for (const std::vector<Piece>& pieces :
        {std::vector<Piece>{{{reasoning("so")}, {}}}, std::vector<Piece>{}, {{{content("a")}, {}}}}) {
-    const Json body =
-        Json::parse(encoded({.protocol = &kMessagesApi}, pieces, StopReason::kStopString, "END"));
+    const Json body = Json::parse(encoded({.protocol = &kMessagesApi}, pieces, ReplyEnd::kStopString, "END"));
     EXPECT_EQ(body["stop_reason"], "stop_sequence");
     EXPECT_EQ(body["stop_sequence"], "END");
     EXPECT_EQ(body["content"].back()["type"], "text") << body;
@@ -131,7 +131,7 @@ TEST(Encoder, SeparatorsOfLinesAreEscapedInEveryEvent) {
   for (const bool stream : {true, false}) {
     for (const Protocol* api : {&kChatCompletionsApi, &kCompletionsApi, &kResponsesApi, &kMessagesApi}) {
       const std::string sent =
-          encoded({.protocol = api, .prompts = {"p"}, .stream = stream}, pieces, StopReason::kEnd, text);
+          encoded({.protocol = api, .prompts = {"p"}, .stream = stream}, pieces, ReplyEnd::kStopToken, text);
       for (const char* separator : {"\u0085", "\u2028", "\u2029"})
         EXPECT_EQ(sent.find(separator), std::string::npos) << sent;
       EXPECT_NE(sent.find("a\\u0085b\\u2028c\\u2029d\u2027\u00A0"), std::string::npos) << sent;
@@ -146,7 +146,7 @@ TEST(Encoder, LogprobsStayFinite) {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<Piece> pieces = {
       {{content("ab")}, {{.token = {"a", -infinity}, .top = {}}, {.token = {"b", std::nan("")}, .top = {}}}}};
-  const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
+  const Json body = Json::parse(encoded(request, pieces, ReplyEnd::kStopToken));
   EXPECT_EQ(body["choices"][0]["logprobs"]["content"][0]["logprob"], -9999);
   EXPECT_EQ(body["choices"][0]["logprobs"]["content"][1]["logprob"], -9999);
 }
@@ -155,7 +155,7 @@ TEST(Encoder, NoCitationsWhereThereAreNone) {
   // The AI SDK's Anthropic provider refuses a reply whose citations are null.
   for (const bool stream : {true, false}) {
     const std::string sent =
-        encoded({.protocol = &kMessagesApi, .stream = stream}, {{{content("a")}, {}}}, StopReason::kEnd);
+        encoded({.protocol = &kMessagesApi, .stream = stream}, {{{content("a")}, {}}}, ReplyEnd::kStopToken);
     EXPECT_EQ(sent.find("citations"), std::string::npos) << sent;
   }
 }
@@ -175,16 +175,16 @@ TEST(Encoder, ReasoningIsSealedAndSummarised) {
   request.keeping.seal_reasoning = true;
   request.client_key = "k";
   const std::vector<Piece> pieces = {{{reasoning("because"), content("a")}, {}}};
-  Json item = Json::parse(encoded(request, pieces, StopReason::kEnd))["output"][0];
+  Json item = Json::parse(encoded(request, pieces, ReplyEnd::kStopToken))["output"][0];
   EXPECT_EQ(open_sealed_text(item["encrypted_content"].get<std::string>(), "k"), "because");
   EXPECT_EQ(item["content"][0]["text"], "because");
   request.keeping = {.summarise_reasoning = true};
-  item = Json::parse(encoded(request, pieces, StopReason::kEnd))["output"][0];
+  item = Json::parse(encoded(request, pieces, ReplyEnd::kStopToken))["output"][0];
   EXPECT_EQ(item["summary"][0]["text"], "because");
   EXPECT_EQ(item["content"].size(), 0u);
   EXPECT_TRUE(item["encrypted_content"].is_null());
   request.stream = true;
-  const std::string events = encoded(request, pieces, StopReason::kEnd);
+  const std::string events = encoded(request, pieces, ReplyEnd::kStopToken);
   for (const char* name : {"response.reasoning_summary_part.added", "response.reasoning_summary_text.delta",
                            "response.reasoning_summary_text.done", "response.reasoning_summary_part.done"}) {
     EXPECT_NE(events.find(std::string("event: ") + name), std::string::npos) << name;
@@ -193,7 +193,7 @@ TEST(Encoder, ReasoningIsSealedAndSummarised) {
 }
 
 TEST(Encoder, UsageNamesTheCacheAsDeepSeekDoes) {
-  const Json usage = Json::parse(encoded({}, {{{content("a")}, {}}}, StopReason::kEnd))["usage"];
+  const Json usage = Json::parse(encoded({}, {{{content("a")}, {}}}, ReplyEnd::kStopToken))["usage"];
   EXPECT_EQ(usage["prompt_cache_hit_tokens"], 4);
   EXPECT_EQ(usage["prompt_cache_miss_tokens"], 6);
 }

@@ -41,7 +41,7 @@ inline Usage sample_usage() {
 }
 
 /// Everything that one choice's reply sends.
-inline std::string encoded(const ApiRequest& request, const std::vector<Piece>& pieces, StopReason reason,
+inline std::string encoded(const ApiRequest& request, const std::vector<Piece>& pieces, ReplyEnd reason,
                            const std::string& stop_string = "") {
   const auto encoder = make_encoder(request, sample_identity(), {.prompt_tokens = 10});
   std::string bytes = encoder->begin();

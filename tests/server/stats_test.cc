@@ -180,7 +180,7 @@ TEST(Stats, HistoryHasItsColumnsNamed) {
 
 TEST(Metrics, CountsRequestsAndShowsTheParts) {
   Metrics metrics;
-  JobReport report{.protocol = &kMessagesApi, .status = 200};
+  RequestReport report{.protocol = &kMessagesApi, .status = 200};
   report.choices.push_back({.reply_tokens = 10, .drafted_tokens = 8, .accepted_tokens = 6, .steps = 4});
   report.token_gaps_seconds = {0.004, 0.02};
   metrics.observe(report);

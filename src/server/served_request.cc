@@ -1,4 +1,4 @@
-#include "server/completion_job.h"
+#include "server/served_request.h"
 
 #include <chrono>
 #include <exception>
@@ -18,19 +18,9 @@ constexpr double kProgressSeconds = 0.2;
 constexpr int kClientGone = 499;
 
 /// Stop strings stand in content, so calls of a reply that ended by one are whole, and to be made.
-StopReason stop_reason(const ReplySummary& summary, std::size_t num_calls) {
-  switch (summary.end) {
-    case ReplyEnd::kStopToken:
-      return num_calls > 0 ? StopReason::kToolCalls : StopReason::kEnd;
-    case ReplyEnd::kStopString:
-      return num_calls > 0 ? StopReason::kToolCalls : StopReason::kStopString;
-    case ReplyEnd::kCancelled:
-      return StopReason::kCancelled;
-    case ReplyEnd::kLength:
-    case ReplyEnd::kFailed:
-      break;
-  }
-  return StopReason::kLength;
+ReplyEnd end_for_client(ReplyEnd end, std::size_t num_calls) {
+  const bool is_whole = end == ReplyEnd::kStopToken || end == ReplyEnd::kStopString;
+  return is_whole && num_calls > 0 ? ReplyEnd::kToolCalls : end;
 }
 
 std::size_t content_bytes(const std::vector<ReplyPart>& parts) {
@@ -44,32 +34,32 @@ std::size_t content_bytes(const std::vector<ReplyPart>& parts) {
 }  // namespace
 
 /// Carries what the scheduler publishes to the HTTP thread.
-class CompletionJob::Sink : public ReplySink {
+class ServedRequest::Sink : public ReplySink {
  public:
-  Sink(std::shared_ptr<CompletionJob> job, std::size_t choice_idx)
-      : job_(std::move(job)), choice_idx_(choice_idx) {}
+  Sink(std::shared_ptr<ServedRequest> served, std::size_t choice_idx)
+      : served_(std::move(served)), choice_idx_(choice_idx) {}
 
   void piece(const ReplyPiece& piece) override {
-    job_->context_.http.post([job = job_, idx = choice_idx_, piece, seconds = monotonic_seconds()] {
-      job->guarded([&] { job->receive(idx, piece, seconds); });
+    served_->context_.http.post([served = served_, idx = choice_idx_, piece, seconds = monotonic_seconds()] {
+      served->guarded([&] { served->receive(idx, piece, seconds); });
     });
   }
   void progress(std::int64_t done, std::int64_t total) override {
-    job_->context_.http.post(
-        [job = job_, done, total] { job->guarded([&] { job->receive_progress(done, total); }); });
+    served_->context_.http.post(
+        [served = served_, done, total] { served->guarded([&] { served->receive_progress(done, total); }); });
   }
   void finished(const ReplySummary& summary) override {
-    job_->context_.http.post([job = job_, idx = choice_idx_, summary] {
-      job->guarded([&] { job->finish_choice(idx, summary); });
+    served_->context_.http.post([served = served_, idx = choice_idx_, summary] {
+      served->guarded([&] { served->finish_choice(idx, summary); });
     });
   }
 
  private:
-  std::shared_ptr<CompletionJob> job_;
+  std::shared_ptr<ServedRequest> served_;
   std::size_t choice_idx_;
 };
 
-CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request, ReplyIdentity identity,
+ServedRequest::ServedRequest(const ServingContext& context, PreparedRequest request, ReplyIdentity identity,
                              std::shared_ptr<Exchange> exchange)
     : context_(context),
       request_(std::move(request)),
@@ -79,19 +69,19 @@ CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request,
   for (std::size_t i = 0; i < request_.choices.size(); ++i) {
     choices_.push_back(
         {.id = {},
-         .reader = ReplyReader(reply_mode(request_), callable_tools(request_.api), request_.enforcement),
+         .reader = ReplyReader(reply_mode(request_), callable_tools(request_.asked), request_.enforcement),
          .in_reasoning = request_.starts_in_reasoning});
   }
   Usage at_start;
   at_start.prompt_tokens = request_.prompt_tokens;
-  encoder_ = make_encoder(request_.api, identity_, at_start);
-  report_.protocol = request_.api.protocol;
-  report_.stream = request_.api.stream;
+  encoder_ = make_encoder(request_.asked, identity_, at_start);
+  report_.protocol = request_.asked.protocol;
+  report_.stream = request_.asked.stream;
   report_.request_id = identity_.request_id;
 }
 
 template <class Step>
-void CompletionJob::guarded(const Step& step) {
+void ServedRequest::guarded(const Step& step) {
   try {
     step();
   } catch (const std::exception& exception) {
@@ -108,7 +98,7 @@ void CompletionJob::guarded(const Step& step) {
   }
 }
 
-bool CompletionJob::start() {
+bool ServedRequest::start() {
   try {
     return submit_all();
   } catch (const std::exception&) {
@@ -118,12 +108,12 @@ bool CompletionJob::start() {
   }
 }
 
-bool CompletionJob::submit_all() {
+bool ServedRequest::submit_all() {
   // All or none: a request that is half admitted would wait for ever for its other half.
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     Request& request = request_.choices[i];
     const std::size_t first_of_prompt =
-        request_.prompt_of(i) * static_cast<std::size_t>(request_.api.num_choices);
+        request_.prompt_of(i) * static_cast<std::size_t>(request_.asked.num_choices);
     if (i != first_of_prompt) request.after_prompt_of = choices_[first_of_prompt].id;
     choices_[i].id =
         context_.scheduler.submit(std::move(request), std::make_shared<Sink>(shared_from_this(), i));
@@ -133,28 +123,28 @@ bool CompletionJob::submit_all() {
     return false;
   }
   exchange_->on_gone([weak = weak_from_this()] {
-    const auto job = weak.lock();
-    if (!job) return;
-    job->report_.status = kClientGone;
-    job->cancel();
+    const auto served = weak.lock();
+    if (!served) return;
+    served->report_.status = kClientGone;
+    served->cancel();
   });
-  if (request_.api.stream) {
+  if (request_.asked.stream) {
     exchange_->begin_events({});
     send(encoder_->begin());
     keep_alive();
   }
-  if (request_.api.echo) echo_prompts();
+  if (request_.asked.echo) echo_prompts();
   return true;
 }
 
 /// The texts at once; the logprobs of their tokens come as they are computed.
-void CompletionJob::echo_prompts() {
+void ServedRequest::echo_prompts() {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const std::size_t prompt = request_.prompt_of(i);
     const ReplyPart text{.kind = ReplyPart::Kind::kContent, .text = request_.prompt_texts[prompt]};
     std::vector<TokenLogprobs> logprobs;
     choices_[i].num_echoed = 1;
-    if (request_.api.logprobs && request_.added_tokens[prompt] == 0) {
+    if (request_.asked.logprobs && request_.added_tokens[prompt] == 0) {
       logprobs.push_back({.token = {std::string(context_.model.tokenizer->bytes_of(context_.model.bos)), 0},
                           .is_first = true});
     }
@@ -162,7 +152,7 @@ void CompletionJob::echo_prompts() {
   }
 }
 
-std::vector<TokenLogprobs> CompletionJob::prompt_logprobs(std::size_t choice_idx, const ReplyPiece& piece) {
+std::vector<TokenLogprobs> ServedRequest::prompt_logprobs(std::size_t choice_idx, const ReplyPiece& piece) {
   std::vector<TokenLogprobs> result;
   Choice& choice = choices_[choice_idx];
   for (const ReplyToken& token : piece.prompt_tokens) {
@@ -173,15 +163,15 @@ std::vector<TokenLogprobs> CompletionJob::prompt_logprobs(std::size_t choice_idx
   return result;
 }
 
-std::vector<ReplyPart> CompletionJob::read(Choice& choice, const MarkedText& text) {
-  if (request_.api.protocol->has_raw_prompt) {
+std::vector<ReplyPart> ServedRequest::read(Choice& choice, const MarkedText& text) {
+  if (request_.asked.protocol->has_raw_prompt) {
     if (text.text.empty()) return {};
     return {{.kind = ReplyPart::Kind::kContent, .text = text.text}};
   }
   return choice.reader.feed(text);
 }
 
-TokenLogprobs CompletionJob::logprobs_of(const ReplyToken& token) const {
+TokenLogprobs ServedRequest::logprobs_of(const ReplyToken& token) const {
   const auto text_of = [&](TokenId id, double logprob) {
     return TokenText{std::string(context_.model.tokenizer->bytes_of(id)), logprob};
   };
@@ -191,18 +181,18 @@ TokenLogprobs CompletionJob::logprobs_of(const ReplyToken& token) const {
 }
 
 /// Tokens of reasoning are counted, those after it are reported.
-void CompletionJob::count_tokens(Choice& choice, const ReplyPiece& piece) {
+void ServedRequest::count_tokens(Choice& choice, const ReplyPiece& piece) {
   for (const ReplyToken& token : piece.tokens) {
     if (choice.in_reasoning) {
       ++choice.reasoning_tokens;
       if (token.id == end_of_reasoning_) choice.in_reasoning = false;
-    } else if (request_.api.logprobs && token.logprob && token.id != context_.model.eos) {
+    } else if (request_.asked.logprobs && token.logprob && token.id != context_.model.eos) {
       choice.logprobs.add(logprobs_of(token));
     }
   }
 }
 
-void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, double seconds) {
+void ServedRequest::receive(std::size_t choice_idx, const ReplyPiece& piece, double seconds) {
   if (answered_) return;
   Choice& choice = choices_[choice_idx];
   std::vector<TokenLogprobs> logprobs = prompt_logprobs(choice_idx, piece);
@@ -219,24 +209,24 @@ void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, dou
     send(encoder_->parts(static_cast<int>(choice_idx), parts, logprobs));
 }
 
-void CompletionJob::receive_progress(std::int64_t done, std::int64_t total) {
-  if (answered_ || !request_.api.stream || monotonic_seconds() - last_progress_seconds_ < kProgressSeconds)
+void ServedRequest::receive_progress(std::int64_t done, std::int64_t total) {
+  if (answered_ || !request_.asked.stream || monotonic_seconds() - last_progress_seconds_ < kProgressSeconds)
     return;
   last_progress_seconds_ = monotonic_seconds();
   send(encoder_->progress(done, total));
 }
 
-void CompletionJob::remember_calls(std::size_t choice_idx) {
+void ServedRequest::remember_calls(std::size_t choice_idx) {
   const ReplyReader& reader = choices_[choice_idx].reader;
   std::vector<ToolCall> calls(reader.calls().begin(), reader.calls().end());
   for (std::size_t call_idx = 0; call_idx < calls.size(); ++call_idx) {
     calls[call_idx].id =
-        tool_call_id(*request_.api.protocol, identity_, static_cast<int>(choice_idx), call_idx);
+        tool_call_id(*request_.asked.protocol, identity_, static_cast<int>(choice_idx), call_idx);
   }
   context_.calls.remember(calls, reader.raw_calls());
 }
 
-void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& summary) {
+void ServedRequest::finish_choice(std::size_t choice_idx, const ReplySummary& summary) {
   Choice& choice = choices_[choice_idx];
   choice.finished = true;
   choice.summary = summary;
@@ -252,7 +242,7 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
                    .message = "the server had to cut this reply short; its log may say why"});
     }
     std::vector<ReplyPart> rest;
-    if (!request_.api.protocol->has_raw_prompt) {
+    if (!request_.asked.protocol->has_raw_prompt) {
       rest = choice.reader.finish(summary.end == ReplyEnd::kLength);
       remember_calls(choice_idx);
     }
@@ -264,21 +254,22 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
     if (!rest.empty() || !logprobs.empty())
       send(encoder_->parts(static_cast<int>(choice_idx), rest, logprobs));
     send(encoder_->choice_finished(static_cast<int>(choice_idx),
-                                   stop_reason(summary, choice.reader.num_calls()), summary.stop_string));
+                                   end_for_client(summary.end, choice.reader.num_calls()),
+                                   summary.stop_string));
   }
   if (num_finished_ == choices_.size()) finish();
 }
 
-void CompletionJob::finish() {
+void ServedRequest::finish() {
   report_.usage = usage();
   if (!answered_) {
     answered_ = true;
     std::string bytes = encoder_->finish(report_.usage);
     // Before the client hears that it is there.
-    if (request_.api.keeping.store) {
-      context_.responses.keep(request_.api.client_key, encoder_->record(), request_.api.keeping);
+    if (request_.asked.keeping.store) {
+      context_.responses.keep(request_.asked.client_key, encoder_->record(), request_.asked.keeping);
     }
-    if (request_.api.stream) {
+    if (request_.asked.stream) {
       exchange_->send(std::move(bytes));
       exchange_->end();
     } else {
@@ -288,12 +279,12 @@ void CompletionJob::finish() {
   context_.on_done(report_);
 }
 
-void CompletionJob::fail(const ApiError& error) {
+void ServedRequest::fail(const ApiError& error) {
   answered_ = true;
   cancel();
   report_.status = error.status;
   std::string bytes = encoder_->failed(error);
-  if (request_.api.stream) {
+  if (request_.asked.stream) {
     exchange_->send(std::move(bytes));
     exchange_->end();
   } else {
@@ -302,13 +293,13 @@ void CompletionJob::fail(const ApiError& error) {
   if (num_finished_ == choices_.size()) context_.on_done(report_);
 }
 
-void CompletionJob::cancel() {
+void ServedRequest::cancel() {
   for (const Choice& choice : choices_) {
     if (choice.id && !choice.finished) context_.scheduler.cancel(*choice.id);
   }
 }
 
-void CompletionJob::send(std::string bytes) {
+void ServedRequest::send(std::string bytes) {
   if (bytes.empty() || answered_) return;
   last_sent_seconds_ = monotonic_seconds();
   if (!exchange_->send(std::move(bytes))) {
@@ -318,24 +309,24 @@ void CompletionJob::send(std::string bytes) {
   }
 }
 
-void CompletionJob::keep_alive() {
+void ServedRequest::keep_alive() {
   context_.http.after(context_.keep_alive_seconds, [weak = weak_from_this()] {
-    const auto job = weak.lock();
-    if (!job || job->answered_) return;
-    if (monotonic_seconds() - job->last_sent_seconds_ >= job->context_.keep_alive_seconds) {
-      job->send(job->encoder_->keep_alive());
+    const auto served = weak.lock();
+    if (!served || served->answered_) return;
+    if (monotonic_seconds() - served->last_sent_seconds_ >= served->context_.keep_alive_seconds) {
+      served->send(served->encoder_->keep_alive());
     }
-    job->keep_alive();
+    served->keep_alive();
   });
 }
 
-Usage CompletionJob::usage() const {
+Usage ServedRequest::usage() const {
   Usage usage;
   usage.prompt_tokens = request_.prompt_tokens;
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     const ReplySummary& summary = choices_[i].summary;
     // The prompt is counted once for all its choices, and so is what the cache held of it.
-    if (i % static_cast<std::size_t>(request_.api.num_choices) == 0)
+    if (i % static_cast<std::size_t>(request_.asked.num_choices) == 0)
       usage.cached_tokens += summary.cached_tokens;
     usage.reply_tokens += summary.reply_tokens;
     usage.reasoning_tokens += choices_[i].reasoning_tokens;

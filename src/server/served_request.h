@@ -21,7 +21,7 @@
 namespace baleen {
 
 /// What happened to a request, for metrics and the log line.
-struct JobReport {
+struct RequestReport {
   const Protocol* protocol = &kChatCompletionsApi;
   bool stream = false;
   int status = 200;
@@ -31,20 +31,20 @@ struct JobReport {
   std::vector<double> token_gaps_seconds;  ///< between the steps that brought tokens, all choices
 };
 
-struct JobContext {
+struct ServingContext {
   const ServedModel& model;
   Scheduler& scheduler;
   HttpServer& http;
   CallMemory& calls;
   ResponseStore& responses;
-  double keep_alive_seconds = 5;                  ///< of silence before a stream says that it lives
-  std::function<void(const JobReport&)> on_done;  ///< in the HTTP thread
+  double keep_alive_seconds = 5;                      ///< of silence before a stream says that it lives
+  std::function<void(const RequestReport&)> on_done;  ///< in the HTTP thread
 };
 
 /// Lives in the HTTP thread; what the scheduler publishes is posted there. Keeps itself alive until it is answered.
-class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
+class ServedRequest : public std::enable_shared_from_this<ServedRequest> {
  public:
-  CompletionJob(const JobContext& context, PreparedRequest request, ReplyIdentity identity,
+  ServedRequest(const ServingContext& context, PreparedRequest request, ReplyIdentity identity,
                 std::shared_ptr<Exchange> exchange);
 
   /// Submits all choices. False when the queue is full: nothing was submitted, and the exchange is
@@ -87,7 +87,7 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   void count_tokens(Choice& choice, const ReplyPiece& piece);
   [[nodiscard]] Usage usage() const;
 
-  JobContext context_;
+  ServingContext context_;
   PreparedRequest request_;
   ReplyIdentity identity_;
   std::shared_ptr<Exchange> exchange_;
@@ -97,7 +97,7 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   std::size_t num_finished_ = 0;
   bool answered_ = false;
   double last_sent_seconds_ = 0, last_progress_seconds_ = 0;
-  JobReport report_;
+  RequestReport report_;
 };
 
 }  // namespace baleen
