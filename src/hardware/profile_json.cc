@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/quoted_text.h"
 #include "hardware/device_profile.h"
 
@@ -45,80 +45,31 @@ constexpr FigureRange kLinkSize{1, 1e9};
 constexpr std::size_t kMaxOperations = 1024, kMaxPoints = 256, kMaxMessages = 64, kMaxLinks = 16,
                       kMaxMemoryLevels = 16, kMaxSources = 4096;
 
-std::string range_text(const FigureRange& range, std::string_view what) {
+bool holds(const FigureRange& range, double value) {
+  return (value >= range.min && value <= range.max) || (range.or_zero && value == 0);
+}
+bool holds(const FigureRange& range, std::int64_t value) { return holds(range, static_cast<double>(value)); }
+
+std::string words(const FigureRange& range, std::string_view what) {
   return fmt::format("{} from {:g} to {:g}{}", what, range.min, range.max, range.or_zero ? ", or 0" : "");
 }
-
-std::string found_text(const Json& found) { return shortened_text(found.dump(), 60); }
+std::string whole_words(const FigureRange& range) { return words(range, "a whole number"); }
+std::string real_words(const FigureRange& range) { return words(range, "a number"); }
 
 void check_count(const Json& list, std::size_t most, std::string_view label) {
   if (list.size() > most) fail("{}: expected at most {} entries, found {}", label, most, list.size());
 }
 
-/// An object of a profile that is being read: every field is taken once, and what is left over is an error.
-class Fields {
- public:
-  Fields(const Json& json, std::string label) : json_(json), label_(std::move(label)) {
-    if (!json.is_object()) fail("{}: expected an object, found {}", label_, json.type_name());
-  }
+/// Empty where it is missing.
+std::string short_text(const JsonFields& fields, std::string_view name) {
+  std::string text;
+  fields.take(name, text);
+  if (text.size() > kMaxTextBytes)
+    fail("{}: expected at most {} bytes, found {}", fields.label_of(name), kMaxTextBytes, text.size());
+  return text;
+}
 
-  [[nodiscard]] const Json* find(const std::string& name) {
-    known_.push_back(name);
-    const auto found = json_.find(name);
-    return found == json_.end() ? nullptr : &*found;
-  }
-  /// Keeps `value` where the field is missing.
-  void take(const std::string& name, double& value, const FigureRange& range) {
-    if (const Json* found = find(name)) value = number(name, *found, range, "a number");
-  }
-  void take(const std::string& name, std::int64_t& value, const FigureRange& range) {
-    const Json* found = find(name);
-    if (found == nullptr) return;
-    const double whole = number(name, *found, range, "a whole number");
-    if (whole != std::floor(whole))
-      fail("{}.{}: expected {}; found {}", label_, name, range_text(range, "a whole number"),
-           found_text(*found));
-    value = static_cast<std::int64_t>(whole);
-  }
-  void take(const std::string& name, std::string& value) {
-    const Json* found = find(name);
-    if (found == nullptr) return;
-    if (!found->is_string()) fail("{}.{}: expected a text, found {}", label_, name, found_text(*found));
-    value = found->get<std::string>();
-    if (value.size() > kMaxTextBytes)
-      fail("{}.{}: expected at most {} bytes, found {}", label_, name, kMaxTextBytes, value.size());
-  }
-  void take(const std::string& name, bool& value) {
-    const Json* found = find(name);
-    if (found == nullptr) return;
-    if (!found->is_boolean())
-      fail("{}.{}: expected true or false, found {}", label_, name, found_text(*found));
-    value = found->get<bool>();
-  }
-  void end() const {
-    for (const auto& [name, value] : json_.items()) {
-      if (std::ranges::find(known_, name) == known_.end()) {
-        fail("{}.{}: no such field; there are {}", label_, shortened_text(name, 60), fmt::join(known_, ", "));
-      }
-    }
-  }
-  [[nodiscard]] const std::string& label() const { return label_; }
-
- private:
-  [[nodiscard]] double number(const std::string& name, const Json& found, const FigureRange& range,
-                              std::string_view what) const {
-    const double value = found.is_number() ? found.get<double>() : std::nan("");
-    const bool fits = (value >= range.min && value <= range.max) || (range.or_zero && value == 0);
-    if (!fits) fail("{}.{}: expected {}; found {}", label_, name, range_text(range, what), found_text(found));
-    return value;
-  }
-
-  const Json& json_;
-  std::string label_;
-  std::vector<std::string> known_;
-};
-
-void read_efficiency(Fields& fields, EfficiencyPoint& point) {
+void read_efficiency(const JsonFields& fields, EfficiencyPoint& point) {
   for (const auto& [name, share] :
        {std::pair{"compute", &point.compute}, {"memory", &point.memory}, {"scalar", &point.scalar}}) {
     fields.take(name, *share, kShare);
@@ -127,7 +78,7 @@ void read_efficiency(Fields& fields, EfficiencyPoint& point) {
 
 OperationEfficiency read_operation(const Json& json, const std::string& label) {
   OperationEfficiency operation;
-  Fields fields(json, label);
+  const JsonFields fields(json, label);
   fields.take("overlaps_scalar", operation.overlaps_scalar);
   fields.take("rows_per_tile", operation.rows_per_tile, kTile);
   fields.take("heads_per_tile", operation.heads_per_tile, kTile);
@@ -136,7 +87,7 @@ OperationEfficiency read_operation(const Json& json, const std::string& label) {
     check_count(*points, kMaxPoints, label + ".points");
     for (std::size_t i = 0; i < points->size(); ++i) {
       EfficiencyPoint point;
-      Fields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
+      const JsonFields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
       entry.take("rows", point.num_rows, kRows);
       read_efficiency(entry, point);
       entry.take("static_seconds", point.static_seconds, kSeconds);
@@ -154,7 +105,7 @@ OperationEfficiency read_operation(const Json& json, const std::string& label) {
 
 LinkLevel read_link(const Json& json, const std::string& label) {
   LinkLevel link;
-  Fields fields(json, label);
+  const JsonFields fields(json, label);
   fields.take("size", link.size, kLinkSize);
   fields.take("bytes_per_second", link.bytes_per_second, kBytesPerSecond);
   fields.take("latency_seconds", link.latency_seconds, kSeconds);
@@ -167,7 +118,7 @@ LinkLevel read_link(const Json& json, const std::string& label) {
 
 MessageTimes read_message(const Json& json, const std::string& label) {
   MessageTimes times;
-  Fields fields(json, label);
+  const JsonFields fields(json, label);
   fields.take("num_ranks", times.num_ranks, kRanks);
   fields.take("seconds_per_further_rank", times.seconds_per_further_rank, kSeconds);
   fields.take("whole_up_to_bytes", times.whole_up_to_bytes, kBytes);
@@ -177,7 +128,7 @@ MessageTimes read_message(const Json& json, const std::string& label) {
   check_count(*points, kMaxPoints, label + ".points");
   for (std::size_t i = 0; i < points->size(); ++i) {
     MessagePoint point;
-    Fields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
+    const JsonFields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
     entry.take("bytes", point.bytes, kBytes);
     entry.take("seconds", point.seconds, kSeconds);
     entry.end();
@@ -193,8 +144,8 @@ MessageTimes read_message(const Json& json, const std::string& label) {
 
 MemoryLevel read_memory_level(const Json& json, const std::string& label) {
   MemoryLevel level;
-  Fields fields(json, label);
-  fields.take("name", level.name);
+  const JsonFields fields(json, label);
+  level.name = short_text(fields, "name");
   fields.take("bytes", level.bytes, kBytes);
   fields.take("bytes_per_second", level.bytes_per_second, kBytesPerSecond);
   fields.take("kernel_bytes_per_second", level.kernel_bytes_per_second, kBytesPerSecond);
@@ -236,13 +187,13 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   if (!parsed) fail("{}: not JSON: {}; `baleen calibrate` writes a device profile", label, parsed.error());
   const Json& json = parsed.value();
   DeviceProfile profile;
-  Fields fields(json, std::string(label));
-  fields.take("name", profile.name);
-  fields.take("description", profile.description);
+  const JsonFields fields(json, std::string(label));
+  profile.name = short_text(fields, "name");
+  profile.description = short_text(fields, "description");
   fields.take("is_cpu", profile.is_cpu);
   fields.take("fuses", profile.fuses);
   if (const Json* peaks = fields.find("peak_flops")) {
-    Fields entries(*peaks, fmt::format("{}.peak_flops", label));
+    const JsonFields entries(*peaks, fmt::format("{}.peak_flops", label));
     for (std::size_t i = 0; i < kFormatNames.size(); ++i)
       entries.take(std::string(kFormatNames[i]), profile.peak_flops[i], kOperationsPerSecond);
     entries.end();
@@ -253,7 +204,7 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   fields.take("l2_bytes", profile.l2_bytes, kBytes);
   fields.take("num_units", profile.num_units, kUnits);
   if (const Json* efficiency = fields.find("efficiency")) {
-    Fields entries(*efficiency, fmt::format("{}.efficiency", label));
+    const JsonFields entries(*efficiency, fmt::format("{}.efficiency", label));
     read_efficiency(entries, profile.efficiency);
     entries.end();
   }
@@ -299,9 +250,9 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   fields.take("host_seconds_per_step", profile.host_seconds_per_step, kSeconds);
   fields.take("reserved_bytes", profile.reserved_bytes, kBytes);
   if (const Json* sources = fields.find("sources")) {
-    Fields entries(*sources, fmt::format("{}.sources", label));
+    const JsonFields entries(*sources, fmt::format("{}.sources", label));
     check_count(*sources, kMaxSources, fmt::format("{}.sources", label));
-    for (const auto& [name, value] : sources->items()) entries.take(name, profile.sources[name]);
+    for (const auto& [name, value] : sources->items()) profile.sources[name] = short_text(entries, name);
   }
   fields.end();
   for (const auto& [name, figure] : {std::pair{"memory_bytes", static_cast<double>(profile.memory_bytes)},

@@ -55,7 +55,7 @@ class PromptReader {
     std::vector<TokenId> tokens;
     tokens.reserve(list.size());
     for (const PythonJson& value : list) {
-      const std::optional<std::int64_t> token = whole_number(value);
+      const std::optional<std::int64_t> token = RequestNotation::whole(value);
       if (!token || *token < 0 || *token >= context_.vocab_size) {
         return fields_.refuse_at(fmt::format("{}[{}]", path, tokens.size()),
                                  fmt::format("expected a token id from 0 to {}, found {}",

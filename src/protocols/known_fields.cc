@@ -11,7 +11,7 @@ bool asks_for_nothing(const PythonJson& value, std::string_view harmless) {
   if (const PythonJson::Array* list = value.as_array(); list != nullptr && list->empty()) return true;
   if (harmless.empty()) return false;
   const Result<PythonJson> other = parse_python_json(harmless);
-  if (const auto number = real_number(value)) return real_number(other.value()) == number;
+  if (const auto number = RequestNotation::real(value)) return RequestNotation::real(other.value()) == number;
   return dump_python_json(value) == dump_python_json(other.value());
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <utility>
 
 namespace baleen {
@@ -13,8 +12,14 @@ namespace {
 /// Sentences quote what they found up to here.
 constexpr std::size_t kMaxQuotedBytes = 60;
 
-/// Whole doubles are exact up to here.
-constexpr double kMaxExactDouble = 9007199254740992.0;
+/// As sentences to clients have it: numbers as JSON writes them.
+struct JsonRange {
+  WholeRange range;
+};
+bool holds(const JsonRange& one, std::int64_t value) { return holds(one.range, value); }
+std::string whole_words(const JsonRange& one) {
+  return fmt::format("a whole number from {} to {}", one.range.min, one.range.max);
+}
 
 }  // namespace
 
@@ -27,7 +32,7 @@ ApiError invalid_request(std::string path, std::string_view sentence) {
   return {.status = 400, .param = std::move(path), .message = std::move(message)};
 }
 
-std::optional<double> real_number(const PythonJson& value) {
+std::optional<double> RequestNotation::real(const PythonJson& value) {
   const PythonJson::Number* number = value.as_number();
   if (number == nullptr) return std::nullopt;
   const std::string_view text = number->text;
@@ -41,16 +46,18 @@ std::optional<double> real_number(const PythonJson& value) {
   return result;
 }
 
-std::optional<std::int64_t> whole_number(const PythonJson& value) {
+std::optional<std::int64_t> RequestNotation::whole(const PythonJson& value) {
   const PythonJson::Number* number = value.as_number();
   if (number == nullptr) return std::nullopt;
   const char* const end = number->text.data() + number->text.size();
   std::int64_t result = 0;
   const auto read = std::from_chars(number->text.data(), end, result);
   if (read.ec == std::errc() && read.ptr == end) return result;
-  const double real = *real_number(value);
-  if (!(std::fabs(real) <= kMaxExactDouble) || real != std::floor(real)) return std::nullopt;
-  return static_cast<std::int64_t>(real);
+  return whole_value(*real(value));
+}
+
+std::optional<bool> RequestNotation::flag(const PythonJson& value) {
+  return value.as_bool() == nullptr ? std::nullopt : std::optional(*value.as_bool());
 }
 
 std::string describe(std::string_view text) {
@@ -73,7 +80,7 @@ RequestFields::RequestFields(const PythonJson& object, std::string path, FirstEr
   if (object_.as_object() == nullptr) expected("", "an object");
 }
 
-const PythonJson* RequestFields::find(std::string_view name) const {
+const PythonJson* RequestFields::find(std::string_view name, std::string_view /*expected*/) const {
   const PythonJson* value = object_.find(name);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
@@ -100,6 +107,10 @@ void RequestFields::refuse_at(std::string path, std::string_view sentence) const
   if (!error_) error_ = invalid_request(std::move(path), sentence);
 }
 
+void RequestFields::refuse(std::string_view name, std::string_view what, const PythonJson& found) const {
+  refuse(name, fmt::format("expected {}, found {}", what, describe(&found)));
+}
+
 void RequestFields::expected(std::string_view name, std::string_view what) const {
   refuse(name,
          fmt::format("expected {}, found {}", what, describe(name.empty() ? &object_ : object_.find(name))));
@@ -109,44 +120,19 @@ void RequestFields::refuse_if_present(std::string_view name, std::string_view se
   if (has(name)) refuse(name, sentence);
 }
 
-const std::string* RequestFields::text(std::string_view name) const {
-  const PythonJson* value = find(name);
-  if (value == nullptr) return nullptr;
-  if (value->as_string() == nullptr) expected(name, "a string");
-  return value->as_string();
-}
-
 std::string RequestFields::required_text(std::string_view name) const {
   const std::string* value = text(name);
   if (value == nullptr) expected(name, "a string");
   return value == nullptr ? "" : *value;
 }
 
-std::optional<bool> RequestFields::flag(std::string_view name) const {
-  const PythonJson* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  if (value->as_bool() != nullptr) return *value->as_bool();
-  expected(name, "true or false");
-  return std::nullopt;
-}
-
 std::optional<std::int64_t> RequestFields::integer(std::string_view name, std::int64_t min,
                                                    std::int64_t max) const {
-  const PythonJson* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  const std::optional<std::int64_t> result = whole_number(*value);
-  if (result && *result >= min && *result <= max) return result;
-  expected(name, fmt::format("a whole number from {} to {}", min, max));
-  return std::nullopt;
+  return whole(name, JsonRange{{min, max}});
 }
 
 std::optional<double> RequestFields::number(std::string_view name, double min, double max) const {
-  const PythonJson* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  const std::optional<double> result = real_number(*value);
-  if (result && *result >= min && *result <= max) return result;  // false for NaN
-  expected(name, fmt::format("a number from {} to {}", min, max));
-  return std::nullopt;
+  return real(name, RealRange{.min = min, .max = max});
 }
 
 const PythonJson::Array* RequestFields::list(std::string_view name, std::size_t max_size) const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/typed_fields.h"
 #include "protocols/api_request.h"
 #include "protocols/protocol.h"
 
@@ -17,16 +18,25 @@ namespace baleen {
 /// The refusal of one request: set once, by what is found wrong first.
 using FirstError = std::optional<ApiError>;
 
+struct RequestNotation {
+  using Value = PythonJson;
+  [[nodiscard]] static std::optional<std::int64_t> whole(const PythonJson& value);
+  /// NaN and infinities are numbers here, which no range takes.
+  [[nodiscard]] static std::optional<double> real(const PythonJson& value);
+  [[nodiscard]] static std::optional<bool> flag(const PythonJson& value);
+  [[nodiscard]] static const std::string* text(const PythonJson& value) { return value.as_string(); }
+};
+
 /// The fields of one object. Null counts as absent, as in all these protocols. After a refusal getters go on returning
 /// what they can (or nothing), so that parsing code needs no branches; its caller looks at the error in the end.
 /// Points into the JSON and the error given; cheap to make.
-class RequestFields {
+class RequestFields : public TypedFields<RequestFields, RequestNotation> {
  public:
   /// `path` names the object in sentences, e.g. "messages[2]"; empty for the body itself. Refuses what is no object.
   RequestFields(const PythonJson& object, std::string path, FirstError& error);
 
   /// The field's value; nullptr when absent or null.
-  [[nodiscard]] const PythonJson* find(std::string_view name) const;
+  [[nodiscard]] const PythonJson* find(std::string_view name, std::string_view expected = {}) const;
   [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
 
   /// The object itself.
@@ -34,10 +44,11 @@ class RequestFields {
   /// All members, nulls included; none where it is no object.
   [[nodiscard]] const PythonJson::Object& members() const;
 
-  [[nodiscard]] const std::string* text(std::string_view name) const;
+  [[nodiscard]] const std::string* text(std::string_view name) const {
+    return TypedFields::text(name, "a string");
+  }
   /// Refuses when absent; empty then.
   [[nodiscard]] std::string required_text(std::string_view name) const;
-  [[nodiscard]] std::optional<bool> flag(std::string_view name) const;
   /// Takes 7 and 7.0, not 7.5.
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name, std::int64_t min,
                                                     std::int64_t max) const;
@@ -55,6 +66,7 @@ class RequestFields {
   /// "messages[2].content[3]".
   [[nodiscard]] std::string path(std::string_view name, std::size_t idx) const;
 
+  void refuse(std::string_view name, std::string_view what, const PythonJson& found) const;
   /// Refuses the field; `sentence` goes on after "path: ".
   void refuse(std::string_view name, std::string_view sentence) const;
   /// The same for a value inside the field, whose whole path is given.
@@ -78,11 +90,6 @@ inline constexpr std::size_t kMaxNameBytes = 128;
 
 /// A refusal about the value at `path`: "path: sentence".
 [[nodiscard]] ApiError invalid_request(std::string path, std::string_view sentence);
-
-/// The value of a number; nothing when it is no whole number that an int64 holds.
-[[nodiscard]] std::optional<std::int64_t> whole_number(const PythonJson& value);
-/// nothing when `value` is no number; NaN and infinities are numbers here, which no range takes.
-[[nodiscard]] std::optional<double> real_number(const PythonJson& value);
 
 /// For sentences: a short string or number as it is, of anything else the kind; "nothing" for nullptr.
 [[nodiscard]] std::string describe(const PythonJson* value);

@@ -76,7 +76,7 @@ ApiResult<std::string> detokenize_reply(std::string_view body, const ServedModel
   }
   std::vector<TokenId> tokens;
   for (const PythonJson& token : *list->as_array()) {
-    const std::optional<std::int64_t> id = whole_number(token);
+    const std::optional<std::int64_t> id = RequestNotation::whole(token);
     if (!id || *id < 0 || *id >= model.limits.vocab_size) {
       return wrong(fmt::format("tokens[{}]", tokens.size()),
                    fmt::format("tokens[{}]: {} is no token id, those are 0 to {}", tokens.size(),

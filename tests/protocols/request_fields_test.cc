@@ -40,7 +40,7 @@ TEST(RequestBody, MayNameAnyModelWhereTheServerSaysSo) {
 }
 
 TEST(RequestFields, WholeNumbers) {
-  const auto read = [](const char* text) { return whole_number(parse_python_json(text).value()); };
+  const auto read = [](const char* text) { return RequestNotation::whole(parse_python_json(text).value()); };
   EXPECT_EQ(read("7"), 7);
   EXPECT_EQ(read("-7.0"), -7);
   EXPECT_EQ(read("1e3"), 1000);

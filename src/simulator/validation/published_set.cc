@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
 #include "model/presets.h"
@@ -13,76 +14,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Reads typed fields of a row, naming the row in messages.
-class RowReader {
- public:
-  RowReader(const Json& json, std::string label) : json_(json), label_(std::move(label)) {
-    if (!json.is_object()) fail("{}: expected an object, found {}", label_, json.type_name());
+/// At most `most` numbers; `values` stay where the field is missing.
+void take_numbers(const JsonFields& fields, const char* name, std::vector<double>& values, RealRange range,
+                  std::size_t most) {
+  const Json* found = fields.find(name);
+  if (found == nullptr) return;
+  if (!found->is_array() || found->size() > most)
+    fields.refuse(name, fmt::format("a list of at most {} numbers", most), *found);
+  values.clear();
+  for (const Json& element : *found) {
+    const std::optional<double> value = JsonNotation::real(element);
+    if (!value || !range.contains(*value)) fields.refuse(name, range_text(range), element);
+    values.push_back(*value);
   }
-  // Each keeps `value` where the field is missing.
-  void take(const char* name, std::string& value) const {
-    if (const Json* found = find(name)) {
-      if (!found->is_string()) refuse(name, *found, "a text");
-      value = found->get<std::string>();
-    }
-  }
-  void take(const char* name, bool& value) const {
-    if (const Json* found = find(name)) {
-      if (!found->is_boolean()) refuse(name, *found, "true or false");
-      value = found->get<bool>();
-    }
-  }
-  void take(const char* name, std::int64_t& value, WholeRange range) const {
-    if (const Json* found = find(name)) {
-      const bool is_whole = found->is_number_integer() && found->get<double>() < kTwoTo63;
-      if (!is_whole || found->get<std::int64_t>() < range.min || found->get<std::int64_t>() > range.max)
-        refuse(name, *found, range_text(range));
-      value = found->get<std::int64_t>();
-    }
-  }
-  void take(const char* name, double& value, RealRange range) const {
-    if (const Json* found = find(name)) value = number(name, *found, range);
-  }
-  /// At most `most` numbers.
-  void take(const char* name, std::vector<double>& values, RealRange range, std::size_t most) const {
-    const Json* found = find(name);
-    if (found == nullptr) return;
-    if (!found->is_array() || found->size() > most)
-      refuse(name, *found, fmt::format("a list of at most {} numbers", most));
-    values.clear();
-    for (const Json& element : *found) values.push_back(number(name, element, range));
-  }
-  /// The same of a field that must be there.
-  void need(const char* name, auto& value, const auto&... range) const {
-    if (!json_.contains(name)) fail("{}.{}: missing", label_, name);
-    take(name, value, range...);
-  }
-  [[nodiscard]] RowReader at(const char* name) const {
-    if (!json_.contains(name)) fail("{}.{}: missing", label_, name);
-    return {json_.at(name), fmt::format("{}.{}", label_, name)};
-  }
-  [[nodiscard]] bool has(const char* name) const { return json_.contains(name); }
-  [[nodiscard]] const Json& json() const { return json_; }
-  [[nodiscard]] const std::string& label() const { return label_; }
-
- private:
-  static constexpr double kTwoTo63 = 0x1p63;
-
-  [[nodiscard]] const Json* find(const char* name) const {
-    const auto found = json_.find(name);
-    return found == json_.end() ? nullptr : &*found;
-  }
-  [[nodiscard]] double number(const char* name, const Json& found, RealRange range) const {
-    if (!found.is_number() || !range.contains(found.get<double>())) refuse(name, found, range_text(range));
-    return found.get<double>();
-  }
-  [[noreturn]] void refuse(const char* name, const Json& found, std::string_view expected) const {
-    fail("{}.{}: expected {}; found {}", label_, name, expected, shortened_text(found.dump(), 60));
-  }
-
-  const Json& json_;
-  std::string label_;
-};
+}
 
 // Of figures that people publish; products of them stay far below 2^63.
 constexpr WholeRange kDevices{1, 4096};
@@ -108,13 +53,13 @@ WeightFormat format_named(const std::string& name, const std::string& label) {
   fail("{}: expected bf16, fp8 or fp4, found {}", label, quoted_text(name));
 }
 
-void read_serving(const RowReader& reader, PublishedRow& row) {
+void read_serving(const JsonFields& reader, PublishedRow& row) {
   reader.need("model", row.model.name);
   row.model.config = preset_config(row.model.name);
   std::string experts = "fp4";
   reader.take("experts_format", experts);
   row.model.formats.experts = format_named(experts, reader.label() + ".experts_format");
-  const RowReader plan = reader.at("plan");
+  const JsonFields plan = reader.fields("plan");
   plan.need("num_devices", row.plan.num_devices, kDevices);
   plan.take("tp", row.plan.tp, kParts);
   plan.take("cp", row.plan.cp, kParts);
@@ -122,39 +67,40 @@ void read_serving(const RowReader& reader, PublishedRow& row) {
   plan.take("ep", row.plan.ep, kParts);
   plan.take("moe_tp", row.plan.moe_tp, kParts);
   plan.take("sequence_parallel", row.plan.sequence_parallel);
-  const RowReader load = reader.at("load");
+  const JsonFields load = reader.fields("load");
   load.need("prompt_tokens", row.load.prompt_tokens, kTokens);
   load.need("reply_tokens", row.load.reply_tokens, kTokens);
   load.need("concurrency", row.load.concurrency, kRequests);
   load.take("max_running", row.load.max_running, kMaxRequests);
   load.take("num_mtp_tokens", row.load.num_mtp_tokens, kDrafts);
-  load.take("mtp_acceptance", row.load.mtp_acceptance, kShare, static_cast<std::size_t>(kDrafts.max));
+  take_numbers(load, "mtp_acceptance", row.load.mtp_acceptance, kShare,
+               static_cast<std::size_t>(kDrafts.max));
   row.plan = resolved(row.plan, row.model.config);
   const std::vector<std::string> broken = violations(row.plan, row.model.config);
   if (!broken.empty()) fail("{}.plan: {}", reader.label(), broken.front());
 }
 
-void read_attention(const RowReader& reader, AttentionShape& shape) {
+void read_attention(const JsonFields& reader, AttentionShape& shape) {
   reader.need("num_rows", shape.num_rows, kTokens);
-  reader.take("num_sequences", shape.num_sequences, {1, shape.num_rows});
+  reader.take("num_sequences", shape.num_sequences, WholeRange{1, shape.num_rows});
   reader.need("num_heads", shape.num_heads, kHeads);
   reader.need("num_entries", shape.num_entries, kEntries);
   reader.take("num_keys", shape.num_keys, kKeys);
 }
 
-void read_experts(const RowReader& reader, ExpertsShape& shape) {
+void read_experts(const JsonFields& reader, ExpertsShape& shape) {
   reader.need("num_tokens", shape.num_tokens, kTokens);
   reader.take("hidden_size", shape.hidden_size, kWidth);
   reader.take("inner_width", shape.inner_width, kWidth);
   reader.take("num_experts", shape.num_experts, kExperts);
-  reader.take("num_chosen", shape.num_chosen, {1, shape.num_experts});
-  reader.take("num_local", shape.num_local, {1, shape.num_experts});
+  reader.take("num_chosen", shape.num_chosen, WholeRange{1, shape.num_experts});
+  reader.take("num_local", shape.num_local, WholeRange{1, shape.num_experts});
   std::string format = "fp8";
   reader.take("format", format);
   shape.format = format_named(format, reader.label() + ".format");
 }
 
-void read_linear(const RowReader& reader, PublishedLinear& shape) {
+void read_linear(const JsonFields& reader, PublishedLinear& shape) {
   reader.need("num_rows", shape.num_rows, kTokens);
   reader.need("num_outputs", shape.num_outputs, kWidth);
   reader.need("num_inputs", shape.num_inputs, kWidth);
@@ -163,7 +109,7 @@ void read_linear(const RowReader& reader, PublishedLinear& shape) {
   shape.format = format_named(format, reader.label() + ".format");
 }
 
-void read_message(const RowReader& reader, RankMessage& message) {
+void read_message(const JsonFields& reader, RankMessage& message) {
   std::string kind;
   reader.need("kind", kind);
   bool known = false;
@@ -179,7 +125,7 @@ void read_message(const RowReader& reader, RankMessage& message) {
   reader.need("bytes", message.bytes, kMessageBytes);
 }
 
-PublishedRow read_row(const RowReader& reader) {
+PublishedRow read_row(const JsonFields& reader) {
   PublishedRow row;
   reader.need("id", row.id);
   reader.need("title", row.title);
@@ -187,27 +133,24 @@ PublishedRow read_row(const RowReader& reader) {
   reader.need("source", row.source);
   reader.take("unknown", row.unknown);
   reader.take("calibrates", row.calibrates);
-  if (reader.has("attention")) {
+  if (reader.find("attention") != nullptr) {
     row.kind = PublishedKind::kAttention;
-    read_attention(reader.at("attention"), row.attention);
-  } else if (reader.has("experts")) {
+    read_attention(reader.fields("attention"), row.attention);
+  } else if (reader.find("experts") != nullptr) {
     row.kind = PublishedKind::kExperts;
-    read_experts(reader.at("experts"), row.experts);
-  } else if (reader.has("linear")) {
+    read_experts(reader.fields("experts"), row.experts);
+  } else if (reader.find("linear") != nullptr) {
     row.kind = PublishedKind::kLinear;
-    read_linear(reader.at("linear"), row.linear);
-  } else if (reader.has("message")) {
+    read_linear(reader.fields("linear"), row.linear);
+  } else if (reader.find("message") != nullptr) {
     row.kind = PublishedKind::kMessage;
-    read_message(reader.at("message"), row.message);
+    read_message(reader.fields("message"), row.message);
   } else {
     read_serving(reader, row);
   }
-  for (const auto& [name, value] : reader.at("published").json().items()) {
-    if (!value.is_number() || !kFigure.contains(value.get<double>()))
-      fail("{}.published.{}: expected {}; found {}", reader.label(), shortened_text(name, 60),
-           range_text(kFigure), shortened_text(value.dump(), 60));
-    row.published.push_back({name, value.get<double>()});
-  }
+  const JsonFields published = reader.fields("published");
+  for (const auto& [name, value] : reader.at("published").items())
+    row.published.push_back({name, *published.real(name, kFigure)});
   return row;
 }
 

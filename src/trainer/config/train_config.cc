@@ -12,6 +12,7 @@
 #include "base/nearest_name.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
+#include "base/typed_fields.h"
 #include "model/config_fields.h"
 #include "model/model_folder.h"
 #include "model/presets.h"
@@ -71,40 +72,35 @@ class ConfigFile {
   std::string_view label_;
 };
 
+struct TomlNotation {
+  using Value = toml::node;
+  /// 7.0 is no whole number in TOML.
+  static std::optional<std::int64_t> whole(const toml::node& node) {
+    return node.is_integer() ? node.value<std::int64_t>() : std::nullopt;
+  }
+  static std::optional<double> real(const toml::node& node) {
+    return node.is_number() ? node.value<double>() : std::nullopt;
+  }
+  static std::optional<bool> flag(const toml::node& node) {
+    return node.is_boolean() ? node.value<bool>() : std::nullopt;
+  }
+  static const std::string* text(const toml::node& node) {
+    return node.is_string() ? &node.as_string()->get() : nullptr;
+  }
+};
+
 /// Reads the keys of the list in their order.
-class FieldReader {
+class FieldReader : public TypedFields<FieldReader, TomlNotation> {
  public:
   FieldReader(const ConfigFile& file, const std::filesystem::path& base) : file_(file), base_(base) {}
 
-  void operator()(const Key& key, std::int64_t& value, WholeRange range) const {
-    if (const toml::node* node = find(key, range_text(range))) value = whole(key, *node, range);
-  }
-  void operator()(const Key& key, std::uint64_t& value, WholeRange range) const {
-    if (const toml::node* node = find(key, range_text(range)))
-      value = static_cast<std::uint64_t>(whole(key, *node, range));
-  }
-  void operator()(const Key& key, std::optional<std::int64_t>& value, WholeRange range) const {
-    if (const toml::node* node = find(key, range_text(range))) value = whole(key, *node, range);
-  }
-  void operator()(const Key& key, double& value, RealRange range) const {
-    const toml::node* node = find(key, range_text(range));
-    if (node == nullptr) return;
-    const auto found = node->is_number() ? node->value<double>() : std::nullopt;
-    if (!found || !range.contains(*found)) refuse(key, range_text(range), *node);
-    value = *found;
-  }
-  void operator()(const Key& key, bool& value) const {
-    const toml::node* node = find(key, "true or false");
-    if (node == nullptr) return;
-    if (!node->is_boolean()) refuse(key, "true or false", *node);
-    value = **node->as_boolean();
-  }
+  void operator()(const Key& key, auto& value, const auto&... range) const { take(key, value, range...); }
   void operator()(const Key& key, std::filesystem::path& value) const {
-    const toml::node* node = find(key, "the name of a folder");
-    if (node == nullptr) return;
-    const std::string name = node->value<std::string>().value_or("");
-    if (!node->is_string() || name.empty()) refuse(key, "the name of a folder", *node);
-    value = (base_ / name).lexically_normal();
+    constexpr std::string_view kExpected = "the name of a folder";
+    const std::string* name = text(key, kExpected);
+    if (name == nullptr) return;
+    if (name->empty()) refuse(key, kExpected, *find(key, kExpected));
+    value = (base_ / *name).lexically_normal();
   }
   void operator()(const Key& key, std::vector<std::string>& values) const {
     const toml::node* node = find(key, "a list of texts");
@@ -122,15 +118,13 @@ class FieldReader {
     std::string expected;
     for (const auto& [choice, name] : names)
       expected += fmt::format("{}\"{}\"", expected.empty() ? "" : " or ", name);
-    const toml::node* node = find(key, expected);
-    if (node == nullptr) return;
-    const std::string found = node->value<std::string>().value_or("");
-    const auto named = std::ranges::find(names, found, [](const auto& pair) { return pair.second; });
-    if (!node->is_string() || named == names.end()) refuse(key, expected, *node);
+    const std::string* found = text(key, expected);
+    if (found == nullptr) return;
+    const auto named = std::ranges::find(names, *found, [](const auto& pair) { return pair.second; });
+    if (named == names.end()) refuse(key, expected, *find(key, expected));
     value = named->first;
   }
 
- private:
   [[nodiscard]] const toml::node* find(const Key& key, std::string_view expected) const {
     const toml::node* node = file_.find(key.section, key.name);
     const bool makes_data = file_.section("rollout") != nullptr;
@@ -139,15 +133,11 @@ class FieldReader {
       fail("{}: {}.{} is missing; expected {}", file_.label(), key.section, key.name, expected);
     return node;
   }
-  std::int64_t whole(const Key& key, const toml::node& node, WholeRange range) const {
-    const auto found = node.is_integer() ? node.value<std::int64_t>() : std::nullopt;
-    if (!found || *found < range.min || *found > range.max) refuse(key, range_text(range), node);
-    return *found;
-  }
   [[noreturn]] void refuse(const Key& key, std::string_view expected, const toml::node& found) const {
     fail("{}: expected {}; found {}", file_.where(key.section, key.name), expected, spelt(found));
   }
 
+ private:
   const ConfigFile& file_;
   const std::filesystem::path& base_;
 };

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_fields.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
 #include "checkpoint/safetensors_writer.h"
@@ -128,7 +129,7 @@ void read_arrays(const fs::path& path, RunState& state, const std::map<std::stri
 }
 
 /// run.json, member by member.
-class RunFile {
+class RunFile : private TypedFields<RunFile, JsonNotation> {
  public:
   explicit RunFile(const fs::path& path) : path_(path) {
     Result<Json> parsed = parse_ordered_json(read_text_file(path));
@@ -153,18 +154,9 @@ class RunFile {
   [[nodiscard]] bool has(const char* name) const { return run_.contains(name); }
   [[nodiscard]] bool has_checksums() const { return version_ != kVersionWithoutChecksums; }
   [[nodiscard]] std::int64_t whole_number(const char* name, WholeRange range) const {
-    const auto found = run_.find(name);
-    if (found == run_.end() || !found->is_number_integer() || found->get<std::int64_t>() < range.min ||
-        found->get<std::int64_t>() > range.max)
-      fail("{}: \"{}\": expected {}; found {}", path_.string(), name, range_text(range),
-           found == run_.end() ? "none" : shortened_text(found->dump(), 60));
-    return found->get<std::int64_t>();
+    return *whole(name, range);
   }
-  [[nodiscard]] std::string text(const char* name) const {
-    const auto found = run_.find(name);
-    if (found == run_.end() || !found->is_string()) fail("{}: \"{}\": expected a text", path_.string(), name);
-    return found->get<std::string>();
-  }
+  [[nodiscard]] std::string text(const char* name) const { return *TypedFields::text(name); }
   /// A member that the checksum vouches for.
   template <class T>
   [[nodiscard]] T value(const char* name) const {
@@ -176,6 +168,17 @@ class RunFile {
   }
 
  private:
+  friend TypedFields;
+  const Json* find(const char* name, std::string_view expected) const {
+    const auto found = run_.find(name);
+    if (found == run_.end()) fail("{}: \"{}\": expected {}; found none", path_.string(), name, expected);
+    return &*found;
+  }
+  [[noreturn]] void refuse(const char* name, std::string_view expected, const Json& found) const {
+    fail("{}: \"{}\": expected {}; found {}", path_.string(), name, expected,
+         shortened_text(found.dump(), 60));
+  }
+
   fs::path path_;
   Json run_;
   std::int64_t version_ = 0;
