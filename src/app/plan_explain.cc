@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "benchmark/expert_listing.h"
 #include "parallel/thread_pool.h"
-#include "simulator/report/figure_text.h"
+#include "plots/figure_text.h"
 #include "simulator/search/plan_search.h"
 
 namespace baleen {

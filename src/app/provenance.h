@@ -1,7 +1,7 @@
 /// What made a file: for pages that outlive the terminal they were made in.
 #pragma once
 
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 
 namespace baleen {
 

@@ -13,8 +13,8 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "model/presets.h"
+#include "plots/figure_text.h"
 #include "simulator/cost/time_model.h"
-#include "simulator/report/figure_text.h"
 
 namespace baleen {
 namespace {

@@ -14,7 +14,7 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/standard_streams.h"
-#include "simulator/report/figure_text.h"
+#include "plots/figure_text.h"
 #include "simulator/report/search_report.h"
 #include "simulator/search/plan_search.h"
 

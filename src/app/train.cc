@@ -21,7 +21,7 @@
 #include "hardware/machine_memory.h"
 #include "log/log.h"
 #include "parallel/thread_pool.h"
-#include "simulator/report/figure_text.h"
+#include "plots/figure_text.h"
 #include "simulator/training/run_estimate.h"
 #include "simulator/training/training_shares.h"
 #include "trainer/graph/model.h"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "simulator/report/figure_text.h"
-#include "simulator/report/xy_plot.h"
+#include "plots/figure_text.h"
+#include "plots/xy_plot.h"
 
 namespace baleen {
 namespace {

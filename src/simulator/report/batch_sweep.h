@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 #include "simulator/report/step_report.h"
 
 namespace baleen {

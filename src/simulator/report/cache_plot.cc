@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "model/forward.h"
+#include "plots/figure_text.h"
+#include "plots/xy_plot.h"
 #include "simulator/graph/op_graph.h"
 #include "simulator/graph/v32_geometry.h"
-#include "simulator/report/figure_text.h"
-#include "simulator/report/xy_plot.h"
 
 namespace baleen {
 

@@ -1,8 +1,8 @@
 /// Bytes of the key-value cache against context: held by a sequence, and read for one token, beside V3.2's.
 #pragma once
 
+#include "plots/html_page.h"
 #include "simulator/cost/step_estimate.h"
-#include "simulator/report/html_page.h"
 
 namespace baleen {
 

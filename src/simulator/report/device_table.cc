@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "simulator/report/figure_text.h"
+#include "plots/figure_text.h"
 
 namespace baleen {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "hardware/device_profile.h"
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 
 namespace baleen {
 

@@ -1,7 +1,7 @@
 /// The operations of one layer of each kind on a time line.
 #pragma once
 
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 #include "simulator/report/step_report.h"
 
 namespace baleen {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 
-#include "simulator/report/figure_text.h"
+#include "plots/figure_text.h"
+#include "plots/xy_plot.h"
 #include "simulator/report/operation_sums.h"
-#include "simulator/report/xy_plot.h"
 
 namespace baleen {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 #include "simulator/report/step_report.h"
 
 namespace baleen {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "plots/figure_text.h"
+#include "plots/html_page.h"
+#include "plots/xy_plot.h"
 #include "simulator/report/device_table.h"
-#include "simulator/report/figure_text.h"
-#include "simulator/report/html_page.h"
 #include "simulator/report/search_report.h"
-#include "simulator/report/xy_plot.h"
 
 namespace baleen {
 namespace {

@@ -4,9 +4,9 @@
 #include <array>
 #include <bit>
 
-#include "simulator/report/bar_chart.h"
+#include "plots/bar_chart.h"
+#include "plots/figure_text.h"
 #include "simulator/report/device_table.h"
-#include "simulator/report/figure_text.h"
 #include "simulator/report/serving_report.h"
 
 namespace baleen {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "plots/html_page.h"
 #include "simulator/cost/step_estimate.h"
-#include "simulator/report/html_page.h"
 #include "simulator/serving/serving_figures.h"
 
 namespace baleen {

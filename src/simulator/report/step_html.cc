@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "plots/html_page.h"
 #include "simulator/report/batch_sweep.h"
 #include "simulator/report/cache_plot.h"
 #include "simulator/report/device_table.h"
-#include "simulator/report/html_page.h"
 #include "simulator/report/layer_timeline.h"
 #include "simulator/report/operation_sums.h"
 #include "simulator/report/roofline_plot.h"

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "plots/figure_text.h"
 #include "simulator/cost/step_estimate.h"
-#include "simulator/report/figure_text.h"
 
 namespace baleen {
 

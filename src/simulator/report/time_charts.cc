@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "simulator/report/bar_chart.h"
-#include "simulator/report/figure_text.h"
+#include "plots/bar_chart.h"
+#include "plots/figure_text.h"
 #include "simulator/report/operation_sums.h"
 #include "simulator/report/roofline_plot.h"
 #include "simulator/report/step_places.h"

@@ -1,7 +1,7 @@
 /// Where a step's time goes: by operation, by part of the model, within a layer; and what fills a device's memory.
 #pragma once
 
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 #include "simulator/report/step_report.h"
 
 namespace baleen {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "simulator/report/bar_chart.h"
+#include "plots/bar_chart.h"
+#include "plots/figure_text.h"
 #include "simulator/report/device_table.h"
-#include "simulator/report/figure_text.h"
 #include "simulator/report/training_report.h"
 
 namespace baleen {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 #include "simulator/training/train_estimate.h"
 
 namespace baleen {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "simulator/report/bar_chart.h"
-#include "simulator/report/figure_text.h"
+#include "plots/bar_chart.h"
+#include "plots/figure_text.h"
 #include "simulator/report/validation_report.h"
 
 namespace baleen {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "simulator/report/xy_plot.h"
+#include "plots/xy_plot.h"
 
 namespace baleen {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 #include "trainer/report/run_log.h"
 
 namespace baleen {

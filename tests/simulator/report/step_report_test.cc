@@ -9,9 +9,9 @@
 #include <set>
 
 #include "model/presets.h"
+#include "plots/html_page.h"
 #include "simulator/report/batch_sweep.h"
 #include "simulator/report/cache_plot.h"
-#include "simulator/report/html_page.h"
 #include "simulator/report/operation_sums.h"
 #include "simulator/report/step_places.h"
 

@@ -1,19 +1,17 @@
-#include "simulator/report/bar_chart.h"
+#include "plots/bar_chart.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "simulator/report/markup.h"
+#include "plots/markup.h"
 
 namespace baleen {
 namespace {
 
 // Pixels of the drawing; the page scales it.
-constexpr double kWidth = 640;
-constexpr double kFont = 12;
 constexpr double kRow = 22, kThickness = 14;
-constexpr double kTop = 8, kBottom = 44, kGap = 7;
+constexpr double kBarsTop = 8, kBarsBottom = 44, kBarGap = 7;
 constexpr double kLeastWidth = 0.75;  ///< of a piece, so that it can be seen at all
 constexpr int kTicks = 6;
 
@@ -33,33 +31,33 @@ double Bar::end() const { return pieces.empty() ? 0 : pieces.back().begin + piec
 
 std::string bar_chart(const std::vector<Bar>& bars, const Axis& axis, std::string_view name,
                       const std::optional<BarLimit>& limit) {
-  double left = 0, right = kWidth - kGap;
-  for (const Bar& bar : bars) left = std::max(left, text_width(bar.label, kFont) + kGap);
+  double left = 0, right = kFigureWidth - kBarGap;
+  for (const Bar& bar : bars) left = std::max(left, text_width(bar.label, kFigureFont) + kBarGap);
   // Every bar's figure fits behind its end.
   for (const Bar& bar : bars) {
     const double share = axis.share_of(bar.end());
-    const double room = text_width(bar.figure, kFont) + 2 * kGap;
-    if (share > 0 && left + share * (right - left) + room > kWidth)
-      right = left + (kWidth - room - left) / share;
+    const double room = text_width(bar.figure, kFigureFont) + 2 * kBarGap;
+    if (share > 0 && left + share * (right - left) + room > kFigureWidth)
+      right = left + (kFigureWidth - room - left) / share;
   }
   const auto px = [&](double value) { return left + axis.share_of(value) * (right - left); };
 
-  const double top = kTop + (limit ? kFont + kGap : 0),
+  const double top = kBarsTop + (limit ? kFigureFont + kBarGap : 0),
                bottom = top + kRow * static_cast<double>(bars.size());
-  const double height = bottom + kBottom;
+  const double height = bottom + kBarsBottom;
   std::string text;
   const std::vector<Tick> ticks = axis.ticks(kTicks);
   for (const Tick& tick : ticks) {
-    const double x = px(tick.value), half = text_width(tick.text, kFont) / 2;
+    const double x = px(tick.value), half = text_width(tick.text, kFigureFont) / 2;
     text += fmt::format(R"(<line class="grid" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)", x, top,
                         bottom);
-    text += words("tick", std::clamp(x, half, kWidth - half), bottom + 18, "middle", tick.text);
+    text += words("tick", std::clamp(x, half, kFigureWidth - half), bottom + 18, "middle", tick.text);
   }
   text += words("axis", (left + right) / 2, height - 6, "middle", axis.label());
   double row = top;
   for (const Bar& bar : bars) {
-    const double middle = row + kRow / 2, baseline = middle + 0.35 * kFont;
-    text += R"(<g class="bar">)" + words("name", left - kGap, baseline, "end", bar.label);
+    const double middle = row + kRow / 2, baseline = middle + 0.35 * kFigureFont;
+    text += R"(<g class="bar">)" + words("name", left - kBarGap, baseline, "end", bar.label);
     for (const BarPiece& piece : bar.pieces) {
       const double begin = px(piece.begin),
                    width = std::max(kLeastWidth, px(piece.begin + piece.length) - begin);
@@ -68,19 +66,20 @@ std::string bar_chart(const std::vector<Bar>& bars, const Axis& axis, std::strin
           escaped(piece.style), std::min(begin, px(axis.high()) - width), middle - kThickness / 2, width,
           kThickness, escaped(piece.title));
     }
-    text += words("figure", px(bar.end()) + kGap, baseline, "start", bar.figure) + "</g>";
+    text += words("figure", px(bar.end()) + kBarGap, baseline, "start", bar.figure) + "</g>";
     row += kRow;
   }
   text += fmt::format(R"(<line class="base" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)", left,
                       top, bottom);
   if (limit) {
-    const double x = px(limit->value), width = text_width(limit->label, kFont);
+    const double x = px(limit->value), width = text_width(limit->label, kFigureFont);
     text += fmt::format(R"(<line class="limit" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)", x,
                         top - 3, bottom);
-    text += words("note", std::clamp(x, width / 2, kWidth - width / 2), top - kGap, "middle", limit->label);
+    text += words("note", std::clamp(x, width / 2, kFigureWidth - width / 2), top - kBarGap, "middle",
+                  limit->label);
   }
   return fmt::format(R"(<svg class="bars" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}</svg>)",
-                     kWidth, height, escaped(name), text);
+                     kFigureWidth, height, escaped(name), text);
 }
 
 }  // namespace baleen

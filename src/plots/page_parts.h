@@ -1,4 +1,4 @@
-/// Files of simulator/report/page/ as the build puts them into the program.
+/// Files of plots/page/ as the build puts them into the program.
 #pragma once
 
 #include <string_view>

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "simulator/report/axis.h"
-#include "simulator/report/bar_chart.h"
-#include "simulator/report/figure_text.h"
-#include "simulator/report/html_page.h"
-#include "simulator/report/label_space.h"
-#include "simulator/report/markup.h"
-#include "simulator/report/xy_plot.h"
+#include "plots/axis.h"
+#include "plots/bar_chart.h"
+#include "plots/figure_text.h"
+#include "plots/html_page.h"
+#include "plots/label_space.h"
+#include "plots/markup.h"
+#include "plots/xy_plot.h"
 
 namespace baleen {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/report/markup.h"
+#include "plots/markup.h"
 
 #include <fmt/format.h>
 

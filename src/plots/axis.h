@@ -7,6 +7,9 @@
 
 namespace baleen {
 
+/// Of every figure, and of the words in it.
+inline constexpr double kFigureWidth = 640, kFigureFont = 12;
+
 enum class Scale : std::uint8_t {
   kLinear,    ///< from 0
   kDecades,   ///< logarithmic; ticks at powers of ten, of short ranges also at their doubles and halves

@@ -1,9 +1,9 @@
-#include "simulator/report/label_space.h"
+#include "plots/label_space.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "simulator/report/markup.h"
+#include "plots/markup.h"
 
 namespace baleen {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/report/figure_text.h"
+#include "plots/figure_text.h"
 
 #include <fmt/format.h>
 

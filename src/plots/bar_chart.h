@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "simulator/report/axis.h"
+#include "plots/axis.h"
 
 namespace baleen {
 

@@ -1,4 +1,4 @@
-#include "simulator/report/axis.h"
+#include "plots/axis.h"
 
 #include <algorithm>
 #include <array>

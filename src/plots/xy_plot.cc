@@ -1,19 +1,18 @@
-#include "simulator/report/xy_plot.h"
+#include "plots/xy_plot.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <functional>
 
-#include "simulator/report/label_space.h"
-#include "simulator/report/markup.h"
+#include "plots/label_space.h"
+#include "plots/markup.h"
 
 namespace baleen {
 namespace {
 
 // Pixels of the drawing; the page scales it.
-constexpr double kWidth = 640, kHeight = 400;
-constexpr double kFont = 12;
+constexpr double kHeight = 400;
 constexpr double kTop = 14, kRight = 18, kBottom = 48, kTickGap = 7;
 constexpr double kLineHeight = 14;  ///< between words below each other
 constexpr int kTicksX = 7, kTicksY = 7;
@@ -23,9 +22,9 @@ class XyDrawing {
  public:
   /// `margin` pixels are kept free to the right of the plot.
   XyDrawing(const Axis& x, const Axis& y, double margin)
-      : x_(x), y_(y), right_(kWidth - kRight - margin), space_(area()) {
+      : x_(x), y_(y), right_(kFigureWidth - kRight - margin), space_(area()) {
     double widest = 0;
-    for (const Tick& tick : y_.ticks(kTicksY)) widest = std::max(widest, text_width(tick.text, kFont));
+    for (const Tick& tick : y_.ticks(kTicksY)) widest = std::max(widest, text_width(tick.text, kFigureFont));
     constexpr double kAxisName = 24;
     left_ = kAxisName + widest + kTickGap;
     space_ = LabelSpace(area());
@@ -43,7 +42,7 @@ class XyDrawing {
       const double y = py(tick.value);
       text_ += fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)",
                            plot.left, y, plot.right, y);
-      words("tick", plot.left - kTickGap, y + 0.35 * kFont, "end", tick.text);
+      words("tick", plot.left - kTickGap, y + 0.35 * kFigureFont, "end", tick.text);
     }
     double words_end = 0;
     for (const Tick& tick : x_.ticks(kTicksX)) {
@@ -51,7 +50,7 @@ class XyDrawing {
       text_ += fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x,
                            plot.top, x, plot.bottom);
       // Words at the ends stay within the drawing, and words that would meet the one before are left out.
-      const double half = text_width(tick.text, kFont) / 2, at = std::min(x, kWidth - half);
+      const double half = text_width(tick.text, kFigureFont) / 2, at = std::min(x, kFigureWidth - half);
       if (at - half < words_end) continue;
       words("tick", at, plot.bottom + 18, "middle", tick.text);
       words_end = at + half;
@@ -72,7 +71,7 @@ class XyDrawing {
     text_ += fmt::format(R"(<line class="rule" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x,
                          plot.top, x, plot.bottom);
     space_.occupy_line(x, plot.top, x, plot.bottom);
-    const double y = plot.bottom - 6, high = plot.top + kFont + 2;
+    const double y = plot.bottom - 6, high = plot.top + kFigureFont + 2;
     place(label, "note",
           {{x + 5, y, "start"}, {x - 5, y, "end"}, {x + 5, high, "start"}, {x - 5, high, "end"}});
   }
@@ -99,7 +98,7 @@ class XyDrawing {
       for (double x = xb - kGap; x > xa; x -= kStep) {
         const double y = ya + (yb - ya) * (x - xa) / (xb - xa);
         spots.push_back({x, y - kGap, "end"});
-        spots.push_back({x, y + kGap + 0.8 * kFont, "start"});
+        spots.push_back({x, y + kGap + 0.8 * kFigureFont, "start"});
       }
     }
     place(line.label, "label " + line.style, spots);
@@ -110,7 +109,7 @@ class XyDrawing {
     std::ranges::sort(lines, std::greater(), [](const PlotLine* line) { return line->points.back().y; });
     std::vector<double> heights;
     for (const PlotLine* line : lines) {
-      const double wanted = py(line->points.back().y) + 0.35 * kFont;
+      const double wanted = py(line->points.back().y) + 0.35 * kFigureFont;
       heights.push_back(heights.empty() ? wanted : std::max(wanted, heights.back() + kLineHeight));
     }
     double lowest = kHeight - kBottom;
@@ -141,16 +140,16 @@ class XyDrawing {
   void label_mark(const PlotMark& mark) {
     if (mark.label.empty() || !shows(mark.at)) return;
     const double x = px(mark.at.x), y = py(mark.at.y);
-    if (place(mark.label, "label", spots_around(x, y, mark.radius, kFont))) return;
+    if (place(mark.label, "label", spots_around(x, y, mark.radius, kFigureFont))) return;
     for (const double distance : {14.0, 28.0, 44.0, 62.0}) {
-      const std::vector<TextSpot> spots = spots_around(x, y, mark.radius + distance, kFont);
-      const auto spot = space_.place(mark.label, kFont, spots);
+      const std::vector<TextSpot> spots = spots_around(x, y, mark.radius + distance, kFigureFont);
+      const auto spot = space_.place(mark.label, kFigureFont, spots);
       if (!spot) continue;
-      const double to_y = spot->y - 0.32 * kFont;
+      const double to_y = spot->y - 0.32 * kFigureFont;
       const double to_x = spot->anchor == "start" ? spot->x - 2
                           : spot->anchor == "end" ? spot->x + 2
                                                   : spot->x;
-      const double end_y = spot->anchor != "middle" ? to_y : to_y + (to_y < y ? 0.6 : -0.5) * kFont;
+      const double end_y = spot->anchor != "middle" ? to_y : to_y + (to_y < y ? 0.6 : -0.5) * kFigureFont;
       text_ += fmt::format(R"(<line class="leader" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x, y,
                            to_x, end_y);
       words("label", spot->x, spot->y, spot->anchor, mark.label);
@@ -168,7 +167,7 @@ class XyDrawing {
                          escaped(style), x, y, anchor, escaped(what));
   }
   bool place(const std::string& what, const std::string& style, const std::vector<TextSpot>& spots) {
-    const auto spot = space_.place(what, kFont, spots);
+    const auto spot = space_.place(what, kFigureFont, spots);
     if (spot) words(style, spot->x, spot->y, spot->anchor, what);
     return spot.has_value();
   }
@@ -189,7 +188,7 @@ std::string XyPlot::svg(std::string_view name) const {
   for (const PlotLine& line : lines_) {
     if (line.label.empty() || line.points.back().x < x_.high()) continue;
     ending.push_back(&line);
-    margin = std::max(margin, text_width(line.label, kFont));
+    margin = std::max(margin, text_width(line.label, kFigureFont));
   }
   XyDrawing drawing(x_, y_, margin);
   drawing.draw_axes();
@@ -204,7 +203,7 @@ std::string XyPlot::svg(std::string_view name) const {
   drawing.label_ends(ending);
   for (const PlotMark& mark : marks_) drawing.label_mark(mark);
   return fmt::format(R"(<svg class="xy" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}</svg>)",
-                     kWidth, kHeight, escaped(name), drawing.text());
+                     kFigureWidth, kHeight, escaped(name), drawing.text());
 }
 
 }  // namespace baleen

@@ -1,10 +1,10 @@
-#include "simulator/report/html_page.h"
+#include "plots/html_page.h"
 
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "simulator/report/markup.h"
-#include "simulator/report/page_parts.h"
+#include "plots/markup.h"
+#include "plots/page_parts.h"
 
 namespace baleen {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/report/axis.h"
+#include "plots/axis.h"
 
 namespace baleen {
 
