@@ -16,9 +16,9 @@
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
-#include "simulator/report/training_report.h"
-#include "simulator/training/run_estimate.h"
-#include "simulator/training/train_estimate.h"
+#include "trainer/estimate/run_estimate.h"
+#include "trainer/estimate/train_estimate.h"
+#include "trainer/estimate/training_report.h"
 #include "trainer/plan/memory_plan.h"
 #include "trainer/run/training_run.h"
 

@@ -18,7 +18,7 @@
 #include "model_files/made_up.h"
 #include "simulator/calibration/fit_operation.h"
 #include "simulator/calibration/step_meter.h"
-#include "simulator/training/training_shares.h"
+#include "trainer/estimate/training_shares.h"
 
 namespace baleen {
 namespace {

@@ -1,11 +1,11 @@
-#include "simulator/training/training_shares.h"
+#include "trainer/estimate/training_shares.h"
 
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "model/presets.h"
-#include "simulator/training/run_estimate.h"
+#include "trainer/estimate/run_estimate.h"
 #include "trainer/measure/training_step_times.h"
 
 namespace baleen {

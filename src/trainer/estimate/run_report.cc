@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "simulator/training/run_estimate.h"
+#include "trainer/estimate/run_estimate.h"
 
 namespace baleen {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "model/presets.h"
-#include "simulator/training/muon_cost.h"
-#include "simulator/training/train_estimate.h"
+#include "trainer/estimate/muon_cost.h"
+#include "trainer/estimate/train_estimate.h"
 
 namespace baleen {
 namespace {

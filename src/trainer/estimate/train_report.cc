@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "simulator/training/train_estimate.h"
+#include "trainer/estimate/train_estimate.h"
 
 namespace baleen {
 

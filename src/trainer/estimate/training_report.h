@@ -4,7 +4,7 @@
 #include <string>
 
 #include "plots/html_page.h"
-#include "simulator/training/train_estimate.h"
+#include "trainer/estimate/train_estimate.h"
 
 namespace baleen {
 

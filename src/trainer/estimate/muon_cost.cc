@@ -1,4 +1,4 @@
-#include "simulator/training/muon_cost.h"
+#include "trainer/estimate/muon_cost.h"
 
 #include "model/tensor_table.h"
 #include "trainer/optimiser/parameter_groups.h"

@@ -1,5 +1,5 @@
 // A step of this program's own trainer, priced.
-#include "simulator/training/run_estimate.h"
+#include "trainer/estimate/run_estimate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "simulator/training/train_estimate.h"
+#include "trainer/estimate/train_estimate.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "base/error.h"
-#include "simulator/training/muon_cost.h"
+#include "trainer/estimate/muon_cost.h"
 
 namespace baleen {
 namespace {

@@ -1,10 +1,10 @@
-#include "simulator/training/run_estimate.h"
+#include "trainer/estimate/run_estimate.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "simulator/cost/time_model.h"
-#include "simulator/training/training_shares.h"
+#include "trainer/estimate/training_shares.h"
 #include "trainer/optimiser/parameter_groups.h"
 #include "trainer/optimiser/tensor_homes.h"
 #include "trainer/plan/pass_operations.h"

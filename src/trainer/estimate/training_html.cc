@@ -6,7 +6,7 @@
 #include "plots/bar_chart.h"
 #include "plots/figure_text.h"
 #include "simulator/report/device_table.h"
-#include "simulator/report/training_report.h"
+#include "trainer/estimate/training_report.h"
 
 namespace baleen {
 namespace {
