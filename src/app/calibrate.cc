@@ -13,6 +13,7 @@
 #include "log/log.h"
 #include "parallel/thread_pool.h"
 #include "simulator/calibration/calibrate.h"
+#include "trainer/estimate/training_shares.h"
 
 namespace baleen {
 namespace {
@@ -36,7 +37,8 @@ void run_calibrate(const CalibrateFlags& flags) {
                                                       .num_threads = flags.threads,
                                                       .quick = flags.quick,
                                                       .name = flags.name,
-                                                      .date = today()}));
+                                                      .date = today(),
+                                                      .measure_further = measure_all_training_shares}));
   if (!writer) {
     fmt::print("{}", profile);
     return;

@@ -15,6 +15,7 @@
 #include "model/model_folder.h"
 #include "model/presets.h"
 #include "simulator/calibration/calibrate.h"
+#include "trainer/estimate/training_shares.h"
 
 namespace baleen {
 namespace {
@@ -91,7 +92,9 @@ void DeploymentFlags::add_to(Options& command) {
 
 DeviceProfile DeviceFlags::load_device() const {
   DeviceProfile profile =
-      device == kLocalDevice ? calibrate({.quick = true, .date = today()}) : load_device_profile(device);
+      device == kLocalDevice
+          ? calibrate({.quick = true, .date = today(), .measure_further = measure_all_training_shares})
+          : load_device_profile(device);
   constexpr double kGB = 1e9;
   if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);
   if (gpu_weight_bytes > 0) profile.most_weight_bytes = gpu_weight_bytes;

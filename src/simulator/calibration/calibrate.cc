@@ -18,7 +18,6 @@
 #include "model_files/made_up.h"
 #include "simulator/calibration/fit_operation.h"
 #include "simulator/calibration/step_meter.h"
-#include "trainer/estimate/training_shares.h"
 
 namespace baleen {
 namespace {
@@ -254,10 +253,9 @@ DeviceProfile calibrate(const CalibrationOptions& given) {
   for (const auto& [name, samples] : found.samples) add_tables(name, samples, profile);
   profile.host_seconds_per_step = median(found.host_seconds);
   set_fallbacks(profile);
-  if (cpu) {
+  if (cpu && options.measure_further) {
     ThreadPool pool(options.num_threads);
-    for (const TrainPrecision precision : {TrainPrecision::kFloat32, TrainPrecision::kBf16})
-      measure_training_shares(profile, precision, pool);
+    options.measure_further(profile, pool);
   }
   set_sources(profile, options);
   round_figures(profile);

@@ -4,10 +4,12 @@
 /// rows and contexts; for every operation and number of rows the shares of the ceilings that its times amount to.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "device/device_kind.h"
 #include "hardware/device_profile.h"
+#include "parallel/thread_pool.h"
 
 namespace baleen {
 
@@ -17,6 +19,8 @@ struct CalibrationOptions {
   bool quick = false;          ///< fewer steps of smaller models: seconds on a CPU
   std::string name = "local";  ///< of the profile
   std::string date;            ///< for the sources, as "2026-11-21"
+  /// Adds to a CPU's profile what others measure of it.
+  std::function<void(DeviceProfile& profile, ThreadPool& pool)> measure_further = {};
 };
 
 /// UTC, as sources have it.

@@ -85,6 +85,11 @@ void measure_training_shares(DeviceProfile& profile, TrainPrecision precision, T
   }
 }
 
+void measure_all_training_shares(DeviceProfile& profile, ThreadPool& pool) {
+  for (const TrainPrecision precision : {TrainPrecision::kFloat32, TrainPrecision::kBf16})
+    measure_training_shares(profile, precision, pool);
+}
+
 DeviceProfile training_profile(const MachineLimits& limits, TrainPrecision precision, ThreadPool& pool) {
   DeviceProfile profile{.name = "local", .description = processor_name(), .is_cpu = true};
   profile.peak_flops[static_cast<std::size_t>(PeakFormat::kFp32)] = limits.fma_flops_per_second;

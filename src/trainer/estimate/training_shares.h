@@ -27,6 +27,9 @@ inline constexpr std::string_view kTrainBf16 = "_bf16";
 /// machine and pool. Takes about a second: a step of 512 tokens through three small layers, twice.
 void measure_training_shares(DeviceProfile& profile, TrainPrecision precision, ThreadPool& pool);
 
+/// The same of every precision.
+void measure_all_training_shares(DeviceProfile& profile, ThreadPool& pool);
+
 /// This machine as `measure_machine_limits` and `measure_training_shares` find it.
 [[nodiscard]] DeviceProfile training_profile(const MachineLimits& limits, TrainPrecision precision,
                                              ThreadPool& pool);
