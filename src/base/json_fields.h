@@ -20,7 +20,8 @@ struct JsonNotation {
   [[nodiscard]] static const std::string* text(const Value& value);
 };
 
-/// Throws `Error`, "LABEL.name: expected ...; found ...", for a field of a wrong type or value. Points to the object.
+/// Throws `Error`, "LABEL.name: expected ...; found ...", for a field of a wrong type or value. Points to the
+/// object.
 class JsonFields : public TypedFields<JsonFields, JsonNotation> {
  public:
   /// Throws `Error` for what is no object.
@@ -39,7 +40,7 @@ class JsonFields : public TypedFields<JsonFields, JsonNotation> {
     static_cast<void>(at(name));
     take(name, value, range...);
   }
-  /// Throws `Error` for a field that nothing here has asked for.
+  /// Throws `Error` for a field that was not looked up.
   void end() const;
 
   [[nodiscard]] const std::string& label() const { return label_; }
@@ -49,7 +50,7 @@ class JsonFields : public TypedFields<JsonFields, JsonNotation> {
  private:
   const nlohmann::ordered_json& object_;
   std::string label_;
-  mutable std::vector<std::string> known_;  ///< names that were asked for
+  mutable std::vector<std::string> known_;  ///< names that were looked up
 };
 
 }  // namespace baleen

@@ -30,7 +30,7 @@
 
 namespace baleen {
 
-// What a range asks and how a sentence names it; ranges of other types bring their own, found by their namespace.
+// Whether a value is in a range, and its words in a sentence; other types of ranges bring their own.
 [[nodiscard]] inline bool holds(const WholeRange& range, std::int64_t value) {
   return value >= range.min && value <= range.max;
 }

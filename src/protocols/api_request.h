@@ -70,9 +70,9 @@ struct ApiRequest {
   const Protocol* protocol = &kChatCompletionsApi;
   std::string model;  ///< as the client wrote it
 
-  // Conversation (none where the prompt is raw). Tools and response format stand in the first message too, which then
-  // is the system's. A last message of the assistant (`wo_eos`) is one that the reply continues, past its
-  // reasoning.
+  // Conversation (none where the prompt is raw). Tools and response format stand in the first message too,
+  // which then is the system's. A last message of the assistant (`wo_eos`) is one that the reply
+  // continues, past its reasoning.
   std::vector<Message> messages;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
   ReasoningEffort effort = ReasoningEffort::kDefault;

@@ -1,5 +1,5 @@
-/// Every top-level field that clients are known to send, and what becomes of it. A protocol's table decides, so that no
-/// field is passed over without a word; docs/protocols.md prints them and a test walks them.
+/// Every top-level field that clients are known to send, and what becomes of it. A protocol's table decides,
+/// so that no field is passed over without a word; docs/protocols.md prints the tables and a test walks them.
 #pragma once
 
 #include <cstdint>

@@ -117,8 +117,8 @@ extern const ErrorShape kOpenAiErrors;
 /// {"type": "error", "error": {...}, "request_id": ...}
 extern const ErrorShape kAnthropicErrors;
 
-/// All that the rest of the program asks of a protocol. One more is a file for its requests, one for its replies, and a
-/// row in protocols.cc.
+/// What the rest of the program knows of a protocol. One more is a file for its requests, one for its
+/// replies, and a row in protocols.cc.
 struct Protocol {
   std::string_view name;          ///< in metrics
   std::string_view path;          ///< that requests are posted to; errors of longer paths have its shape too
@@ -134,7 +134,7 @@ struct Protocol {
 };
 extern const Protocol kChatCompletionsApi, kCompletionsApi, kResponsesApi, kMessagesApi;
 [[nodiscard]] std::span<const Protocol* const> protocols();
-/// The protocol of a path; chat completions' where no protocol has it, whose errors then are those of the server.
+/// The protocol of a path; chat completions for paths of no protocol, which have its errors.
 [[nodiscard]] const Protocol& protocol_of(std::string_view path);
 
 /// The error's body, bounded in size.

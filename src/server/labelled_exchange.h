@@ -1,5 +1,5 @@
-/// An exchange with its protocol, and with its id: in the headers of every answer (`x-request-id` as OpenAI names it, `request-id`
-/// as Anthropic does), in the log, and in the bodies of Anthropic's errors.
+/// An exchange with its protocol, and with its id: in the headers of every answer (`x-request-id` as OpenAI
+/// names it, `request-id` as Anthropic does), in the log, and in the bodies of Anthropic's errors.
 #pragma once
 
 #include <memory>
