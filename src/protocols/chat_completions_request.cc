@@ -92,8 +92,11 @@ void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
   if (const std::string* word = value->as_string()) {
     set_tool_choice(fields, "tool_choice", *word, request.tool_choice);
   } else if (const auto choice = fields.fields("tool_choice")) {
-    if (choice->required_text("type") == "allowed_tools") {
+    const std::string type = choice->required_text("type");
+    if (type == "allowed_tools") {
       read_allowed_tools(*choice, request);
+    } else if (type != "function" && !choice->has("function")) {  // {"type": "auto"}, as in messages
+      set_tool_choice(*choice, "type", type, request.tool_choice);
     } else {
       request.tool_choice.kind = ToolChoice::Kind::kNamed;
       request.tool_choice.name = function_name(*choice);

@@ -19,8 +19,11 @@ class ChatMessageReader {
       read_assistant(fields, message);
     } else {
       message.role = role_named(role, fields);
-      if (message.role == Role::kTool) message.tool_call_id = answered_call(fields, role);
-      message.content = required_text_content(fields, "content", request_.ignored);
+      const bool is_tool = message.role == Role::kTool;
+      if (is_tool) message.tool_call_id = answered_call(fields, role);
+      // A tool that returned nothing.
+      const bool is_null = is_tool && fields.value().find("content") != nullptr && !fields.has("content");
+      if (!is_null) message.content = required_text_content(fields, "content", request_.ignored);
     }
     request_.messages.push_back(std::move(message));
   }

@@ -59,7 +59,7 @@ void set_tool_choice(const RequestFields& fields, std::string_view name, std::st
     choice.kind = Kind::kAuto;
   } else if (word == "none") {
     choice.kind = Kind::kNone;
-  } else if (word == "required") {
+  } else if (word == "required" || word == "any") {  // "any" is another API's word for it
     choice.kind = Kind::kRequired;
   } else {
     fields.expected(name, "none, auto or required, or an object that names a function");

@@ -28,7 +28,7 @@ void add_tool(const RequestFields& function, std::string_view schema_field, Pyth
 /// A function object as the prompt shows it, from fields that the protocol wraps differently.
 [[nodiscard]] PythonJson function_in_prompt(const RequestFields& function, std::string_view schema_field);
 
-/// One choice: "auto", "none" or "required". Refuses other words.
+/// One choice: "auto", "none", "required" or "any", which means the same. Refuses other words.
 void set_tool_choice(const RequestFields& fields, std::string_view name, std::string_view word,
                      ToolChoice& choice);
 

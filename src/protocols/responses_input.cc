@@ -90,13 +90,21 @@ class ItemReader {
       assistant().content = std::move(text);
       return;
     }
+    if (role == "tool") return read_tool_message(item);
     Message& message = messages_.emplace_back();
     if (role == "system" || role == "developer") {
       message.role = Role::kSystem;
     } else if (role != "user") {
-      item.expected("role", "user, assistant, system or developer");
+      item.expected("role", "user, assistant, system, developer or tool");
     }
     message.content = required_text_content(item, "content", ignored_);
+  }
+
+  /// A result as chat completions has it.
+  void read_tool_message(const RequestFields& item) {
+    const std::string* id = item.text("tool_call_id");
+    add_output(id != nullptr ? *id : std::string(call_id_of(item.value())),
+               read_tool_output(item, "content", ignored_));
   }
 
   void read_reasoning(const RequestFields& item) {
@@ -108,16 +116,13 @@ class ItemReader {
     append_part(assistant().reasoning_content, text);
   }
 
-  std::string sealed_reasoning(const RequestFields& item) const {
+  /// What another provider sealed, or this server for another API key, stays in the client's conversation
+  /// too: what cannot be verified is passed over.
+  std::string sealed_reasoning(const RequestFields& item) {
     const std::string* sealed = item.text("encrypted_content");
     if (sealed == nullptr || sealed->empty()) return "";
     std::optional<std::string> text = open_sealed_text(*sealed, client_key_);
-    if (!text) {
-      item.refuse(
-          "encrypted_content",
-          "could not be verified: it is damaged, or was sealed for another API key; leave the item out");
-      item.error()->code = "invalid_encrypted_content";
-    }
+    if (!text) pass_over(item, "encrypted_content that cannot be verified", ignored_);
     return text.value_or("");
   }
 
@@ -137,7 +142,8 @@ class ItemReader {
   }
 
   void read_output(const RequestFields& item) {
-    if (!item.has("output")) item.expected("output", "a string or an array of content parts");
+    if (item.value().find("output") == nullptr)  // null is a tool that returned nothing
+      item.expected("output", "a string or an array of content parts");
     std::string text = read_tool_output(item, "output", ignored_);
     if (const std::string* id = item.text("call_id")) return add_output(*id, std::move(text));
     // Clients put in results that belong to no call of this conversation, and say what they are results of.

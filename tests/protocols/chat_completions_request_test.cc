@@ -131,6 +131,8 @@ TEST(ChatCompletionsRequest, Tools) {
 
   EXPECT_EQ(with(tools + R"(, "tool_choice": "none")").tool_choice.kind, ToolChoice::Kind::kNone);
   EXPECT_EQ(with(tools + R"(, "tool_choice": "required")").tool_choice.kind, ToolChoice::Kind::kRequired);
+  EXPECT_EQ(with(tools + R"(, "tool_choice": "any")").tool_choice.kind, ToolChoice::Kind::kRequired);
+  EXPECT_EQ(with(tools + R"(, "tool_choice": {"type": "auto"})").tool_choice.kind, ToolChoice::Kind::kAuto);
   const ApiRequest named =
       with(tools + R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})");
   EXPECT_EQ(named.tool_choice.kind, ToolChoice::Kind::kNamed);
@@ -336,6 +338,14 @@ TEST(ChatCompletionsRequest, RefusedMessages) {
                tool(R"({"name": "f", "arguments": "{}"})") + "]}]",
            "messages", "ends with tool calls"},
       });
+}
+
+TEST(ChatCompletionsRequest, AToolMayReturnNothing) {
+  const ApiRequest request = with_messages(
+      R"([{"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]},
+          {"role": "tool", "tool_call_id": "a", "content": null}])");
+  EXPECT_EQ(request.messages[1].tool_call_id, "a");
+  EXPECT_EQ(request.messages[1].content, "");
 }
 
 TEST(ChatCompletionsRequest, CallsWithoutArgumentsAreWrittenInManyWays) {

@@ -118,8 +118,6 @@ TEST(ResponsesRequest, Refusals) {
           {R"("tools": [{"type": 7}])", "tools[0].type", "a string"},
           {with_item(R"({"type": "web_search_call"})"), "input", "is empty"},
           {R"("tools": [{"type": "web_search"}], "tool_choice": "required")", "tool_choice", "no tools"},
-          {R"("input": [{"type": "reasoning", "encrypted_content": "forged"}])", "input[0].encrypted_content",
-           "could not be verified"},
           {R"("reasoning": {"summary": "short"})", "reasoning.summary", "auto, concise"},
           {R"("include": [7])", "include[0]", "a string"},
           {R"("tools": [{"type": "function"}])", "tools[0].name", "a string"},
@@ -197,9 +195,25 @@ TEST(ResponsesRequest, SealedReasoningComesBack) {
     {"role": "user", "content": "next"}]})";
   EXPECT_EQ(accepted(parse_responses, body, context).messages[1].reasoning_content, "because");
   context.client_key = "another";
-  const auto forged = parse_responses(body, context);
-  ASSERT_TRUE(std::holds_alternative<ApiError>(forged));
-  EXPECT_EQ(std::get<ApiError>(forged).code, "invalid_encrypted_content");
+  const ApiRequest moved = accepted(parse_responses, body, context);
+  EXPECT_EQ(moved.messages[1].reasoning_content, "");
+  EXPECT_EQ(moved.messages[1].content, "a");
+  EXPECT_EQ(moved.ignored,
+            (std::vector<std::string>{"input[1] (encrypted_content that cannot be verified)"}));
+}
+
+TEST(ResponsesRequest, ResultsOfToolsThatReturnedNothingAndOfTheOtherApi) {
+  const ApiRequest request = accepted(parse_responses, R"({"input": [{"role": "user", "content": "q"},
+    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": null},
+    {"type": "function_call", "call_id": "c2", "name": "f", "arguments": "{}"},
+    {"role": "tool", "tool_call_id": "c2", "content": "done"}]})");
+  ASSERT_EQ(request.messages.size(), 5U);
+  EXPECT_EQ(request.messages[2].role, Role::kTool);
+  EXPECT_EQ(request.messages[2].content, "");
+  EXPECT_EQ(request.messages[4].role, Role::kTool);
+  EXPECT_EQ(request.messages[4].tool_call_id, "c2");
+  EXPECT_EQ(request.messages[4].content, "done");
 }
 
 TEST(ResponsesRequest, HostedAndCustomToolsArePassedOver) {
