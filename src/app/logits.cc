@@ -35,7 +35,7 @@ void run_logits(const LogitsFlags& flags) {
   options.max_batch_tokens = std::min(options.max_batch_tokens, num_tokens);
   options.max_logit_rows = options.max_batch_tokens;
   options.cache_tokens = num_tokens;
-  options.mtp = flags.mtp;
+  options.drafts = flags.mtp;
   ModelFolder folder = open_model_folder(flags.engine.model);
   if (flags.mtp) check_drafts(folder.kind, "--mtp");
   const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), options);
@@ -65,7 +65,7 @@ void run_logits(const LogitsFlags& flags) {
     const Result<StepOutput> output = engine.step({&input, 1});
     if (!output) fail("{}: {}", flags.engine.model, output.error());
     append("logits", bytes_of(output.value().logits));
-    if (flags.mtp) append("mtp_logits", bytes_of(output.value().mtp_logits));
+    if (flags.mtp) append("mtp_logits", bytes_of(output.value().draft_logits));
     progress.update(begin + count);
   }
   if (flags.mtp) writer.append(writer.order().back().name, waiting);

@@ -72,7 +72,7 @@ Result<StepOutput> run_queued(AcceptingEngine& engine, std::span<DraftingSequenc
     inputs.push_back({.sequence = one.id,
                       .tokens = std::span(one.fed).first(1),
                       .draws = one.draws,
-                      .wants_mtp_logits = false,
+                      .wants_draft_logits = false,
                       .num_drafts = num_drafts});
   }
   if (auto failed = engine.queue(inputs)) return std::move(*failed);
@@ -102,7 +102,7 @@ Result<StepOutput> run_linked(AcceptingEngine& engine, std::span<DraftingSequenc
                       .tokens = one.fed,
                       .wanted = WantedLogits::kAll,
                       .draws = one.draws,
-                      .wants_mtp_logits = false});
+                      .wants_draft_logits = false});
   }
   return engine.step(inputs);
 }

@@ -11,7 +11,7 @@ namespace baleen {
 
 /// Sequences of operations that are run again and again with other batches; kHalves: over two batches of as
 /// many rows.
-enum class StepPart : std::uint8_t { kMain, kMtp, kHalves, kCount };
+enum class StepPart : std::uint8_t { kMain, kDraft, kHalves, kCount };
 
 class StepReplay {
  public:

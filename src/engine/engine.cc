@@ -163,7 +163,7 @@ std::string Engine::page_traits() const {
   for (const ForcedVariant& forced : options_.forced_variants)
     kernels += fmt::format(" {}={}", forced.operation, forced.variant);
   return fmt::format("layout {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
-                     options_.mtp ? "mtp" : "main");
+                     options_.drafts ? "mtp" : "main");
 }
 
 std::unique_ptr<IdentifiedDisk> Engine::open_disk() const {
@@ -203,12 +203,12 @@ void Engine::allocate_activations() {
              static_cast<std::size_t>(options_.max_logit_rows)};
   logits_ = logits();
   host_logits_ = host_logits();
-  if (options_.mtp) {
+  if (options_.drafts) {
     const std::int64_t rows_kept = options_.max_draft_tokens + 1;
     mtp_inputs_ = streams(device_->traits().padded_rows(options_.max_batch_tokens));
     last_streams_ = KeptStreams(streams(options_.max_sequences * rows_kept), rows_kept);
-    mtp_logits_ = logits();
-    host_mtp_logits_ = host_logits();
+    draft_logits_ = logits();
+    host_draft_logits_ = host_logits();
   }
   if (options_.max_draft_tokens > 0) draft_streams_ = streams(options_.max_sequences);
   // The plan is a promise: what was reserved is what was computed.
@@ -236,7 +236,8 @@ void Engine::capture_steps() {
   }
   Progress progress("capturing steps", "sizes", static_cast<std::int64_t>(sizes.size()));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    forward_.capture(sizes[i], options_.mtp, options_.mtp ? stacked(mtp_inputs_) : ConstActivations<3>());
+    forward_.capture(sizes[i], options_.drafts,
+                     options_.drafts ? stacked(mtp_inputs_) : ConstActivations<3>());
     progress.update(static_cast<std::int64_t>(i + 1));
   }
 }

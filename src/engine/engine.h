@@ -210,7 +210,7 @@ class Engine final : public ModelEngine {
   Activations<2> logits_;
   Arena host_arena_;              ///< memory that both can reach, on a device whose memory the host cannot
   float* host_logits_ = nullptr;  ///< [max_logit_rows, V] there
-  float* host_mtp_logits_ = nullptr;
+  float* host_draft_logits_ = nullptr;
   std::span<TokenId> chosen_;         ///< [max_logit_rows]
   std::vector<TokenId> host_chosen_;  ///< the same
   std::vector<TokenId> host_drafted_;
@@ -241,7 +241,7 @@ class Engine final : public ModelEngine {
   Buffer queued_choices_;       ///< [kMaxQueued, max_logit_rows] tokens, which device and host reach
 
   // Engines with `mtp`.
-  Activations<2> mtp_logits_;
+  Activations<2> draft_logits_;
   Activations<2> mtp_inputs_;  ///< [max_batch_tokens, n d]
   KeptStreams last_streams_;   ///< of the main layers, what a truncation may leave as last included
   std::unique_ptr<StateTransfers> transfers_;

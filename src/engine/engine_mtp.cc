@@ -48,7 +48,7 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
     slices.back().first_row = first_row;
     slices.back().num_tokens = row - first_row;
     slices.back().start = start;
-    if (inputs[i].wanted != WantedLogits::kAll || !inputs[i].wants_mtp_logits) continue;
+    if (inputs[i].wanted != WantedLogits::kAll || !inputs[i].wants_draft_logits) continue;
     for (std::int64_t r = first_row; r < row; ++r) {
       wanted.push_back(pair(r, static_cast<std::int64_t>(wanted.size())));
     }
@@ -61,9 +61,9 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
   const auto num_wanted = static_cast<std::int64_t>(wanted.size());
   if (num_wanted == 0) return {};
   gather(flat(all_rows(own)), wanted, wanted_streams_);
-  const Activations<2> out = mtp_logits_.slice(0, num_wanted);
+  const Activations<2> out = draft_logits_.slice(0, num_wanted);
   forward_.mtp_logits(stacked(kept_of(wanted_streams_.slice(0, num_wanted))), 0, out);
-  return read_back(out, host_mtp_logits_);
+  return read_back(out, host_draft_logits_);
 }
 
 ConstActivations<3> Engine::run_mtp_rows(const RaggedBatch& batch, std::span<const TokenId> chosen) {
@@ -103,7 +103,7 @@ Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64
     output.chosen = choose(out, draws);
     if (std::ranges::find(output.chosen, kNoToken) != output.chosen.end()) return bad_mtp_block();
   } else {
-    output.logits = read_back(out, host_mtp_logits_);
+    output.logits = read_back(out, host_draft_logits_);
     if (!all_finite(output.logits)) return bad_mtp_block();
   }
   return output;
@@ -129,7 +129,7 @@ Activations<2> Engine::draft_logits(std::span<const DraftInput> inputs, std::int
   gather(depth == 0 ? last_streams_.streams() : draft_streams_, stream_rows, mtp_inputs_);
   const ConstActivations<3> all = all_rows(run_mtp_rows({.tokens = tokens, .slices = slices}, chosen));
   gather(flat(all), own_rows, draft_streams_);
-  const Activations<2> out = mtp_logits_.slice(0, std::ssize(inputs));
+  const Activations<2> out = draft_logits_.slice(0, std::ssize(inputs));
   if (inputs.empty()) return out;
   const RowRange kept = rank_.layout.kept(std::ssize(inputs));
   forward_.mtp_logits(all.slice(kept.begin, kept.end), 0, out);

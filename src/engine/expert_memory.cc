@@ -48,7 +48,7 @@ std::string_view why_all_on_gpu(const EngineOptions& options) {
 
 MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& formats,
                                const EngineOptions& options) {
-  return {.counts = {.num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers,
+  return {.counts = {.num_blocks = options.drafts ? config.num_blocks() : config.num_hidden_layers,
                      .num_experts = config.n_routed_experts,
                      .num_selected = config.num_experts_per_tok},
           .block_bytes = ExpertBlock(config, formats).bytes(),
@@ -59,7 +59,7 @@ MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& 
 MovableExperts movable_experts(const ModelConfig& config, const WeightTree& tree, const ParallelPlan& plan,
                                const EngineOptions& options) {
   const std::vector<ExpertWeights>& routed = tree.blocks.front().moe.routed;
-  return {.counts = {.num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers,
+  return {.counts = {.num_blocks = options.drafts ? config.num_blocks() : config.num_hidden_layers,
                      .num_experts = std::ssize(routed),
                      .num_selected = config.num_experts_per_tok,
                      .num_routed = config.n_routed_experts,

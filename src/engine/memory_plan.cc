@@ -122,7 +122,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {
     fail("draft tokens: {} wanted, 0 to {} possible", options.max_draft_tokens, kMaxDraftTokens);
   }
-  options.mtp |= options.max_draft_tokens > 0;
+  options.drafts |= options.max_draft_tokens > 0;
   options.overlap.most_decode_tokens = 1 + options.max_draft_tokens;
   if (options.max_logit_rows == 0) {
     options.max_logit_rows =
@@ -138,7 +138,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("context: {} positions wanted, the model has {} for each of {} sequences", options.cache_tokens,
          config.max_position_embeddings, options.max_sequences);
   }
-  if (options.mtp && config.num_nextn_predict_layers == 0) fail("this model has no MTP block to run");
+  if (options.drafts && config.num_nextn_predict_layers == 0) fail("this model has no MTP block to run");
   if (options.cached_window_pages < 0 || options.reserved_tails < 0) {
     fail("cached window pages: {} wanted, {} of them reserved; none is the least possible",
          options.cached_window_pages, options.reserved_tails);
@@ -176,7 +176,7 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       .chooses = chooses,
       .queues = queues,
       // How many drafts a step accepts decides at which position the next one begins.
-      .runs_ahead = queues && !options.mtp};
+      .runs_ahead = queues && !options.drafts};
 }
 
 namespace {
@@ -186,7 +186,8 @@ std::int64_t int8_copies(const ModelConfig& config, const StorageFormats& format
                          const EngineOptions& options) {
   if (formats.dense != WeightFormat::kFp8) return 0;
   const auto is_copied = [&](const TensorSpec& tensor) {
-    if (tensor.storage != Storage::kDense || (config.is_mtp(tensor.block) && !options.mtp)) return false;
+    if (tensor.storage != Storage::kDense || (config.is_draft_block(tensor.block) && !options.drafts))
+      return false;
     const std::string_view operation = tensor.role == TensorRole::kSharedExpert ? ops::Experts::kName
                                        : tensor.name.ends_with(".wo_a")         ? ops::GroupedLinear::kName
                                                                                 : ops::Linear::kName;
@@ -239,7 +240,7 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   };
   plan.activation_bytes += streams(options.max_logit_rows);
   plan.activation_bytes += Arena::bytes_for<TokenId>(options.max_logit_rows);  // those that are chosen
-  if (options.mtp) {  // the rows of a step put in MTP order, and the last ones of each sequence
+  if (options.drafts) {  // the rows of a step put in MTP order, and the last ones of each sequence
     plan.activation_bytes += streams(device.padded_rows(options.max_batch_tokens));
     plan.activation_bytes += streams(options.max_sequences * (options.max_draft_tokens + 1));
   }
@@ -252,7 +253,7 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
                                        options.max_logit_rows, options.max_sequences, max_positions));
   plan.knows_scratch = knows_scratch(device);
   plan.logit_bytes =
-      (options.mtp ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
+      (options.drafts ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
   if (!device.shares_host_memory) {
     plan.weight_bytes = weight_bytes;
     plan.overhead_bytes = device.overhead_bytes;

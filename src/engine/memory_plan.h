@@ -53,7 +53,7 @@ struct EngineOptions {
   /// Positions that the page pool holds, over all sequences; 0: the model's whole context once. Memory
   /// becomes resident only as positions are written.
   std::int64_t cache_tokens = 0;
-  bool mtp = false;  ///< also run the MTP block over every step
+  bool drafts = false;  ///< also run the model's draft head over every step
   /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies `mtp`.
   std::int64_t max_draft_tokens = 0;
   /// Sequences start with what earlier ones left of their prompt, and leave what they computed.

@@ -27,7 +27,7 @@ struct StepInput {
   /// How the token after each wanted row is chosen, by engines that can (`EngineLimits::chooses`); empty: the
   /// input's logits come to the host instead.
   std::span<const SampleRow> draws = {};
-  bool wants_mtp_logits = true;  ///< with kAll, of engines with `mtp`
+  bool wants_draft_logits = true;  ///< with kAll, of engines with `drafts`
   /// In `queue` alone: so many drafts follow the last token, and their rows are wanted too. The engine chains
   /// them itself, each chosen by the draw of the row that checks it; room as for `draft`. `wanted` is kLast.
   std::int64_t num_drafts = 0;
@@ -41,10 +41,10 @@ struct StepOutput {
   /// The drafts of the inputs, in batch order; kNoToken where the MTP block's logits gave none. Valid until
   /// the next step.
   std::span<const TokenId> drafted = {};
-  /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
+  /// Engines with `drafts`, where the head gives any: row r predicts the token after next of a position whose successor is known:
   /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step,
   /// also behind a prefix that was found). Valid until the next step or draft.
-  ConstActivations<2> mtp_logits;
+  ConstActivations<2> draft_logits;
 };
 
 /// One more link of a chain of drafts.

@@ -84,7 +84,7 @@ struct ModelConfig {
   [[nodiscard]] LayerKind layer_kind(std::int64_t block) const { return attention(block).kind(); }
   /// Among the main layers.
   [[nodiscard]] std::int64_t num_layers_of(LayerKind kind) const;
-  [[nodiscard]] bool is_mtp(std::int64_t block) const { return block >= num_hidden_layers; }
+  [[nodiscard]] bool is_draft_block(std::int64_t block) const { return block >= num_hidden_layers; }
   [[nodiscard]] bool is_hash_routed(std::int64_t block) const { return block < num_hash_layers; }
 
   [[nodiscard]] std::int64_t nope_dim() const { return head_dim - qk_rope_head_dim; }

@@ -197,7 +197,7 @@ Activations<3> Forward::run_mtp(const RaggedBatch& batch, std::span<const TokenI
   const Step step{batch, device_.batches().begin(batch, chosen)};
   num_rows_ = step.rows.num_rows;
   BALEEN_CHECK(streams.extent(0) >= num_rows_ && streams.dense());
-  device_.steps().run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
+  device_.steps().run(StepPart::kDraft, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
   return rows(buffers_.mtp_streams, returned_rows(step).size());
 }
 
@@ -210,7 +210,7 @@ void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_s
   if (cuts) capture_halves(device_.traits().padded_rows((num_rows + 1) / 2));
   if (!mtp) return;
   // Of a stage without the block nothing, but in step with the others.
-  device_.steps().capture(StepPart::kMtp, num_rows, [&](const StepRows& padding) {
+  device_.steps().capture(StepPart::kDraft, num_rows, [&](const StepRows& padding) {
     if (config_.num_nextn_predict_layers > 0) static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
   });
 }

@@ -198,8 +198,8 @@ class TableBuilder {
 
   void add_mtp_extras() {
     const Shape square = {c_.hidden_size, c_.hidden_size};
-    add("e_proj", square, Storage::kDense, TensorRole::kMtpProjection, kInMtp, AT(e_proj));
-    add("h_proj", square, Storage::kDense, TensorRole::kMtpProjection, kInMtp, AT(h_proj));
+    add("e_proj", square, Storage::kDense, TensorRole::kDraftProjection, kInMtp, AT(e_proj));
+    add("h_proj", square, Storage::kDense, TensorRole::kDraftProjection, kInMtp, AT(h_proj));
     add_norm("enorm", c_.hidden_size, kInMtp, AT(enorm));
     add_norm("hnorm", c_.hidden_size, kInMtp, AT(hnorm));
     add_norm("norm", c_.hidden_size, kInMtp, AT(norm));
@@ -276,8 +276,8 @@ std::vector<TensorSpec> rank_table(const ModelConfig& config, const RankShare& s
 }
 
 std::string block_prefix(const ModelConfig& config, std::int64_t block) {
-  return config.is_mtp(block) ? fmt::format("mtp.{}.", block - config.num_hidden_layers)
-                              : fmt::format("layers.{}.", block);
+  return config.is_draft_block(block) ? fmt::format("mtp.{}.", block - config.num_hidden_layers)
+                                      : fmt::format("layers.{}.", block);
 }
 
 std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const StorageFormats& formats) {

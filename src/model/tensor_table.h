@@ -32,7 +32,7 @@ enum class TensorRole : std::uint8_t {
   kRouter,
   kSharedExpert,
   kRoutedExpert,
-  kMtpProjection
+  kDraftProjection
 };
 
 /// One logical tensor. Of dense and expert matrices `name` is the stem: "layers.0.attn.wq_a" is stored as

@@ -243,7 +243,7 @@ std::string_view role_name(TensorRole role) {
       return "shared experts";
     case TensorRole::kRoutedExpert:
       return "routed experts";
-    case TensorRole::kMtpProjection:
+    case TensorRole::kDraftProjection:
       return "MTP projections";
   }
   return "?";

@@ -91,8 +91,8 @@ ParameterCount count_parameters(const ModelConfig& config) {
   std::int64_t routed = 0;
   for (const TensorSpec& tensor : tensor_table(config)) {
     if (tensor.storage == Storage::kI64) continue;
-    (config.is_mtp(tensor.block) ? count.mtp : count.total) += tensor.num_elements();
-    if (tensor.role == TensorRole::kRoutedExpert && !config.is_mtp(tensor.block))
+    (config.is_draft_block(tensor.block) ? count.mtp : count.total) += tensor.num_elements();
+    if (tensor.role == TensorRole::kRoutedExpert && !config.is_draft_block(tensor.block))
       routed += tensor.num_elements();
   }
   count.per_token = count.total - routed + routed / config.n_routed_experts * config.num_experts_per_tok;

@@ -117,8 +117,8 @@ class Answers {
     if (engine_.layout().group_index() > 0) return {rows};  // the first rank of the group says it
     rows.logits = output.value().logits;
     rows.chosen = output.value().chosen;
-    if constexpr (requires { output.value().mtp_logits; }) {
-      rows.mtp_logits = output.value().mtp_logits;
+    if constexpr (requires { output.value().draft_logits; }) {
+      rows.draft_logits = output.value().draft_logits;
       rows.drafted = output.value().drafted;
     }
     return {rows};

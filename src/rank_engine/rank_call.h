@@ -41,9 +41,11 @@ struct BadBlock {
 /// Of the group's answering rank; valid until the next collective call.
 struct StepRows {
   ConstActivations<2> logits;
-  ConstActivations<2> mtp_logits;
+  ConstActivations<2> draft_logits;
   std::span<const TokenId> chosen, drafted;
-  static auto fields(auto& self) { return std::tie(self.logits, self.mtp_logits, self.chosen, self.drafted); }
+  static auto fields(auto& self) {
+    return std::tie(self.logits, self.draft_logits, self.chosen, self.drafted);
+  }
 };
 struct Transferred {
   std::int64_t num_bytes = 0;         ///< received

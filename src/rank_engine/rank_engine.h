@@ -150,7 +150,7 @@ class RankEngine final : public ModelEngine {
   /// A part of a step as its results are put together.
   struct Part {
     std::int64_t group = 0;
-    std::int64_t num_logits = 0, num_mtp_logits = 0, num_chosen = 0, num_drafted = 0;
+    std::int64_t num_logits = 0, num_draft_logits = 0, num_chosen = 0, num_drafted = 0;
   };
   [[nodiscard]] std::vector<Part> parts_of(std::span<const StepInput> inputs) const;
   /// The results of all groups in the order of the batch. What was chosen stays until the next call of this.
@@ -166,7 +166,7 @@ class RankEngine final : public ModelEngine {
   std::int64_t next_id_ = 0;
   std::vector<ExpertMap> maps_;  ///< where layers have maps that stay
   std::optional<ExpertBalancer> balancer_;
-  Merged logits_, mtp_logits_;
+  Merged logits_, draft_logits_;
   std::vector<TokenId> chosen_, drafted_;
   TransferStats transfer_stats_;
   std::deque<std::vector<Part>> under_way_;  ///< of queued steps

@@ -13,7 +13,7 @@ namespace {
 auto fields_of(auto& self) {
   using Self = std::remove_cvref_t<decltype(self)>;
   if constexpr (std::is_same_v<Self, StepInput>) {
-    return std::tie(self.sequence, self.wanted, self.wants_mtp_logits, self.num_drafts, self.tokens,
+    return std::tie(self.sequence, self.wanted, self.wants_draft_logits, self.num_drafts, self.tokens,
                     self.draws);
   } else if constexpr (std::is_same_v<Self, DraftInput>) {
     return std::tie(self.sequence, self.token, self.draw);

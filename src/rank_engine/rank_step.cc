@@ -89,8 +89,8 @@ std::vector<RankEngine::Part> RankEngine::parts_of(std::span<const StepInput> in
         .group = sequence.group, .num_chosen = std::ssize(input.draws), .num_drafted = input.num_drafts};
     if (input.draws.empty() && input.wanted != WantedLogits::kNone) part.num_logits = all ? num_tokens : 1;
     // Without a stream before its first position the MTP block has a row less.
-    if (options_.mtp && all && input.wants_mtp_logits)
-      part.num_mtp_logits = num_tokens - (sequence.length > sequence.opened_at ? 0 : 1);
+    if (options_.drafts && all && input.wants_draft_logits)
+      part.num_draft_logits = num_tokens - (sequence.length > sequence.opened_at ? 0 : 1);
     parts.push_back(part);
   }
   return parts;
@@ -112,16 +112,17 @@ StepOutput RankEngine::merge(std::span<const Part> parts, std::span<const calls:
     chosen_.assign(reply.chosen.begin(), reply.chosen.end());
     drafted_.assign(reply.drafted.begin(), reply.drafted.end());
     // The reply's logits stay where they are; the reply itself ends with the next call.
-    return {.logits = reply.logits, .chosen = chosen_, .drafted = drafted_, .mtp_logits = reply.mtp_logits};
+    return {
+        .logits = reply.logits, .chosen = chosen_, .drafted = drafted_, .draft_logits = reply.draft_logits};
   }
   std::vector<Part> next(static_cast<std::size_t>(num_groups()));  // what of each group was taken
   logits_.clear();
-  mtp_logits_.clear();
+  draft_logits_.clear();
   for (const Part& part : parts) {
     const calls::StepRows& reply = groups[static_cast<std::size_t>(part.group)];
     Part& place = next[static_cast<std::size_t>(part.group)];
     take_rows(reply.logits, place.num_logits, part.num_logits, logits_.values);
-    take_rows(reply.mtp_logits, place.num_mtp_logits, part.num_mtp_logits, mtp_logits_.values);
+    take_rows(reply.draft_logits, place.num_draft_logits, part.num_draft_logits, draft_logits_.values);
     take_tokens(reply.chosen, place.num_chosen, part.num_chosen, chosen_);
     take_tokens(reply.drafted, place.num_drafted, part.num_drafted, drafted_);
   }
@@ -129,7 +130,7 @@ StepOutput RankEngine::merge(std::span<const Part> parts, std::span<const calls:
   return {.logits = logits_.rows(vocab_size),
           .chosen = chosen_,
           .drafted = drafted_,
-          .mtp_logits = mtp_logits_.rows(vocab_size)};
+          .draft_logits = draft_logits_.rows(vocab_size)};
 }
 
 std::optional<Failure> RankEngine::queue(std::span<const StepInput> inputs) {

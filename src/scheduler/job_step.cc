@@ -36,7 +36,7 @@ StepInput JobStep::input() const {
                               : !wants_row            ? WantedLogits::kNone
                               : drafts.tokens.empty() ? WantedLogits::kLast
                                                       : WantedLogits::kAll;
-  return {.sequence = sequence, .tokens = fed, .wanted = wanted, .draws = draws, .wants_mtp_logits = false};
+  return {.sequence = sequence, .tokens = fed, .wanted = wanted, .draws = draws, .wants_draft_logits = false};
 }
 
 StepInput JobStep::queued_input() const {
@@ -44,7 +44,7 @@ StepInput JobStep::queued_input() const {
           .tokens = fed,
           .wanted = wants_row ? WantedLogits::kLast : WantedLogits::kNone,
           .draws = draws,
-          .wants_mtp_logits = false,
+          .wants_draft_logits = false,
           .num_drafts = num_drafts};
 }
 

@@ -28,7 +28,7 @@ EngineOptions options(DeviceChoice device, std::int64_t max_sequences = 1) {
           .max_logit_rows = 512,
           .max_sequences = max_sequences,
           .cache_tokens = 1024 * max_sequences,
-          .mtp = true};
+          .drafts = true};
 }
 
 class CudaModel : public testing::TestWithParam<const char*> {};

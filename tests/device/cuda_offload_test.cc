@@ -36,7 +36,7 @@ EngineOptions options() {
           .max_logit_rows = 512,
           .max_sequences = kMaxSequences,
           .cache_tokens = 512 * kMaxSequences,
-          .mtp = true};
+          .drafts = true};
 }
 
 /// `some` with room on the GPU for `share` of the routed experts, and on the host for `host_share` of the
@@ -46,7 +46,7 @@ EngineOptions with_share(const ModelWeights& weights, double share, EngineOption
   const ModelConfig& config = weights.config();
   const StorageFormats formats = detect_formats(config, weights.checkpoint());
   const std::int64_t block_bytes = ExpertBlock(config, formats).bytes();
-  ExpertCounts counts{.num_blocks = some.mtp ? config.num_blocks() : config.num_hidden_layers,
+  ExpertCounts counts{.num_blocks = some.drafts ? config.num_blocks() : config.num_hidden_layers,
                       .num_experts = config.n_routed_experts,
                       .num_selected = config.num_experts_per_tok};
   counts.num_on_host = static_cast<std::int64_t>((1 - share) * static_cast<double>(counts.num_in_all()));
@@ -213,7 +213,7 @@ TEST(CudaOffloadFlash, LogitsDoNotDependOnWhereExpertsLie) {
   const std::shared_ptr<const ModelWeights> weights =
       made_up_weights(config, 1, pool, MadeUpBytes::kOfEachTensor);
   EngineOptions plain = options();
-  plain.mtp = false;
+  plain.drafts = false;
   Engine whole(weights, plain);
   const AllLogits want = all_logits(whole, 300);
   Engine parted(weights, with_share(whole.weights(), 0.3, plain));
@@ -234,7 +234,7 @@ TEST(CudaOffloadMtp, ABlockThatIsNotRunTakesNoRoom) {
   BALEEN_NEEDS_USABLE_GPU();
   const test::RandomCheckpoint checkpoint(config_of("tiny-flash"));
   EngineOptions plain = options();
-  plain.mtp = false;
+  plain.drafts = false;
   Engine whole(checkpoint.path(), plain);
   Engine parted(checkpoint.path(), with_share(whole.weights(), 0.3, plain));
   ASSERT_NE(parted.experts(), nullptr);

@@ -187,7 +187,7 @@ TEST(Ahead, PagesAreArchivedByTheTokensThatWereChosen) {
 
 TEST(Ahead, QueuedDraftsAndTheirStepsAreThoseOfTheLoop) {
   EngineOptions with = options();
-  with.mtp = true;
+  with.drafts = true;
   with.max_draft_tokens = 3;
   Engine engine(checkpoint().path(), with);
   EXPECT_FALSE(engine.limits().runs_ahead);

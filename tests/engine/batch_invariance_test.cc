@@ -29,7 +29,7 @@ EngineOptions options(Precision precision, int num_threads, std::int64_t max_seq
           .max_logit_rows = 512,
           .max_sequences = max_sequences,
           .cache_tokens = 512 * max_sequences,
-          .mtp = true};
+          .drafts = true};
 }
 
 void expect_same(const test::SequenceLogits& got, const test::SequenceLogits& want, const std::string& how) {
@@ -127,7 +127,7 @@ TEST_P(BatchInvariance, WhatIsWantedDoesNotShow) {
   EXPECT_TRUE(test::step(engine, sequence, std::span(tokens).first(59), WantedLogits::kNone).logits.empty());
   const StepOutput last = test::step(engine, sequence, std::span(tokens).last(1), WantedLogits::kLast);
   EXPECT_SAME_BITS(last.logits.row(0), std::span(all.main).last(512));
-  EXPECT_TRUE(last.mtp_logits.empty());
+  EXPECT_TRUE(last.draft_logits.empty());
 }
 
 TEST_P(BatchInvariance, AnyCutsOfAnyTwoSequencesDoNotShow) {
@@ -164,7 +164,7 @@ TEST_P(BatchInvariance, AnyCutsOfAnyTwoSequencesDoNotShow) {
         const auto count = static_cast<std::int64_t>(inputs[i].tokens.size());
         const std::int64_t num_mtp = fed[i]->fed == 0 ? count - 1 : count;
         fed[i]->got.append({.logits = output.value().logits.slice(row, row + count),
-                            .mtp_logits = output.value().mtp_logits.slice(mtp_row, mtp_row + num_mtp)});
+                            .draft_logits = output.value().draft_logits.slice(mtp_row, mtp_row + num_mtp)});
         fed[i]->fed += inputs[i].tokens.size();
         row += count;
         mtp_row += num_mtp;

@@ -25,7 +25,7 @@ EngineOptions options(Precision precision, std::int64_t max_draft_tokens = 3) {
           .max_logit_rows = 600,
           .max_sequences = 3,
           .cache_tokens = 3 * 1024,
-          .mtp = true,
+          .drafts = true,
           .max_draft_tokens = max_draft_tokens};
 }
 
@@ -108,8 +108,8 @@ TEST_P(Drafts, NeitherChainsNorStepsTakenBackShow) {
       const StepOutput output = test::step(engine, sequence, step);
       const auto certain = static_cast<std::int64_t>(1 + right);
       const std::int64_t mtp_rows = certain - (fed == 0 ? 1 : 0);
-      got.append(
-          {.logits = output.logits.slice(0, certain), .mtp_logits = output.mtp_logits.slice(0, mtp_rows)});
+      got.append({.logits = output.logits.slice(0, certain),
+                  .draft_logits = output.draft_logits.slice(0, mtp_rows)});
       fed += 1 + right;
       engine.truncate(sequence, static_cast<std::int64_t>(fed));
       RC_ASSERT(engine.length(sequence) == static_cast<std::int64_t>(fed));

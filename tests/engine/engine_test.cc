@@ -162,7 +162,7 @@ TEST(Engine, OptionsThatCannotBeMet) {
   config.num_nextn_predict_layers = 0;
   config.compress_ratios.pop_back();
   const test::RandomCheckpoint without_mtp(config);
-  EXPECT_THROW(Engine(without_mtp.path(), {.mtp = true}), Error);
+  EXPECT_THROW(Engine(without_mtp.path(), {.drafts = true}), Error);
   EXPECT_NO_THROW(Engine(without_mtp.path(), {.device = test::device(), .num_threads = 1}));
 }
 

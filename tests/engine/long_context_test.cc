@@ -21,7 +21,7 @@ EngineOptions options(std::int64_t cache_tokens) {
           .max_batch_tokens = 512,
           .max_logit_rows = 32,
           .cache_tokens = cache_tokens,
-          .mtp = true};
+          .drafts = true};
 }
 
 TEST(LongContext, TwentyThousandTokensInFourWindowPages) {

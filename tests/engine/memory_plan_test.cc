@@ -55,8 +55,8 @@ TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
   EXPECT_TRUE(limits({.device = gpu}).runs_ahead);
   EXPECT_TRUE(
       limits({.device = gpu, .prefix_cache = true, .disk = DiskCacheOptions{.folder = "pages"}}).runs_ahead);
-  EXPECT_FALSE(limits({.device = gpu, .mtp = true}).runs_ahead);
-  EXPECT_TRUE(limits({.device = gpu, .mtp = true}).queues);
+  EXPECT_FALSE(limits({.device = gpu, .drafts = true}).runs_ahead);
+  EXPECT_TRUE(limits({.device = gpu, .drafts = true}).queues);
   EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).runs_ahead);
   EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).queues);
   EXPECT_FALSE(limits({}).chooses);
@@ -67,7 +67,8 @@ TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
 TEST(MemoryPlan, CopiesForInt8ArePartOfIt) {
   const ModelConfig config = preset_config("flash");
   const auto copies = [&](std::vector<ForcedVariant> forced, bool mtp = false) {
-    const EngineOptions options = resolved({.num_threads = 2, .mtp = mtp, .forced_variants = forced}, config);
+    const EngineOptions options =
+        resolved({.num_threads = 2, .drafts = mtp, .forced_variants = forced}, config);
     const MemoryPlan plan = plan_memory(config, StorageFormats(), options);
     EXPECT_EQ(plan.total_bytes(), plan.cache_bytes() + plan.activation_bytes + plan.scratch_bytes +
                                       plan.logit_bytes + plan.int8_copy_bytes);
@@ -87,7 +88,7 @@ TEST(MemoryPlan, CopiesForInt8ArePartOfIt) {
 
 TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
   const ModelConfig config = preset_config("flash");
-  const EngineOptions plain = resolved({.num_threads = 2, .max_sequences = 3, .mtp = true}, config);
+  const EngineOptions plain = resolved({.num_threads = 2, .max_sequences = 3, .drafts = true}, config);
   EngineOptions options = plain;
   options.prefix_cache = true;
   options.max_draft_tokens = 2;
@@ -176,7 +177,7 @@ TEST(MemoryPlan, ScratchSufficesForTheLargestStep) {
                                             .max_batch_tokens = rows,
                                             .max_logit_rows = rows,
                                             .cache_tokens = 256,
-                                            .mtp = true});
+                                            .drafts = true});
           const auto tokens = test::random_tokens(2 * rows, 512, 1);
           EXPECT_NO_THROW(
               static_cast<void>(test::run_sequence(engine, tokens, static_cast<std::size_t>(rows))));

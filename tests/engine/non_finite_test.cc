@@ -17,7 +17,7 @@ std::string failure_of(const std::filesystem::path& model, bool mtp, std::size_t
                         .max_batch_tokens = 64,
                         .max_logit_rows = 64,
                         .cache_tokens = 256,
-                        .mtp = mtp});
+                        .drafts = mtp});
   try {
     static_cast<void>(test::run_sequence(engine, test::random_tokens(40, 512, 1), chunk));
   } catch (const std::runtime_error& error) {

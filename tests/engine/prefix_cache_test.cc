@@ -262,7 +262,7 @@ TEST(PrefixCacheOff, NothingIsFoundAndNothingKept) {
 TEST(ExpertLoad, CountsEveryTokenOfEveryBlock) {
   const test::RandomCheckpoint checkpoint("tiny-flash", 3);
   Engine engine(checkpoint.path(),
-                {.device = test::device(), .num_threads = 1, .cache_tokens = 1024, .mtp = true});
+                {.device = test::device(), .num_threads = 1, .cache_tokens = 1024, .drafts = true});
   const SequenceId sequence = *engine.open({});
   static_cast<void>(test::step(engine, sequence, test::random_tokens(100, kVocab, 1), WantedLogits::kNone));
   const auto load = engine.expert_load();
@@ -270,7 +270,7 @@ TEST(ExpertLoad, CountsEveryTokenOfEveryBlock) {
   for (std::int64_t block = 0; block < engine.config().num_blocks(); ++block) {
     std::int64_t sum = 0;
     for (const std::int64_t tokens : load[static_cast<std::size_t>(block)]) sum += tokens;
-    const std::int64_t rows = engine.config().is_mtp(block) ? 99 : 100;
+    const std::int64_t rows = engine.config().is_draft_block(block) ? 99 : 100;
     EXPECT_EQ(sum, rows * engine.config().num_experts_per_tok) << block;
   }
 }

@@ -26,7 +26,7 @@ test::SequenceLogits logits(Precision precision, std::vector<ForcedVariant> forc
                                    .max_batch_tokens = 64,
                                    .max_logit_rows = 64,
                                    .cache_tokens = 256,
-                                   .mtp = true,
+                                   .drafts = true,
                                    .forced_variants = forced});
   return test::run_sequence(engine, story(18), 11);
 }

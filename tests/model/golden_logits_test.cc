@@ -85,7 +85,7 @@ TEST_P(GoldenLogits, ExactAgreesAtEveryPosition) {
                                     .max_batch_tokens = num_tokens,
                                     .max_logit_rows = num_tokens,
                                     .cache_tokens = num_tokens,
-                                    .mtp = true});
+                                    .drafts = true});
   const test::SequenceLogits logits = test::run_sequence(engine, tokens, tokens.size());
   expect_golden(golden, "logits", logits.main);
   expect_golden(golden, "mtp_logits", logits.mtp);

@@ -53,7 +53,7 @@ class Releases : public testing::Test {
     const EngineOptions options{.precision = precision,
                                 .max_batch_tokens = 64,
                                 .max_logit_rows = 64,
-                                .mtp = mtp,
+                                .drafts = mtp,
                                 .forced_variants = std::move(variants)};
     Engine engine(model, options);
     const auto tokens = test::random_tokens(kReleaseTokens, engine.config().vocab_size, 1);

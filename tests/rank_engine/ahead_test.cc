@@ -23,7 +23,7 @@ EngineOptions options(const ParallelPlan& plan, std::int64_t max_draft_tokens) {
                           .max_logit_rows = 64,
                           .max_sequences = 3,
                           .cache_tokens = 2048,
-                          .mtp = max_draft_tokens > 0,
+                          .drafts = max_draft_tokens > 0,
                           .max_draft_tokens = max_draft_tokens,
                           .choose_on_device = true,
                           .parallel = plan,

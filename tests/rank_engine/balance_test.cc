@@ -75,7 +75,7 @@ Read read_along(StepEngine& engine, int num_steps) {
     EXPECT_TRUE(output.ok()) << output.error();
     if (!output) return read;
     note(output.value().logits);
-    note(output.value().mtp_logits);
+    note(output.value().draft_logits);
     for (std::int64_t depth = 0; depth < max_drafts; ++depth) {
       const DraftInput draft{inputs.front().sequence, static_cast<TokenId>(random() % 512)};
       EXPECT_TRUE(engine.reserve(draft.sequence, max_drafts + 1));

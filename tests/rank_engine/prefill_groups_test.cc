@@ -90,7 +90,7 @@ std::vector<float> converse(StepEngine& engine, std::span<const std::size_t> len
       return seen;
     }
     note(seen, output.value().logits);
-    note(seen, output.value().mtp_logits);
+    note(seen, output.value().draft_logits);
     for (const StepInput& input : inputs) {
       Conversation& one = *std::ranges::find(all, input.sequence, &Conversation::id);
       const bool decoded = one.next >= one.num_prompt;

@@ -48,7 +48,7 @@ std::vector<float> work(StepEngine& engine) {
     const Result<StepOutput> output = engine.step(inputs);
     ASSERT_TRUE(output.ok()) << output.error();
     note(output.value().logits);
-    note(output.value().mtp_logits);
+    note(output.value().draft_logits);
   };
   run({2, 0}, 0, 33, WantedLogits::kAll);
   run({1}, 0, 40, WantedLogits::kNone);

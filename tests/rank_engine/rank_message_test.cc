@@ -34,7 +34,7 @@ TEST(RankMessage, AStepComesBack) {
   EXPECT_EQ(input.sequence, SequenceId{4});
   EXPECT_TRUE(std::ranges::equal(input.tokens, std::span(kTokens).first(2)));
   EXPECT_EQ(input.wanted, WantedLogits::kAll);
-  EXPECT_FALSE(input.wants_mtp_logits);
+  EXPECT_FALSE(input.wants_draft_logits);
   EXPECT_TRUE(input.draws.empty());
   EXPECT_TRUE(call.inputs[2].empty());
 }
@@ -78,7 +78,7 @@ TEST(RankMessage, RowsComeBack) {
   const auto& reply = message.reply.to<calls::Compute>();
   ASSERT_EQ(reply.logits.extent(0), 2);
   EXPECT_TRUE(std::ranges::equal(reply.logits.row(1), std::span(values).last(3)));
-  EXPECT_TRUE(reply.mtp_logits.empty());
+  EXPECT_TRUE(reply.draft_logits.empty());
   EXPECT_TRUE(std::ranges::equal(reply.chosen, chosen));
   EXPECT_TRUE(std::ranges::equal(reply.drafted, drafted));
 }

@@ -66,7 +66,7 @@ TEST(SchedulerOverEngine, RepliesAreThoseOfOneRequestAtATime) {
                                             .max_logit_rows = 16,
                                             .max_sequences = 4,
                                             .cache_tokens = 7 * kPageTokens,
-                                            .mtp = true,
+                                            .drafts = true,
                                             .max_draft_tokens = 3,
                                             .prefix_cache = true});
   const Outcome crowded = run(crowded_engine, {.speculate = 3}, /*one_at_a_time=*/false);
@@ -86,7 +86,7 @@ TEST(SchedulerOverEngine, RequestsBehindOneBeginningFindIt) {
                                       .max_logit_rows = 16,
                                       .max_sequences = 2,
                                       .cache_tokens = 20 * kPageTokens,
-                                      .mtp = drafts > 0,
+                                      .drafts = drafts > 0,
                                       .max_draft_tokens = drafts,
                                       .prefix_cache = cached,
                                       .choose_on_device = ahead});
@@ -161,7 +161,7 @@ TEST(SchedulerOverEngine, DraftsOfTheEngineLeaveTheSameReplies) {
                                       .max_logit_rows = 16,
                                       .max_sequences = 4,
                                       .cache_tokens = 7 * kPageTokens,
-                                      .mtp = speculate > 0,
+                                      .drafts = speculate > 0,
                                       .max_draft_tokens = speculate,
                                       .prefix_cache = true,
                                       .choose_on_device = chooses});

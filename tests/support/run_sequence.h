@@ -27,7 +27,8 @@ struct SequenceLogits {
 
   void append(const StepOutput& output) {
     main.insert(main.end(), output.logits.data(), output.logits.data() + output.logits.size());
-    mtp.insert(mtp.end(), output.mtp_logits.data(), output.mtp_logits.data() + output.mtp_logits.size());
+    mtp.insert(mtp.end(), output.draft_logits.data(),
+               output.draft_logits.data() + output.draft_logits.size());
   }
 };
 

@@ -64,7 +64,7 @@ inline Speculated speculate(StepEngine& engine, bool queued) {
                         .tokens = fed[i],
                         .wanted = queued ? WantedLogits::kLast : WantedLogits::kAll,
                         .draws = draws,
-                        .wants_mtp_logits = false,
+                        .wants_draft_logits = false,
                         .num_drafts = queued ? num_drafts[i] : 0});
     }
     if (queued) {

@@ -71,7 +71,7 @@ class Serving : public ::testing::Test {
     EngineOptions options{.device = {}, .precision = Precision::kReleased, .num_threads = 2};
     options.max_batch_tokens = options.max_logit_rows = kTokens;
     options.cache_tokens = 512;
-    options.mtp = true;
+    options.drafts = true;
     return options;
   }
 
@@ -93,7 +93,7 @@ class Serving : public ::testing::Test {
       const Result<StepOutput> output = engine.step({&input, 1});
       EXPECT_TRUE(output.ok());
       const ConstActivations<2>& rows =
-          of == LogitsOf::kMtp ? output.value().mtp_logits : output.value().logits;
+          of == LogitsOf::kMtp ? output.value().draft_logits : output.value().logits;
       logits.insert(logits.end(), rows.data(), rows.data() + rows.size());
       engine.close(input.sequence, false);
     }
