@@ -6,7 +6,7 @@
 namespace baleen {
 namespace {
 
-bool can_draft(const CheckpointKind& kind) { return kind.num_mtp_blocks > 0; }
+bool can_draft(const CheckpointKind& kind) { return kind.num_usable_draft_blocks > 0; }
 
 }  // namespace
 
@@ -16,7 +16,7 @@ void check_drafts(const CheckpointKind& kind, std::string_view option) {
 
 std::int64_t possible_drafts(const CheckpointKind& kind, std::int64_t wanted) {
   if (wanted == 0 || can_draft(kind)) return wanted;
-  if (kind.draft_head.value == DraftHead::kNone) check_drafts(kind, fmt::format("--speculate {}", wanted));
+  if (kind.draft_head.value == DraftKind::kNone) check_drafts(kind, fmt::format("--speculate {}", wanted));
   log_line("--speculate {}: {}; going on without drafts", wanted, why_no_drafts(kind));
   return 0;
 }
@@ -28,7 +28,7 @@ void log_left_out(const CheckpointKind& kind) {
 std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions options) {
   const CheckpointKind kind = folder.kind;
   const std::int64_t wanted = options.max_draft_tokens;
-  if (kind.draft_head.value != DraftHead::kNone && !can_draft(kind)) options.max_draft_tokens = 0;
+  if (kind.draft_head.value != DraftKind::kNone && !can_draft(kind)) options.max_draft_tokens = 0;
   if (options.max_draft_tokens > 0) check_drafts(kind, fmt::format("--speculate {}", wanted));
   std::unique_ptr<ModelEngine> engine = open_engine(std::move(folder), options);
   // Of several processes the first alone comes here.

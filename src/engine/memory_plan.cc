@@ -138,7 +138,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("context: {} positions wanted, the model has {} for each of {} sequences", options.cache_tokens,
          config.max_position_embeddings, options.max_sequences);
   }
-  if (options.drafts && config.num_nextn_predict_layers == 0) fail("this model has no MTP block to run");
+  if (options.drafts && config.num_draft_blocks() == 0) fail("this model has no MTP block to run");
   if (options.cached_window_pages < 0 || options.reserved_tails < 0) {
     fail("cached window pages: {} wanted, {} of them reserved; none is the least possible",
          options.cached_window_pages, options.reserved_tails);

@@ -48,9 +48,9 @@ bool is_vision(std::string_view name) {
          name.ends_with("ffn.gate.bias_vl");
 }
 
-Part part_of(std::string_view name, std::int64_t num_mtp_blocks) {
+Part part_of(std::string_view name, std::int64_t num_usable_draft_blocks) {
   if (const auto draft = draft_name(name)) {
-    if (draft->block >= num_mtp_blocks) return Part::kDraftHead;
+    if (draft->block >= num_usable_draft_blocks) return Part::kDraftHead;
     // As the official converter: a block shares the main embedding and head.
     if (contains(draft->rest, "emb") || draft->rest.ends_with("head.weight")) return Part::kVocabularyCopy;
   } else if (name.starts_with(kMtp)) {
@@ -125,16 +125,16 @@ Finding<TensorNames> names_of(const NameScan& scan) {
   return {TensorNames::kUnknown, "no tensor of a layer"};
 }
 
-Finding<DraftHead> draft_head_of(const NameScan& scan) {
-  if (scan.draft_blocks.empty()) return {DraftHead::kNone, "no tensor \"mtp.*\""};
+Finding<DraftKind> draft_head_of(const NameScan& scan) {
+  if (scan.draft_blocks.empty()) return {DraftKind::kNone, "no tensor \"mtp.*\""};
   if (!scan.dspark_stages.empty() && !scan.mtp_blocks.empty()) {
-    return {DraftHead::kUnknown, fmt::format("{} beside {}", tensor_text(scan.dspark_stages.begin()->second),
+    return {DraftKind::kUnknown, fmt::format("{} beside {}", tensor_text(scan.dspark_stages.begin()->second),
                                              tensor_text(scan.mtp_blocks.begin()->second))};
   }
   if (!scan.dspark_stages.empty())
-    return {DraftHead::kDspark, tensor_text(scan.dspark_stages.begin()->second)};
-  if (!scan.mtp_blocks.empty()) return {DraftHead::kMtp, tensor_text(scan.mtp_blocks.begin()->second)};
-  return {DraftHead::kUnknown, tensor_text(scan.draft_blocks.begin()->second)};
+    return {DraftKind::kDspark, tensor_text(scan.dspark_stages.begin()->second)};
+  if (!scan.mtp_blocks.empty()) return {DraftKind::kMtp, tensor_text(scan.mtp_blocks.begin()->second)};
+  return {DraftKind::kUnknown, tensor_text(scan.draft_blocks.begin()->second)};
 }
 
 bool is_same_format(const MatrixKind& a, const MatrixKind& b) {
@@ -165,7 +165,7 @@ std::vector<LeftOut> left_out_of(const Checkpoint& checkpoint, const CheckpointK
                                  const std::string& draft_text) {
   std::map<Part, LeftOut> parts;
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    const Part part = part_of(tensor.name, kind.num_mtp_blocks);
+    const Part part = part_of(tensor.name, kind.num_usable_draft_blocks);
     if (part == Part::kUsed) continue;
     ++parts[part].num_tensors;
     parts[part].bytes += tensor.size_bytes();
@@ -229,15 +229,15 @@ std::string_view release_name(Release release) {
   return release == Release::kV41 ? "DeepSeek-V4.1" : "unknown";
 }
 
-std::string_view draft_head_name(DraftHead head) {
+std::string_view draft_head_name(DraftKind head) {
   switch (head) {
-    case DraftHead::kNone:
+    case DraftKind::kNone:
       return "none";
-    case DraftHead::kMtp:
+    case DraftKind::kMtp:
       return "MTP";
-    case DraftHead::kDspark:
+    case DraftKind::kDspark:
       return "DSpark";
-    case DraftHead::kUnknown:
+    case DraftKind::kUnknown:
       break;
   }
   return "unknown";
@@ -271,12 +271,12 @@ CheckpointKind detect_kind(const Checkpoint& checkpoint, std::string_view config
   kind.draft_experts = matrix_kind(checkpoint, scan.draft_expert_stem);
   kind.num_draft_blocks = std::ssize(scan.draft_blocks);
   std::string draft_text;
-  if (kind.draft_head.value == DraftHead::kMtp) {
+  if (kind.draft_head.value == DraftKind::kMtp) {
     const bool contiguous = scan.draft_blocks.rbegin()->first + 1 == kind.num_draft_blocks;
     const auto foreign = foreign_draft_format(kind, matrix_kind(checkpoint, scan.draft_dense_stem));
-    if (contiguous && !foreign) kind.num_mtp_blocks = kind.num_draft_blocks;
+    if (contiguous && !foreign) kind.num_usable_draft_blocks = kind.num_draft_blocks;
     draft_text = fmt::format("MTP head, {}{}", blocks_text(scan), foreign ? " (" + *foreign + ")" : "");
-  } else if (kind.draft_head.value != DraftHead::kNone) {
+  } else if (kind.draft_head.value != DraftKind::kNone) {
     draft_text = fmt::format("{} draft head, {}", draft_head_name(kind.draft_head.value), blocks_text(scan));
   }
   kind.left_out = left_out_of(checkpoint, kind, draft_text);
@@ -285,14 +285,14 @@ CheckpointKind detect_kind(const Checkpoint& checkpoint, std::string_view config
 }
 
 std::string why_no_drafts(const CheckpointKind& kind) {
-  if (kind.num_mtp_blocks > 0) return "";
-  if (kind.draft_head.value == DraftHead::kNone) return "this checkpoint has no draft head";
-  if (kind.draft_head.value == DraftHead::kMtp)
+  if (kind.num_usable_draft_blocks > 0) return "";
+  if (kind.draft_head.value == DraftKind::kNone) return "this checkpoint has no draft head";
+  if (kind.draft_head.value == DraftKind::kMtp)
     return "this checkpoint's MTP head is in other formats than its layers, and baleen does not draft with "
            "that yet";
   return fmt::format(
       "this checkpoint's draft head is {}, with which baleen does not draft yet",
-      kind.draft_head.value == DraftHead::kDspark ? "DSpark" : "of a kind that is not known here");
+      kind.draft_head.value == DraftKind::kDspark ? "DSpark" : "of a kind that is not known here");
 }
 
 std::string left_out_text(const CheckpointKind& kind) {
@@ -305,8 +305,8 @@ std::string left_out_text(const CheckpointKind& kind) {
   return text;
 }
 
-bool is_left_out(std::string_view name, std::int64_t num_mtp_blocks) {
-  return part_of(name, num_mtp_blocks) != Part::kUsed;
+bool is_left_out(std::string_view name, std::int64_t num_usable_draft_blocks) {
+  return part_of(name, num_usable_draft_blocks) != Part::kUsed;
 }
 
 }  // namespace baleen

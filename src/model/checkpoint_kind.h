@@ -17,13 +17,13 @@ namespace baleen {
 
 enum class Release : std::uint8_t { kUnknown, kV4, kV41 };
 /// What predicts further tokens. `kUnknown`: tensors under `mtp.` that are neither head's, or both's.
-enum class DraftHead : std::uint8_t { kNone, kMtp, kDspark, kUnknown };
+enum class DraftKind : std::uint8_t { kNone, kMtp, kDspark, kUnknown };
 /// `kPrefixed`: the released names behind "model.". `kTransformers`: module names of Hugging Face
 /// transformers.
 enum class TensorNames : std::uint8_t { kUnknown, kReleased, kPrefixed, kTransformers };
 
 [[nodiscard]] std::string_view release_name(Release release);
-[[nodiscard]] std::string_view draft_head_name(DraftHead head);
+[[nodiscard]] std::string_view draft_head_name(DraftKind head);
 [[nodiscard]] std::string_view tensor_names_name(TensorNames names);
 
 /// A fact, and the tensor or the field of config.json that says so.
@@ -43,10 +43,10 @@ struct LeftOut {
 struct CheckpointKind {
   Finding<Release> release;
   Finding<TensorNames> names;
-  Finding<DraftHead> draft_head;
+  Finding<DraftKind> draft_head;
   std::int64_t num_draft_blocks = 0;  ///< MTP blocks or DSpark stages: what is there under "mtp.N."
   /// Of those, blocks that the engine can draft with: MTP blocks in the formats of the layers.
-  std::int64_t num_mtp_blocks = 0;
+  std::int64_t num_usable_draft_blocks = 0;
   MatrixKind experts;        ///< of the layers
   MatrixKind dense;          ///< of the layers
   MatrixKind draft_experts;  ///< of the draft head
@@ -69,6 +69,6 @@ struct CheckpointKind {
 
 /// Whether a model with so many MTP blocks does without a tensor that later releases and Base have: draft
 /// heads that are not run, copies of embedding and head under "mtp.N.", vision.
-[[nodiscard]] bool is_left_out(std::string_view name, std::int64_t num_mtp_blocks);
+[[nodiscard]] bool is_left_out(std::string_view name, std::int64_t num_usable_draft_blocks);
 
 }  // namespace baleen

@@ -315,7 +315,7 @@ void validate(const ModelConfig& c, std::string_view label) {
 }
 
 ModelConfig parse_config(std::string_view text, std::string_view label,
-                         std::optional<std::int64_t> num_mtp_blocks) {
+                         std::optional<std::int64_t> num_draft_blocks) {
   const Result<Json> parsed = parse_ordered_json(text);
   if (!parsed) fail("{}: not a JSON object: {}; is the file complete?", label, parsed.error());
   const Json& object = parsed.value();
@@ -326,8 +326,8 @@ ModelConfig parse_config(std::string_view text, std::string_view label,
   reader.expect("model_type", "deepseek_v4");
   ModelConfig config;
   visit_fields(config, reader);
-  if (!num_mtp_blocks && object.contains(kDsparkField)) num_mtp_blocks = 0;
-  config.num_nextn_predict_layers = num_mtp_blocks.value_or(config.num_nextn_predict_layers);
+  if (!num_draft_blocks && object.contains(kDsparkField)) num_draft_blocks = 0;
+  config.num_nextn_predict_layers = num_draft_blocks.value_or(config.num_nextn_predict_layers);
   reader.expect("num_key_value_heads", 1);
   reader.expect("topk_method", "noaux_tc");
   reader.expect("hidden_act", "silu");

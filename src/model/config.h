@@ -36,7 +36,7 @@ struct ModelConfig {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;
-  std::vector<std::int64_t> compress_ratios;  ///< one a layer, then one a MTP block
+  std::vector<std::int64_t> compress_ratios;  ///< one a layer, then one a block of the draft head
   std::int64_t num_attention_heads = 0;
   std::int64_t head_dim = 512;
   std::int64_t qk_rope_head_dim = 64;  ///< the last dims of a head
@@ -66,7 +66,7 @@ struct ModelConfig {
   std::int64_t hc_sinkhorn_iters = 20;
   double hc_eps = 1e-6;
   double rms_norm_eps = 1e-6;
-  std::int64_t num_nextn_predict_layers = 1;  ///< MTP blocks
+  std::int64_t num_nextn_predict_layers = 1;  ///< blocks of the draft head
   WeightFormat expert_format =
       WeightFormat::kFp4;  ///< "expert_dtype"; the tensors' own dtypes have the last word
   WeightFormat dense_format = WeightFormat::kFp8;  ///< FP8 if "quantization_config" is there, otherwise BF16
@@ -74,8 +74,10 @@ struct ModelConfig {
   std::int64_t eos_token_id = 1;
   const ModelFamily* family = &kDeepSeekV4;  ///< lives as long as the program
 
-  /// Layers and MTP blocks; block index num_hidden_layers + m is MTP block m.
-  [[nodiscard]] std::int64_t num_blocks() const { return num_hidden_layers + num_nextn_predict_layers; }
+  /// Blocks of the draft head, behind the main layers.
+  [[nodiscard]] std::int64_t num_draft_blocks() const { return num_nextn_predict_layers; }
+  /// Layers and those; block index num_hidden_layers + m is block m of the draft head.
+  [[nodiscard]] std::int64_t num_blocks() const { return num_hidden_layers + num_draft_blocks(); }
   [[nodiscard]] std::int64_t compress_ratio(std::int64_t block) const {
     return compress_ratios[static_cast<std::size_t>(block)];
   }
@@ -110,11 +112,11 @@ inline constexpr std::string_view kV41NotSupported =
 
 /// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything
 /// but a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields
-/// that contradict. Unknown fields are ignored. `num_mtp_blocks`: as many as there are tensors of, where
+/// that contradict. Unknown fields are ignored. `num_draft_blocks`: as many as there are tensors of, where
 /// tensors are known; "num_nextn_predict_layers" is then not believed (later releases have 1 there, and
 /// three DSpark stages). Without them a config that names a DSpark head has none.
 [[nodiscard]] ModelConfig parse_config(std::string_view text, std::string_view label,
-                                       std::optional<std::int64_t> num_mtp_blocks = {});
+                                       std::optional<std::int64_t> num_draft_blocks = {});
 
 /// Throws `Error` when fields contradict each other or ask for a geometry that the operations do not have.
 void validate(const ModelConfig& config, std::string_view label);

@@ -65,8 +65,9 @@ ParallelPlan with_table(ParallelPlan plan, const ExpertTable& table, const Model
   const std::int64_t num_experts = config.n_routed_experts;
   if (std::ssize(table) != config.num_blocks()) {
     fail(
-        "--expert-map: {} layers, but the model has {} and {} MTP blocks behind them: a list for each is due",
-        table.size(), config.num_hidden_layers, config.num_nextn_predict_layers);
+        "--expert-map: {} layers, but the model has {} and {} blocks of a draft head behind them: a list for "
+        "each is due",
+        table.size(), config.num_hidden_layers, config.num_draft_blocks());
   }
   const std::int64_t num_slots = std::ssize(table.front());
   for (std::int64_t block = 0; block < std::ssize(table); ++block) {

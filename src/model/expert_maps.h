@@ -12,7 +12,7 @@
 
 namespace baleen {
 
-/// physical_to_logical [blocks, P]: main layers, then MTP blocks.
+/// physical_to_logical [blocks, P]: main layers, then blocks of the draft head.
 using ExpertTable = std::vector<std::vector<std::int32_t>>;
 
 /// The table of a JSON file, an object whose "physical_to_logical" has a list of whole numbers for each

@@ -211,14 +211,14 @@ void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_s
   if (!mtp) return;
   // Of a stage without the block nothing, but in step with the others.
   device_.steps().capture(StepPart::kDraft, num_rows, [&](const StepRows& padding) {
-    if (config_.num_nextn_predict_layers > 0) static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
+    if (config_.num_draft_blocks() > 0) static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
   });
 }
 
 /// Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
 void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivations<3> streams,
                               Activations<3> out) {
-  const MtpWeights& weights = weights_.mtp[static_cast<std::size_t>(depth)];
+  const DraftBlockWeights& weights = weights_.drafts[static_cast<std::size_t>(depth)];
   const std::int64_t num_rows = kept_rows().size(), num_streams = config_.hc_mult,
                      width = config_.hidden_size;
   const float eps = static_cast<float>(config_.rms_norm_eps);
@@ -230,9 +230,12 @@ void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivat
                                .first_row = kept_rows().begin,
                                .table = weights_.embedding,
                                .out = embedded.reshaped<3>({num_rows, 1, width})});
-  device_.execute<ops::RmsNorm>(
-      {.x = embedded, .weight = weights.enorm, .eps = eps, .precision = precision_, .y = embedded});
-  const LinearOutput e_output{&weights.e_proj, embedded_term, false, "e_proj"};
+  device_.execute<ops::RmsNorm>({.x = embedded,
+                                 .weight = weights.vectors.at("enorm"),
+                                 .eps = eps,
+                                 .precision = precision_,
+                                 .y = embedded});
+  const LinearOutput e_output{&weights.matrices.at("e_proj"), embedded_term, false, "e_proj"};
   device_.execute<ops::Linear>({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
 
   const std::int64_t stream_rows = num_rows * num_streams;
@@ -240,8 +243,8 @@ void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivat
   const Activations<2> flat_out = out.reshaped<2>({stream_rows, width});
   const Activations<2> normed = rows(buffers_.mtp_normed, num_rows).reshaped<2>({stream_rows, width});
   device_.execute<ops::RmsNorm>(
-      {.x = flat, .weight = weights.hnorm, .eps = eps, .precision = precision_, .y = normed});
-  const LinearOutput h_output{&weights.h_proj, flat_out, false, "h_proj"};
+      {.x = flat, .weight = weights.vectors.at("hnorm"), .eps = eps, .precision = precision_, .y = normed});
+  const LinearOutput h_output{&weights.matrices.at("h_proj"), flat_out, false, "h_proj"};
   device_.execute<ops::Linear>({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
   device_.execute<ops::MtpCombine>({.embedded = embedded_term, .precision = precision_, .streams = out});
 }
@@ -285,8 +288,8 @@ void Forward::logits(ConstActivations<3> streams, Activations<2> out) {
 }
 
 void Forward::mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out) {
-  const MtpWeights& weights = weights_.mtp[static_cast<std::size_t>(depth)];
-  head(streams, weights.hc_head, weights.norm, out);
+  const DraftBlockWeights& weights = weights_.drafts[static_cast<std::size_t>(depth)];
+  head(streams, weights.mixings.at("hc_head"), weights.vectors.at("norm"), out);
 }
 
 }  // namespace baleen

@@ -67,7 +67,7 @@ struct LayerAttention {
   bool operator==(const LayerAttention&) const = default;
 };
 
-/// Of a layer or MTP block; any ratio of the config has a shape, whether it can be run or not.
+/// Of a layer or a draft head's block; any ratio of the config has a shape, whether it can be run or not.
 [[nodiscard]] LayerAttention attention_of(const ModelConfig& config, std::int64_t block);
 
 /// A sentence for a shape that the operations do not have; empty for one that can be run.

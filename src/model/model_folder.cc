@@ -25,7 +25,7 @@ ModelFolder open_model_folder(const std::filesystem::path& folder) {
   Checkpoint checkpoint(folder);
   CheckpointKind kind = detect_kind(checkpoint, text);
   if (!kind.why_not.empty()) fail("{}: {}", folder.string(), kind.why_not);
-  return {parse_config(text, label, kind.num_mtp_blocks), std::move(kind), std::move(checkpoint)};
+  return {parse_config(text, label, kind.num_usable_draft_blocks), std::move(kind), std::move(checkpoint)};
 }
 
 ModelConfig load_config(const std::filesystem::path& folder) {

@@ -10,7 +10,7 @@
 
 namespace baleen {
 
-/// `config` has as many MTP blocks as the engine can draft with, whatever config.json says.
+/// `config` has as many draft blocks as the engine can draft with, whatever config.json says.
 struct ModelFolder {
   ModelConfig config;
   CheckpointKind kind;

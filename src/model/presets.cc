@@ -9,7 +9,7 @@
 namespace baleen {
 namespace {
 
-/// `first`, then 4 and 128 in turn up to `num_layers`, then 0 for the MTP block.
+/// `first`, then 4 and 128 in turn up to `num_layers`, then 0 for the draft head's block.
 std::vector<std::int64_t> alternating_ratios(std::int64_t first, std::int64_t num_layers) {
   std::vector<std::int64_t> ratios{first, first};
   while (static_cast<std::int64_t>(ratios.size()) < num_layers)
@@ -57,7 +57,7 @@ ModelConfig tiny_real_heads() {
   return c;
 }
 
-/// 1,231,406,528 bytes in the released formats: two sliding-window, two CSA and two HCA layers and the MTP
+/// 1,231,406,528 bytes in the released formats: two sliding-window, two CSA and two HCA layers and a draft
 /// block, of 12 experts each; large enough to be bound by memory, small enough for a laptop.
 ModelConfig bench_1b() {
   ModelConfig c;

@@ -35,7 +35,7 @@ ModelConfig stage_config(const ModelConfig& config, const Stage& stage) {
   const auto ratios = config.compress_ratios.begin();
   own.compress_ratios.assign(ratios + stage.begin, ratios + stage.end);
   own.compress_ratios.insert(own.compress_ratios.end(), ratios + config.num_hidden_layers,
-                             ratios + config.num_hidden_layers + own.num_nextn_predict_layers);
+                             ratios + config.num_hidden_layers + own.num_draft_blocks());
   return own;
 }
 
@@ -57,7 +57,7 @@ RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const 
           .shared_tp = splits_shared ? ranks : 1,
           .moe_tp = plan.moe_tp,
           .local_experts = plan.local_experts(config),
-          .embedding = stage.first || (stage.last && config.num_nextn_predict_layers > 0),
+          .embedding = stage.first || (stage.last && config.num_draft_blocks() > 0),
           .head = stage.last};
 }
 

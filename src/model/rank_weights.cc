@@ -52,7 +52,7 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
     tree_.head = whole.head;
     tree_.norm = whole.norm;
     tree_.hc_head = whole.hc_head;
-    tree_.mtp = whole.mtp;
+    tree_.drafts = whole.drafts;
   }
   const auto add_blocks = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) blocks_.push_back(block);

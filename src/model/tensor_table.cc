@@ -24,9 +24,30 @@ constexpr auto kInBlock = [](auto& tree, std::int64_t block, std::int64_t) -> au
 constexpr auto kInExpert = [](auto& tree, std::int64_t block, std::int64_t expert) -> auto& {
   return tree.blocks[static_cast<std::size_t>(block)].moe.routed[static_cast<std::size_t>(expert)];
 };
-/// MTP blocks are the last ones.
-constexpr auto kInMtp = [](auto& tree, std::int64_t block, std::int64_t) -> auto& {
-  return tree.mtp[static_cast<std::size_t>(block) - (tree.blocks.size() - tree.mtp.size())];
+/// Blocks of a draft head are the last ones.
+constexpr auto kInDraftBlock = [](auto& tree, std::int64_t block, std::int64_t) -> auto& {
+  return tree.drafts[static_cast<std::size_t>(block) - (tree.blocks.size() - tree.drafts.size())];
+};
+
+/// A name that is a part of a type.
+template <std::size_t kSize>
+struct StaticName {
+  char text[kSize];
+  consteval StaticName(const char (&name)[kSize]) { std::ranges::copy(name, text); }  // NOLINT: implicit
+};
+
+// What a draft head's block has under a name.
+template <StaticName kName>
+constexpr auto kDraftMatrix = [](auto& block) -> auto& {
+  return block.matrices[kName.text];
+};
+template <StaticName kName>
+constexpr auto kDraftVector = [](auto& block) -> auto& {
+  return block.vectors[kName.text];
+};
+template <StaticName kName>
+constexpr auto kDraftMixing = [](auto& block) -> auto& {
+  return block.mixings[kName.text];
 };
 
 /// The member of a member.
@@ -54,7 +75,7 @@ class TableBuilder {
     block_ = -1;
     prefix_.clear();
     if (share_.head) {
-      add_head_mixing(kInTree);
+      add_head_mixing(kInTree, AT(hc_head));
       add_norm("norm", c_.hidden_size, kInTree, AT(norm));
       add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead, kInTree,
           AT(head), TensorSplit::kVocabulary);
@@ -112,9 +133,9 @@ class TableBuilder {
     add(fmt::format("{}_base", name), {num_mixes}, Storage::kF32, role, owner, then(mixing, AT(base)));
     add(fmt::format("{}_scale", name), {num_scales}, Storage::kF32, role, owner, then(mixing, AT(scale)));
   }
-  template <class Owner>
-  void add_head_mixing(Owner owner) {
-    add_mixing("hc_head", c_.hc_mult, 1, owner, AT(hc_head));
+  template <class Owner, class Mixing>
+  void add_head_mixing(Owner owner, Mixing mixing) {
+    add_mixing("hc_head", c_.hc_mult, 1, owner, mixing);
   }
 
   void add_attention() {
@@ -198,12 +219,21 @@ class TableBuilder {
 
   void add_mtp_extras() {
     const Shape square = {c_.hidden_size, c_.hidden_size};
-    add("e_proj", square, Storage::kDense, TensorRole::kDraftProjection, kInMtp, AT(e_proj));
-    add("h_proj", square, Storage::kDense, TensorRole::kDraftProjection, kInMtp, AT(h_proj));
-    add_norm("enorm", c_.hidden_size, kInMtp, AT(enorm));
-    add_norm("hnorm", c_.hidden_size, kInMtp, AT(hnorm));
-    add_norm("norm", c_.hidden_size, kInMtp, AT(norm));
-    add_head_mixing(kInMtp);
+    add_draft_matrix<"e_proj">(square);
+    add_draft_matrix<"h_proj">(square);
+    add_draft_norm<"enorm">();
+    add_draft_norm<"hnorm">();
+    add_draft_norm<"norm">();
+    add_head_mixing(kInDraftBlock, kDraftMixing<"hc_head">);
+  }
+
+  template <StaticName kName>
+  void add_draft_matrix(const Shape& shape) {
+    add(kName.text, shape, Storage::kDense, TensorRole::kDraftProjection, kInDraftBlock, kDraftMatrix<kName>);
+  }
+  template <StaticName kName>
+  void add_draft_norm() {
+    add_norm(kName.text, c_.hidden_size, kInDraftBlock, kDraftVector<kName>);
   }
 
   const ModelConfig& c_;
@@ -360,7 +390,7 @@ std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint&
     }
   }
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    if (!known.contains(tensor.name) && !is_left_out(tensor.name, config.num_nextn_predict_layers)) {
+    if (!known.contains(tensor.name) && !is_left_out(tensor.name, config.num_draft_blocks())) {
       sentences.push_back(fmt::format("tensor \"{}\" in {}: {}, but the config has no such tensor",
                                       tensor.name, tensor.file, tensor.type_text()));
     }

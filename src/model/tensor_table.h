@@ -43,7 +43,7 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;
   Storage storage = Storage::kBf16;
   TensorRole role = TensorRole::kAttention;
-  std::int64_t block = -1;  ///< layer, or num_hidden_layers + MTP block; -1 at the top level
+  std::int64_t block = -1;  ///< layer, or num_hidden_layers + block of the draft head; -1 at the top level
   TensorSplit split = TensorSplit::kReplicated;
   std::int64_t expert = -1;  ///< among the block's routed experts; -1: of none
   std::int64_t count = 1;    ///< tensors like this one, of as many experts, that it stands for
@@ -80,7 +80,7 @@ struct ModelFamily {
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const RankShare& share, ExpertRows experts);
 };
 
-/// In the order of a forward pass: embedding, layers, head, MTP blocks.
+/// In the order of a forward pass: embedding, layers, head, blocks of the draft head.
 [[nodiscard]] std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
 /// The same of one rank, with its shapes. Of a block's routed experts, which are all alike, the first stands

@@ -11,7 +11,7 @@ WeightTree empty_tree(const ModelConfig& config, const RankShare& share) {
   WeightTree tree;
   tree.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(config, share));
   tree.blocks.resize(static_cast<std::size_t>(config.num_blocks()));
-  tree.mtp.resize(static_cast<std::size_t>(config.num_nextn_predict_layers));
+  tree.drafts.resize(static_cast<std::size_t>(config.num_draft_blocks()));
   for (BlockWeights& block : tree.blocks) {
     block.moe.has_shared = config.n_shared_experts > 0;
     block.moe.routed.resize(static_cast<std::size_t>(share.num_experts(config.n_routed_experts)));

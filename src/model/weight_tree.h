@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "numeric/bf16.h"
@@ -59,7 +61,7 @@ struct MoeWeights {
   bool has_shared = false;
 };
 
-/// "layers.N.*" or "mtp.N.*"
+/// "layers.N.*", or the same of a draft head's block
 struct BlockWeights {
   HcWeights hc_attn;
   HcWeights hc_ffn;
@@ -69,14 +71,12 @@ struct BlockWeights {
   MoeWeights moe;
 };
 
-/// What a MTP block has beside its block.
-struct MtpWeights {
-  WeightMatrix e_proj;           ///< [d, d]
-  WeightMatrix h_proj;           ///< [d, d]
-  std::span<const float> enorm;  ///< [d]
-  std::span<const float> hnorm;  ///< [d]
-  std::span<const float> norm;   ///< [d]
-  HcWeights hc_head;
+/// What a block of a draft head has beside what every block has, by the names of its rows in the table without
+/// the block's prefix: "e_proj", "hnorm". Which there are, the head knows.
+struct DraftBlockWeights {
+  std::map<std::string_view, WeightMatrix> matrices;
+  std::map<std::string_view, std::span<const float>> vectors;
+  std::map<std::string_view, HcWeights> mixings;
 };
 
 struct TensorSpec;
@@ -91,8 +91,8 @@ struct WeightTree {
   WeightMatrix head;                  ///< [V, d]
   std::span<const float> norm;        ///< [d]
   HcWeights hc_head;
-  std::vector<BlockWeights> blocks;  ///< main layers, then MTP blocks
-  std::vector<MtpWeights> mtp;
+  std::vector<BlockWeights> blocks;       ///< main layers, then those of the draft head
+  std::vector<DraftBlockWeights> drafts;  ///< of each block behind the main layers
 
   [[nodiscard]] const BlockWeights& block(std::int64_t block) const {
     return blocks[static_cast<std::size_t>(block)];

@@ -59,7 +59,7 @@ ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
 }
 
 bool ModelWeights::is_used(const TensorInfo& tensor) const {
-  return !is_left_out(tensor.name, config_.num_nextn_predict_layers);
+  return !is_left_out(tensor.name, config_.num_draft_blocks());
 }
 
 void ModelWeights::check_scales() const {

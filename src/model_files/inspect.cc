@@ -44,7 +44,7 @@ std::vector<FindingLine> findings_of(const CheckpointKind& kind) {
   std::string head(draft_head_name(kind.draft_head.value));
   if (kind.num_draft_blocks > 0)
     head += fmt::format(", {} {}{}", kind.num_draft_blocks,
-                        kind.draft_head.value == DraftHead::kDspark ? "stage" : "block",
+                        kind.draft_head.value == DraftKind::kDspark ? "stage" : "block",
                         kind.num_draft_blocks == 1 ? "" : "s");
   std::vector<FindingLine> lines{
       {"release", "release", std::string(release_name(kind.release.value)), kind.release.evidence},
@@ -114,7 +114,8 @@ CheckpointReport inspect_checkpoint(const std::filesystem::path& folder) {
     report.total_bytes += tensor.size_bytes();
   }
   if (!report.kind.why_not.empty()) return report;
-  report.config = parse_config(config, (folder / "config.json").string(), report.kind.num_mtp_blocks);
+  report.config =
+      parse_config(config, (folder / "config.json").string(), report.kind.num_usable_draft_blocks);
   report.formats = detect_formats(report.config, checkpoint);
   report.parameters = count_parameters(report.config);
   report.kv = cache_geometry(report.config, Precision::kReleased);

@@ -99,7 +99,7 @@ TEST_F(Releases, DsparkRunsAsItsMainModel) {
   const auto model = written(checkpoint);
   expect_same_logits(model, preview());
   const ModelFolder folder = open_model_folder(model);
-  EXPECT_EQ(folder.kind.draft_head.value, DraftHead::kDspark);
+  EXPECT_EQ(folder.kind.draft_head.value, DraftKind::kDspark);
   EXPECT_EQ(folder.kind.draft_head.evidence, "tensor \"mtp.0.main_norm.weight\"");
   EXPECT_EQ(folder.kind.num_draft_blocks, 3);
   EXPECT_EQ(folder.config.num_nextn_predict_layers, 0);
