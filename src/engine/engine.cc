@@ -127,11 +127,8 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
       disk_(open_disk()),
       sequences_(cache_, options_.reserved_tails),
       arena_(plan_.activation_bytes + plan_.logit_bytes, device_->memory()),
-      forward_(rank_config_,
-               device_weights_ ? device_weights_->tree()
-               : rank_weights_ ? rank_weights_->tree()
-                               : weights_->tree(),
-               *device_, cache_, options_.precision, buffered_rows(options_), arena_, rank_.layout),
+      forward_(rank_config_, device_tree(), *device_, cache_, options_.precision, buffered_rows(options_),
+               arena_, rank_.layout),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
@@ -151,10 +148,15 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
     const std::string identity = fmt::format("{} {}, layers {} to {}, heads {} of {}", page_traits(),
                                              sampled_identity(weights_->checkpoint()), begin, end,
                                              rank_.layout.tp_index(), rank_.layout.plan().tp);
-    transfers_ = std::make_unique<StateTransfers>(sequences_, cache_, last_streams_, rank_, identity);
+    transfers_ = std::make_unique<StateTransfers>(sequences_, cache_, draft_head_.get(), rank_, identity);
   }
   capture_steps();
   check_reads();
+}
+
+const WeightTree& Engine::device_tree() const {
+  if (device_weights_) return device_weights_->tree();
+  return rank_weights_ ? rank_weights_->tree() : weights_->tree();
 }
 
 std::string Engine::page_traits() const {
@@ -163,7 +165,7 @@ std::string Engine::page_traits() const {
   for (const ForcedVariant& forced : options_.forced_variants)
     kernels += fmt::format(" {}={}", forced.operation, forced.variant);
   return fmt::format("layout {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
-                     options_.drafts ? "mtp" : "main");
+                     options_.drafts ? options_.draft_head->name : "main");
 }
 
 std::unique_ptr<IdentifiedDisk> Engine::open_disk() const {
@@ -204,13 +206,20 @@ void Engine::allocate_activations() {
   logits_ = logits();
   host_logits_ = host_logits();
   if (options_.drafts) {
-    const std::int64_t rows_kept = options_.max_draft_tokens + 1;
-    mtp_inputs_ = streams(device_->traits().padded_rows(options_.max_batch_tokens));
-    last_streams_ = KeptStreams(streams(options_.max_sequences * rows_kept), rows_kept);
     draft_logits_ = logits();
     host_draft_logits_ = host_logits();
+    draft_head_ = options_.draft_head->make({.config = rank_config_,
+                                             .weights = device_tree(),
+                                             .device = *device_,
+                                             .forward = forward_,
+                                             .cache = cache_,
+                                             .layout = rank_.layout,
+                                             .precision = options_.precision,
+                                             .sizes = draft_sizes(options_),
+                                             .arena = arena_,
+                                             .all_streams = all_streams_,
+                                             .wanted_streams = wanted_streams_});
   }
-  if (options_.max_draft_tokens > 0) draft_streams_ = streams(options_.max_sequences);
   // The plan is a promise: what was reserved is what was computed.
   BALEEN_CHECK_EQ(arena_.peak_bytes(), plan_.activation_bytes + plan_.logit_bytes);
 }
@@ -236,8 +245,8 @@ void Engine::capture_steps() {
   }
   Progress progress("capturing steps", "sizes", static_cast<std::int64_t>(sizes.size()));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    forward_.capture(sizes[i], options_.drafts,
-                     options_.drafts ? stacked(mtp_inputs_) : ConstActivations<3>());
+    forward_.capture(sizes[i]);
+    if (draft_head_) draft_head_->capture(sizes[i]);
     progress.update(static_cast<std::int64_t>(i + 1));
   }
 }

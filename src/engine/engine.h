@@ -16,9 +16,9 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "drafts/draft_head.h"
 #include "engine/engine_rank.h"
 #include "engine/identified_disk.h"
-#include "engine/kept_streams.h"
 #include "engine/memory_plan.h"
 #include "engine/model_engine.h"
 #include "engine/sequence_table.h"
@@ -125,6 +125,8 @@ class Engine final : public ModelEngine {
   /// All that decides what bytes a page has for given tokens, but for the weights.
   [[nodiscard]] std::string page_traits() const;
   void allocate_activations();
+  /// As the device reads them: a copy there, this rank's part, or the checkpoint's map.
+  [[nodiscard]] const WeightTree& device_tree() const;
   /// Where experts lie in two memories: now and then, those that are used much change places with those that
   /// are not.
   void improve_placement();
@@ -165,12 +167,12 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::optional<std::int64_t> choice_of(SequenceId sequence) const;
   /// Room for the tokens that a queued step chooses.
   [[nodiscard]] std::span<TokenId> choices(std::size_t place) const;
-  [[nodiscard]] static Failure bad_mtp_block();
+  [[nodiscard]] Failure bad_drafts() const;
 
-  /// The MTP block over a step, and logits of its rows where all are wanted.
+  /// Shows the draft head a step; its logits of rows where all are wanted.
   /// `chosen`: what tokens of the step stand for (StepBatches::begin).
-  [[nodiscard]] ConstActivations<2> run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams,
-                                            std::span<const TokenId> chosen);
+  [[nodiscard]] ConstActivations<2> follow(std::span<const StepInput> inputs, ConstActivations<3> streams,
+                                           std::span<const TokenId> chosen);
   /// One link of chains of drafts: logits [inputs, V] on the device.
   [[nodiscard]] Activations<2> draft_logits(std::span<const DraftInput> inputs, std::int64_t depth,
                                             std::span<const TokenId> chosen);
@@ -178,8 +180,6 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::vector<std::vector<std::int64_t>> queue_drafts(std::span<const StepInput> inputs,
                                                                     std::int64_t num_links,
                                                                     std::span<TokenId> drafted);
-  /// The block over the rows of mtp_inputs_; the streams of those that this rank keeps.
-  [[nodiscard]] ConstActivations<3> run_mtp_rows(const RaggedBatch& batch, std::span<const TokenId> chosen);
   /// Copies rows of streams: to[pair.to] = from[pair.from].
   void gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to);
   /// Logits where the host can read them, once the device has them.
@@ -187,9 +187,8 @@ class Engine final : public ModelEngine {
   /// The tokens that `draws` choose from as many rows of logits, without these leaving the device.
   [[nodiscard]] std::span<const TokenId> choose(const Activations<2>& logits,
                                                 std::span<const SampleRow> draws);
-  /// Where a step ends with a page, the MTP row of its last position waits for the next token: a sequence
-  /// that gets the page meanwhile must not find old bytes there. `end`: of the sequence behind the step.
-  void clear_due_mtp_rows(SequenceId sequence, std::int64_t end);
+  /// `end`: of the sequence behind the step.
+  void clear_due_rows(SequenceId sequence, std::int64_t end);
 
   std::shared_ptr<const ModelWeights> weights_;
   EngineOptions options_;
@@ -240,12 +239,9 @@ class Engine final : public ModelEngine {
   std::size_t num_queued_ = 0;  ///< since the start
   Buffer queued_choices_;       ///< [kMaxQueued, max_logit_rows] tokens, which device and host reach
 
-  // Engines with `mtp`.
-  Activations<2> draft_logits_;
-  Activations<2> mtp_inputs_;  ///< [max_batch_tokens, n d]
-  KeptStreams last_streams_;   ///< of the main layers, what a truncation may leave as last included
+  std::unique_ptr<DraftHead> draft_head_;  ///< null without drafts
+  Activations<2> draft_logits_;            ///< [max_logit_rows, V] with it
   std::unique_ptr<StateTransfers> transfers_;
-  Activations<2> draft_streams_;  ///< [max_sequences, n d] the MTP block's own, of the last `draft`
 
   // Of the step in progress.
   std::vector<TokenId> tokens_;

@@ -77,7 +77,7 @@ void Engine::begin(std::span<const StepInput> inputs, std::int64_t num_links) {
         {.logits = logits, .rows = draws, .ids = choices(step.place).first(draws.size())});
   }
   device_->steps().set_mark(static_cast<int>(step.place));
-  if (options_.drafts) static_cast<void>(run_mtp(inputs, streams, earlier));
+  if (draft_head_) static_cast<void>(follow(inputs, streams, earlier));
   for (const StepInput& input : inputs) {
     std::vector<TokenId> fed(input.tokens.begin(), input.tokens.end());
     fed.resize(fed.size() + static_cast<std::size_t>(input.num_drafts), kNoToken);
@@ -110,7 +110,7 @@ Result<StepOutput> Engine::collect() {
   }
   for (const QueuedPart& part : step.parts) {
     if (!is_open(part)) continue;
-    if (options_.drafts) clear_due_mtp_rows(part.sequence, part.end);
+    if (draft_head_) clear_due_rows(part.sequence, part.end);
     sequences_.settle(part.sequence, part.end);
   }
   if (!under_way_.empty()) {

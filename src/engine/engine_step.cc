@@ -147,12 +147,12 @@ Result<StepOutput> Engine::compute(std::span<const StepInput> inputs) {
   StepOutput output;
   const bool finite = read_results(inputs, streams, output);
   if (!finite && rank_.is_alone()) return not_numbers();
-  if (options_.drafts) {
-    output.draft_logits = run_mtp(inputs, streams, {});
+  if (draft_head_) {
+    output.draft_logits = follow(inputs, streams, {});
     for (const StepInput& input : inputs)
-      clear_due_mtp_rows(input.sequence, sequences_.length(input.sequence) + std::ssize(input.tokens));
+      clear_due_rows(input.sequence, sequences_.length(input.sequence) + std::ssize(input.tokens));
     check_reads();
-    if (finite && !all_finite(output.draft_logits)) return bad_mtp_block();
+    if (finite && !all_finite(output.draft_logits)) return bad_drafts();
   }
   check_reads();
   // Other ranks do not know yet: the search, in which all take part, is the caller's to begin.

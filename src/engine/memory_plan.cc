@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "drafts/draft_head.h"
+#include "drafts/heads/draft_heads.h"
 #include "model/device_weights.h"
 #include "model/forward.h"
 #include "model/message_buffers.h"
@@ -92,7 +94,27 @@ void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   if (const auto refused = overlap_violation(plan)) fail("{}", *refused);
 }
 
+/// After the other options.
+void settle_draft_head(EngineOptions& options, const ModelConfig& config) {
+  if (!options.drafts) return;
+  if (options.draft_head == nullptr) options.draft_head = draft_head_of(config);
+  if (options.draft_head == nullptr) fail("this model has no draft head to run");
+  const std::int64_t most = options.draft_head->traits(config, draft_sizes(options)).most_tokens;
+  if (options.max_draft_tokens > most) {
+    fail("draft tokens: {} wanted, the {} drafts {} at most", options.max_draft_tokens,
+         options.draft_head->title, most);
+  }
+}
+
 }  // namespace
+
+DraftSizes draft_sizes(const EngineOptions& options) {
+  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  return {.max_rows = device.padded_rows(options.max_batch_tokens),
+          .max_sequences = options.max_sequences,
+          .max_draft_tokens = options.max_draft_tokens,
+          .type = device.activation_type};
+}
 
 EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (options.num_threads == 0) options.num_threads = default_num_threads();
@@ -138,7 +160,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("context: {} positions wanted, the model has {} for each of {} sequences", options.cache_tokens,
          config.max_position_embeddings, options.max_sequences);
   }
-  if (options.drafts && config.num_draft_blocks() == 0) fail("this model has no MTP block to run");
+  settle_draft_head(options, config);
   if (options.cached_window_pages < 0 || options.reserved_tails < 0) {
     fail("cached window pages: {} wanted, {} of them reserved; none is the least possible",
          options.cached_window_pages, options.reserved_tails);
@@ -240,11 +262,8 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   };
   plan.activation_bytes += streams(options.max_logit_rows);
   plan.activation_bytes += Arena::bytes_for<TokenId>(options.max_logit_rows);  // those that are chosen
-  if (options.drafts) {  // the rows of a step put in MTP order, and the last ones of each sequence
-    plan.activation_bytes += streams(device.padded_rows(options.max_batch_tokens));
-    plan.activation_bytes += streams(options.max_sequences * (options.max_draft_tokens + 1));
-  }
-  if (options.max_draft_tokens > 0) plan.activation_bytes += streams(options.max_sequences);
+  if (options.drafts)
+    plan.activation_bytes += options.draft_head->traits(config, draft_sizes(options)).buffer_bytes;
   const std::int64_t max_positions =
       std::min(config.max_position_embeddings, plan.capacity.num_pages * kPageTokens);
   plan.max_table_pages = pages_for(max_positions);

@@ -28,6 +28,9 @@
 
 namespace baleen {
 
+struct DraftHeadType;
+struct DraftSizes;
+
 /// Pages on disk beside those in memory.
 struct DiskCacheOptions {
   std::filesystem::path folder;
@@ -53,8 +56,10 @@ struct EngineOptions {
   /// Positions that the page pool holds, over all sequences; 0: the model's whole context once. Memory
   /// becomes resident only as positions are written.
   std::int64_t cache_tokens = 0;
-  bool drafts = false;  ///< also run the model's draft head over every step
-  /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies `mtp`.
+  bool drafts = false;  ///< also run a draft head over every step
+  /// Which one; null: the model's own. Outlives the engine.
+  const DraftHeadType* draft_head = nullptr;
+  /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies `drafts`.
   std::int64_t max_draft_tokens = 0;
   /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
   bool prefix_cache = false;
@@ -121,13 +126,16 @@ struct MemoryPlan {
 };
 
 /// Fills the zeros of `options`, and throws `Error` for values that cannot be met (more cache than the
-/// model's context for each sequence, no rows, MTP without a MTP block).
+/// model's context for each sequence, no rows, drafts of a model without a draft head).
 [[nodiscard]] EngineOptions resolved(EngineOptions options, const ModelConfig& config);
 
 /// Of an engine with these options, resolved.
 [[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options);
 
 [[nodiscard]] EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options);
+
+/// What a draft head is made for. Of options that are resolved.
+[[nodiscard]] DraftSizes draft_sizes(const EngineOptions& options);
 
 /// Rows that the forward pass has buffers for.
 [[nodiscard]] std::int64_t buffered_rows(const EngineOptions& options);

@@ -12,8 +12,8 @@
 ///                 └ borrowed, locked ──┘ └ whole: to share ┘
 ///
 /// Content of a page follows from the tokens up to its end alone (the engine's batch invariance), so it does
-/// not matter to anyone whose computation a page stems from. One exception: the MTP row of a page's last
-/// position needs the token after it. In a shared page it may be of another continuation, or zero; a draft
+/// not matter to anyone whose computation a page stems from. One exception: a draft head's row of a page's
+/// last position may need the token after it. In a shared page it may be of another continuation, or zero; a draft
 /// that sees it can be worse for it, and nothing else.
 ///
 /// Where prompts part, others will: a sequence whose prompt agrees with more pages in the tree than it could

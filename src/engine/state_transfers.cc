@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "drafts/draft_head.h"
 
 namespace baleen {
 namespace {
@@ -17,19 +18,15 @@ std::size_t num_bytes(std::span<const PoolRange> ranges) {
 
 }  // namespace
 
-StateTransfers::StateTransfers(SequenceTable& sequences, KvCache& cache, const KeptStreams& streams,
+StateTransfers::StateTransfers(SequenceTable& sequences, KvCache& cache, const DraftHead* draft_head,
                                const EngineRank& rank, std::string identity)
     : sequences_(sequences),
       cache_(cache),
-      streams_(streams),
+      draft_head_(draft_head),
       rank_(rank),
       identity_(std::move(identity)),
       token_range_{.pool = "tokens"},
-      stream_range_{.pool = "MTP streams"} {
-  if (streams.rows() == 0) return;
-  const Activations<2>& rows = streams.streams();
-  stream_range_.num_bytes = rows.stride(0) * size_of(rows.element_type());
-}
+      draft_range_{.pool = "draft streams"} {}
 
 std::optional<Failure> StateTransfers::exchange(const SequenceTransfer& transfer) {
   const std::int64_t group = rank_.layout.dp_index();
@@ -68,11 +65,13 @@ std::vector<StateTransfers::Part> StateTransfers::parts(const SequenceTransfer& 
   const std::int32_t slot = pages.state_slot();
   all.push_back({cache_.state_slot_ranges(), [this, slot](auto to) { cache_.read_state_slot(slot, to); },
                  [this, slot](auto from) { cache_.write_state_slot(slot, from); }});
-  for (std::int64_t p = std::max<std::int64_t>(0, transfer.end - streams_.rows()); p < transfer.end; ++p) {
-    std::byte* const row = streams_.streams().address() + streams_.row(slot, p) * stream_range_.num_bytes;
-    all.push_back({{&stream_range_, 1},
-                   [this, row](auto to) { cache_.memory().download(to, row); },
-                   [this, row](auto from) { cache_.memory().upload(row, from); }});
+  if (draft_head_ != nullptr) {
+    for (const std::span<std::byte> piece : draft_head_->carried(slot, transfer.end)) {
+      draft_range_.num_bytes = std::ssize(piece);
+      all.push_back({{&draft_range_, 1},
+                     [this, piece](auto to) { cache_.memory().download(to, piece.data()); },
+                     [this, piece](auto from) { cache_.memory().upload(piece.data(), from); }});
+    }
   }
   tokens.resize(static_cast<std::size_t>(transfer.end));
   token_range_.num_bytes = static_cast<std::int64_t>(tokens.size() * sizeof(TokenId));

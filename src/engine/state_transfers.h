@@ -19,28 +19,29 @@
 #include <vector>
 
 #include "engine/engine_rank.h"
-#include "engine/kept_streams.h"
 #include "engine/sequence_table.h"
 #include "engine/sequence_transfer.h"
 #include "engine/state_manifest.h"
 
 namespace baleen {
 
+class DraftHead;
+
 /// Of one rank: the ranks of two groups with the same stage and heads exchange with each other. Not
 /// thread-safe; everything it is given outlives it.
 class StateTransfers {
  public:
-  /// `identity`: all that decides what bytes given tokens have on this rank. `streams`: of the MTP block's
-  /// engine; those without have none.
-  StateTransfers(SequenceTable& sequences, KvCache& cache, const KeptStreams& streams, const EngineRank& rank,
-                 std::string identity);
+  /// `identity`: all that decides what bytes given tokens have on this rank. `draft_head`: of the engine; null:
+  /// it has none.
+  StateTransfers(SequenceTable& sequences, KvCache& cache, const DraftHead* draft_head,
+                 const EngineRank& rank, std::string identity);
 
   /// This rank's part of `transfer`; nothing where it is of neither group. Ranks of both call it at the same
   /// time, in the same order. A failure says why the receiver refuses. The receiver has room up to
   /// `transfer.end` (SequenceTable::expect).
   [[nodiscard]] std::optional<Failure> exchange(const SequenceTransfer& transfer);
   /// The sequence goes on with what arrived, all of it and without a failure on any rank. `has_streams`: the
-  /// sender computed its last positions, so that the MTP block has a stream before the next one.
+  /// sender computed its last positions, so that a draft head can go on from them.
   void adopt(SequenceId received, bool has_streams);
   /// What is known of the sequence's transfer, when it ends.
   void forget(SequenceId sequence) { under_way_.erase(sequence); }
@@ -80,11 +81,11 @@ class StateTransfers {
 
   SequenceTable& sequences_;
   KvCache& cache_;
-  const KeptStreams& streams_;
+  const DraftHead* draft_head_;
   const EngineRank& rank_;
   std::string identity_;
   std::map<SequenceId, Transfer> under_way_;
-  PoolRange token_range_, stream_range_;
+  PoolRange token_range_, draft_range_;
   std::vector<std::byte> buffer_;
   std::int64_t received_bytes_ = 0;
 };

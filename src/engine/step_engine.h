@@ -38,7 +38,7 @@ struct StepOutput {
   ConstActivations<2> logits;
   /// One token for each wanted row of the inputs with draws, in batch order; valid until the next step.
   std::span<const TokenId> chosen = {};
-  /// The drafts of the inputs, in batch order; kNoToken where the MTP block's logits gave none. Valid until
+  /// The drafts of the inputs, in batch order; kNoToken where the draft head's logits gave none. Valid until
   /// the next step.
   std::span<const TokenId> drafted = {};
   /// Engines with `drafts`, where the head gives any: row r predicts the token after next of a position whose successor is known:
@@ -131,7 +131,7 @@ class StepEngine : public SequenceKeeper {
   /// What `open` found of the sequence's prompt, and why no more. Without a prefix cache nothing is cached.
   [[nodiscard]] virtual PrefixLookup lookup(SequenceId /*sequence*/) const { return {}; }
   /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message
-  /// names the first layer, or the MTP block), when the sequences of the step are spoilt: close them without
+  /// names the first layer, or the draft head), when the sequences of the step are spoilt: close them without
   /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds,
   /// no free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
@@ -147,7 +147,7 @@ class StepEngine : public SequenceKeeper {
   /// Takes back the last tokens: at most max_draft_tokens, none from before the last step, and none that were
   /// shared. Also gives back the room beyond them.
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
-  /// Runs the MTP block on one token of each input, `depth` links after the last step. Logits [inputs, V] of
+  /// Drafts with one token of each input, `depth` links after the last step. Logits [inputs, V] of
   /// the token after it, or that token where every input has a draw, valid until the next call of anything.
   /// Wants room as for a step of depth + 1 tokens; cache rows it writes are overwritten by the next step.
   /// Depth goes from 0 up to max_draft_tokens - 1, without gaps for any sequence since its last step. Fails

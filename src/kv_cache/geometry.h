@@ -28,7 +28,7 @@ struct BlockCache {
 };
 
 struct CacheGeometry {
-  std::vector<BlockCache> blocks;  ///< MTP blocks last
+  std::vector<BlockCache> blocks;  ///< those of a draft head last
   LatentFormat latent;
   IndexKeyFormat index_key;
   std::int64_t window_tokens = 128;
@@ -69,8 +69,8 @@ struct CacheGeometry {
   /// Raw KV rows that a query of one block may read.
   [[nodiscard]] std::int64_t window_bytes() const { return window_tokens * latent.row_bytes(); }
 
-  /// Positions before a sequence's next one whose window rows are in use: what it sees, or the MTP row of the
-  /// position before it, also after a step was taken back.
+  /// Positions before a sequence's next one whose window rows are in use: what it sees, or a draft head's
+  /// row of the position before it, also after a step was taken back.
   [[nodiscard]] std::int64_t visible_tokens() const { return window_tokens + max_draft_tokens; }
   /// Those that a sequence keeps. The last whole page begins less than two pages before the next position.
   [[nodiscard]] std::int64_t kept_tokens() const;

@@ -6,8 +6,8 @@
 ///                 └ may be borrowed from the prefix cache ┘
 ///
 /// A beginning of both tables may be **borrowed**: the prefix cache owns those pages and others read them
-/// too. They are full, so they are not written again (but for the MTP row of the last position, whose token
-/// is known only later).
+/// too. They are full, so they are not written again (but for a draft head's row of the last position, whose
+/// token is known only later).
 #pragma once
 
 #include <cstdint>

@@ -141,15 +141,21 @@ std::span<const TokenId> Forward::kept_tokens(const Step& step) const {
                                   static_cast<std::size_t>(kept.size()));
 }
 
-Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth) {
+Activations<3> Forward::run_drafts(const Step& step, const DraftRun& drafts) {
   share_rows(step);
-  const Activations<3> out = rows(buffers_.mtp_streams, kept_rows().size());
-  const std::int64_t block = config_.num_hidden_layers + depth;
+  const std::int64_t num_rows = kept_rows().size();
+  const Activations<3> streams = rows(buffers_.draft_streams, num_rows);
   prepare_angles(step);
-  device_.executor().enter_block(block);
-  combine_for_mtp(depth, step, streams.slice(kept_rows().begin, kept_rows().end), out);
-  run_blocks({block, block + 1, step, out});
-  return out;
+  device_.executor().enter_block(drafts.begin);
+  // The first block has not begun: what its attention returns has no value yet.
+  drafts.enter({.tokens = kept_tokens(step),
+                .kept = kept_rows(),
+                .streams = streams,
+                .stream_values = rows(buffers_.entry_streams, num_rows),
+                .values = {rows(buffers_.entry_values, num_rows),
+                           rows(buffers_.block(drafts.begin).attention.f, num_rows)}});
+  run_blocks({drafts.begin, drafts.end, step, streams});
+  return streams;
 }
 
 Activations<3> Forward::run(const RaggedBatch& batch) {
@@ -187,70 +193,32 @@ Activations<3> Forward::run_step(const Step& step) {
   return rows(buffers_.streams, returned_rows(step).size());
 }
 
-Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
-  return run_mtp(batch, {}, streams, depth);
-}
-
-Activations<3> Forward::run_mtp(const RaggedBatch& batch, std::span<const TokenId> chosen,
-                                ConstActivations<3> streams, std::int64_t depth) {
+Activations<3> Forward::run_drafts(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                                   const DraftRun& drafts) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.streams.extent(0));
   const Step step{batch, device_.batches().begin(batch, chosen)};
   num_rows_ = step.rows.num_rows;
-  BALEEN_CHECK(streams.extent(0) >= num_rows_ && streams.dense());
-  device_.steps().run(StepPart::kDraft, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
-  return rows(buffers_.mtp_streams, returned_rows(step).size());
+  device_.steps().run(StepPart::kDraft, [&] { static_cast<void>(run_drafts(step, drafts)); });
+  return rows(buffers_.draft_streams, returned_rows(step).size());
 }
 
-void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams) {
+void Forward::capture(std::int64_t num_rows) {
   device_.steps().capture(StepPart::kMain, num_rows, [&](const StepRows& padding) {
     static_cast<void>(run_main({{}, padding}));
   });
   const bool cuts = halves_[0] != nullptr && overlap_.least_decode_rows > 0 &&
                     num_rows >= std::max<std::int64_t>(overlap_.least_decode_rows, 2);
   if (cuts) capture_halves(device_.traits().padded_rows((num_rows + 1) / 2));
-  if (!mtp) return;
-  // Of a stage without the block nothing, but in step with the others.
+}
+
+void Forward::capture_drafts(std::int64_t num_rows, const DraftRun& drafts) {
   device_.steps().capture(StepPart::kDraft, num_rows, [&](const StepRows& padding) {
-    if (config_.num_draft_blocks() > 0) static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
+    if (drafts.begin < drafts.end) static_cast<void>(run_drafts({{}, padding}, drafts));
   });
 }
 
-/// Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
-void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivations<3> streams,
-                              Activations<3> out) {
-  const DraftBlockWeights& weights = weights_.drafts[static_cast<std::size_t>(depth)];
-  const std::int64_t num_rows = kept_rows().size(), num_streams = config_.hc_mult,
-                     width = config_.hidden_size;
-  const float eps = static_cast<float>(config_.rms_norm_eps);
-  const Activations<2> embedded = rows(buffers_.mtp_embedded, num_rows);
-  // The block has not begun: what its attention returns has no value yet.
-  const Activations<2> embedded_term =
-      rows(buffers_.block(config_.num_hidden_layers + depth).attention.f, num_rows);
-  device_.execute<ops::Embed>({.tokens = kept_tokens(step),
-                               .first_row = kept_rows().begin,
-                               .table = weights_.embedding,
-                               .out = embedded.reshaped<3>({num_rows, 1, width})});
-  device_.execute<ops::RmsNorm>({.x = embedded,
-                                 .weight = weights.vectors.at("enorm"),
-                                 .eps = eps,
-                                 .precision = precision_,
-                                 .y = embedded});
-  const LinearOutput e_output{&weights.matrices.at("e_proj"), embedded_term, false, "e_proj"};
-  device_.execute<ops::Linear>({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
-
-  const std::int64_t stream_rows = num_rows * num_streams;
-  const ConstActivations<2> flat = streams.reshaped<2>({stream_rows, width});
-  const Activations<2> flat_out = out.reshaped<2>({stream_rows, width});
-  const Activations<2> normed = rows(buffers_.mtp_normed, num_rows).reshaped<2>({stream_rows, width});
-  device_.execute<ops::RmsNorm>(
-      {.x = flat, .weight = weights.vectors.at("hnorm"), .eps = eps, .precision = precision_, .y = normed});
-  const LinearOutput h_output{&weights.matrices.at("h_proj"), flat_out, false, "h_proj"};
-  device_.execute<ops::Linear>({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
-  device_.execute<ops::MtpCombine>({.embedded = embedded_term, .precision = precision_, .streams = out});
-}
-
-void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
-                   Activations<2> out) {
+void Forward::logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
+                     Activations<2> out) {
   const std::int64_t num_rows = out.extent(0);
   head_rows_ = layout_.kept_rows(num_rows);
   const RowRange kept = head_rows_[static_cast<std::size_t>(layout_.group_index())];
@@ -259,7 +227,7 @@ void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<c
   const Activations<2> entered = buffers_.head_entered.slice(kept.begin, kept.end);
   device_.executor().enter_block(-1);
   device_.execute<ops::HcHead>({.streams = streams,
-                                .weights = hc,
+                                .weights = mixing,
                                 .norm_eps = static_cast<float>(config_.rms_norm_eps),
                                 .hc_eps = static_cast<float>(config_.hc_eps),
                                 .precision = precision_,
@@ -284,12 +252,7 @@ void Forward::project_vocabulary(ConstActivations<2> x, Activations<2> out) {
 }
 
 void Forward::logits(ConstActivations<3> streams, Activations<2> out) {
-  head(streams, weights_.hc_head, weights_.norm, out);
-}
-
-void Forward::mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out) {
-  const DraftBlockWeights& weights = weights_.drafts[static_cast<std::size_t>(depth)];
-  head(streams, weights.mixings.at("hc_head"), weights.vectors.at("norm"), out);
+  logits(streams, weights_.hc_head, weights_.norm, out);
 }
 
 }  // namespace baleen

@@ -42,6 +42,23 @@ namespace baleen {
                                    std::int64_t max_logit_rows, std::int64_t max_sequences,
                                    std::int64_t max_positions);
 
+/// Rows of a batch as a draft head enters its blocks with them. Arrays have the rows that the rank keeps.
+struct DraftRows {
+  std::span<const TokenId> tokens;  ///< of these rows
+  RowRange kept;                    ///< which of the batch's they are
+  Activations<3> streams;           ///< [R, n, d] what enters the first block: to be made
+  // Free until the first block begins.
+  Activations<3> stream_values;  ///< [R, n, d]
+  Activations<2> values[2];      ///< [R, d]
+};
+
+/// What a draft head runs over the rows of a batch: operations of its own that make the streams, then blocks
+/// [begin, end), all of them behind the main layers.
+struct DraftRun {
+  std::int64_t begin = 0, end = 0;
+  std::function<void(const DraftRows&)> enter;
+};
+
 class Forward {
  public:
   /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config, max_rows,
@@ -60,14 +77,11 @@ class Forward {
   /// The same of a batch with tokens that operations called before leave at `chosen` (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
 
-  /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position
-  /// and batch.tokens[t] is the token after it; all rows, also where ranks share them out. Returns the
-  /// block's own streams, valid until the next call, as `run` does.
-  [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, ConstActivations<3> streams,
-                                       std::int64_t depth);
-  /// The same with tokens that are chosen, as of `run`.
-  [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, std::span<const TokenId> chosen,
-                                       ConstActivations<3> streams, std::int64_t depth);
+  /// Runs the blocks of a draft head over a batch of at most max_rows rows, whose tokens and streams are what
+  /// the head makes of them; all rows, also where ranks share them out. Returns the streams [T, n, d] after
+  /// the last block, valid until the next call, as `run` does.
+  [[nodiscard]] Activations<3> run_drafts(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                                          const DraftRun& drafts);
 
   /// Of the rows of the latest pass, padding included, those that this rank keeps.
   [[nodiscard]] RowRange kept() const { return layout_.kept(num_rows_); }
@@ -75,19 +89,23 @@ class Forward {
   /// place in `all`, which has room for the rows of padding too. Returns all of them.
   [[nodiscard]] Activations<3> gathered(ConstActivations<3> own, const Activations<3>& all);
 
-  /// Prepares steps of `num_rows` rows, of the main layers and with `mtp` of the MTP block, so that the device runs them as
-  /// quickly as it can. `mtp_streams` is what run_mtp will be given.
-  void capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams);
+  /// Prepares steps of `num_rows` rows, so that the device runs them as quickly as it can.
+  void capture(std::int64_t num_rows);
+  /// The same of a draft head's, in which nothing changes from call to call but the batch. Ranks of stages
+  /// without its blocks call it with those that have them, and have no blocks in `drafts`.
+  void capture_drafts(std::int64_t num_rows, const DraftRun& drafts);
 
   /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows. Where ranks share out rows, `streams`
   /// are those of R that the rank keeps. Every rank of a group that splits the vocabulary gets all
   /// logits.
   void logits(ConstActivations<3> streams, Activations<2> out);
-  void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
+  /// The same by the mixing and the norm of a draft head, before the model's own projection.
+  void logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
+              Activations<2> out);
 
   /// Cuts steps in two from now on; the same bits. Made for `rows_of_two_batches` rows, of a plan with
   /// data-parallel attention whose experts get assignments (`overlap_violation`), on a device with two
-  /// batches. Steps that are observed stay whole, and so do those of the MTP block.
+  /// batches. Steps that are observed stay whole, and so do those of a draft head.
   void overlap_batches(const BatchOverlap& when);
 
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
@@ -103,7 +121,7 @@ class Forward {
   void expect_load(ExpectedLoad expected) { expected_load_ = std::move(expected); }
 
   /// What the operations left: with Lifetime::kPass of every block of the latest pass over the main layers
-  /// and over the MTP block, else of the latest block.
+  /// and over a draft head's blocks, else of the latest block.
   [[nodiscard]] const ForwardBuffers& values() const { return buffers_; }
 
   /// Called after each block of the main layers with its streams, if set: tests and the search for the first
@@ -134,7 +152,7 @@ class Forward {
   // Two micro-batches (forward_halves.cc).
   [[nodiscard]] bool cuts(const RaggedBatch& batch);
   [[nodiscard]] Activations<3> run_cut(const RaggedBatch& batch, std::span<const TokenId> chosen);
-  /// `adjoin`: the second part's streams follow the first one's; else they begin where those of an MTP block
+  /// `adjoin`: the second part's streams follow the first one's; else they begin where those of a draft head
   /// do.
   void run_halves(const std::array<Step, 2>& steps, bool adjoin);
   void capture_halves(std::int64_t num_rows);
@@ -148,7 +166,7 @@ class Forward {
   [[nodiscard]] Activations<3> run_main(const Step& step);
   /// All that comes before the first block.
   void begin_main(const Step& step, const Activations<3>& streams);
-  [[nodiscard]] Activations<3> run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth);
+  [[nodiscard]] Activations<3> run_drafts(const Step& step, const DraftRun& drafts);
   /// Rotation angles of the batch's positions, both variants.
   void prepare_angles(const Step& step);
   void run_blocks(const BlockRun& run);
@@ -166,7 +184,6 @@ class Forward {
   [[nodiscard]] HcPreArgs attention_entry(std::int64_t block, const BlockRun& run) const;
   [[nodiscard]] RmsNormArgs attention_norm(std::int64_t block, const BlockRun& run) const;
   [[nodiscard]] HcPostArgs left_half(const BlockRun& run, const HalfBlockValues& half) const;
-  void combine_for_mtp(std::int64_t depth, const Step& step, ConstActivations<3> streams, Activations<3> out);
   void attention(std::int64_t block, const Step& step);
   void project(std::int64_t block, const LayerAttention& shape);
   /// With context parallelism: what the cache of every rank needs of the rows of others.
@@ -224,8 +241,6 @@ class Forward {
   /// Every rank of the data-parallel group gets the rows that the others have in `x`.
   void gather_rows_of(const Activations<2>& x, std::span<const RowRange> shares);
   [[nodiscard]] std::span<const float> frequencies(RopeKind kind) const;
-  void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
-            Activations<2> out);
   void project_vocabulary(ConstActivations<2> x, Activations<2> out);
 
   const ModelConfig& config_;

@@ -19,7 +19,7 @@ class Layout {
   void place(ForwardBuffers& b) {
     const ModelConfig& c = config_;
     values(b.streams, c.hc_mult, c.hidden_size);
-    values(b.mtp_streams, c.hc_mult, c.hidden_size);
+    values(b.draft_streams, c.hc_mult, c.hidden_size);
     b.blocks.resize(keeps_ ? static_cast<std::size_t>(c.num_blocks()) : 1);
     for (BlockValues& block : b.blocks) place(block);
     place_ends(b);
@@ -70,15 +70,15 @@ class Layout {
     activations(h.comb, ElementType::kF32, {rows_, c.hc_mult, c.hc_mult});
   }
 
-  /// The head's values, and those before the MTP block.
+  /// The head's values, and those before a draft head's blocks.
   void place_ends(ForwardBuffers& b) {
     if (keeps_) {
-      values(b.mtp_normed, config_.hc_mult, config_.hidden_size);
-      values(b.mtp_embedded, config_.hidden_size);
+      values(b.entry_streams, config_.hc_mult, config_.hidden_size);
+      values(b.entry_values, config_.hidden_size);
       changed_in_place(b.head_entered, b.head_u, config_.hidden_size);
     } else {
-      b.mtp_normed = b.streams;
-      b.mtp_embedded = b.head_entered = b.head_u = b.blocks.front().attention.u;
+      b.entry_streams = b.streams;
+      b.entry_values = b.head_entered = b.head_u = b.blocks.front().attention.u;
     }
   }
 
@@ -161,8 +161,9 @@ void drop_rows(BlockValues& b, std::int64_t first, const ModelConfig& config) {
 ForwardBuffers ForwardBuffers::from_row(const ModelConfig& config, std::int64_t first) const {
   BALEEN_CHECK(!keeps() && first % kScaleRows == 0);
   ForwardBuffers rest = *this;
-  for (Activations<3>* view : {&rest.streams, &rest.mtp_streams, &rest.mtp_normed}) drop_rows(*view, first);
-  for (Activations<2>* view : {&rest.mtp_embedded, &rest.head_entered, &rest.head_u, &rest.cosine[0],
+  for (Activations<3>* view : {&rest.streams, &rest.draft_streams, &rest.entry_streams})
+    drop_rows(*view, first);
+  for (Activations<2>* view : {&rest.entry_values, &rest.head_entered, &rest.head_u, &rest.cosine[0],
                                &rest.cosine[1], &rest.sine[0], &rest.sine[1]})
     drop_rows(*view, first);
   drop_rows(rest.blocks.front(), first, config);

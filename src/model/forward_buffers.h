@@ -74,11 +74,10 @@ struct ForwardBuffers {
 
   Lifetime lifetime = Lifetime::kBlock;
   Activations<3> streams;           ///< [R, n, d] residual streams of the main layers
-  Activations<3> mtp_streams;       ///< [R, n, d] of the MTP block
-  Activations<3> mtp_normed;        ///< [R, n, d] streams that the MTP block reads, after hnorm; kBlock:
-                                    ///< in place of `streams`
-  Activations<2> mtp_embedded;      ///< [R, d] embeddings that the MTP block reads, after enorm; kBlock: a
-                                    ///< block's `u`
+  Activations<3> draft_streams;     ///< [R, n, d] of a draft head's blocks
+  Activations<3> entry_streams;     ///< [R, n, d] what a draft head makes those of; kBlock: in place of
+                                    ///< `streams`
+  Activations<2> entry_values;      ///< [R, d] likewise; kBlock: a block's `u`
   Activations<2> head_entered;      ///< [R, d] of the head, before its norm; kBlock: a block's `u`
   Activations<2> head_u;            ///< [R, d] after it; kBlock: in place
   std::vector<BlockValues> blocks;  ///< one, or one for each block

@@ -65,7 +65,7 @@ Activations<3> Forward::run_cut(const RaggedBatch& batch, std::span<const TokenI
       pairs.push_back({static_cast<std::int32_t>(row - cut), static_cast<std::int32_t>(row)});
     const std::int64_t width = config_.hc_dim();
     device_.execute<ops::GatherRows>(
-        {.from = buffers_.mtp_streams.reshaped<2>({buffers_.mtp_streams.extent(0), width}),
+        {.from = buffers_.draft_streams.reshaped<2>({buffers_.draft_streams.extent(0), width}),
          .pairs = pairs,
          .to = buffers_.streams.reshaped<2>({buffers_.streams.extent(0), width})});
   }
@@ -83,7 +83,7 @@ void Forward::run_halves(const std::array<Step, 2>& steps, bool adjoin) {
   const std::array<Activations<3>, 2> streams{
       rows(buffers_.streams, num_rows[0]),
       adjoin ? buffers_.streams.slice(num_rows[0], num_rows[0] + num_rows[1])
-             : rows(buffers_.mtp_streams, num_rows[1])};
+             : rows(buffers_.draft_streams, num_rows[1])};
   const std::int64_t num_blocks = config_.num_hidden_layers;
   std::array<Exchange, 2> exchanges;
   const auto each = [&](const auto& phase) {

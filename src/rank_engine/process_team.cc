@@ -50,7 +50,7 @@ std::vector<std::pair<std::string, std::string>> terms(const ModelWeights& weigh
                        "{} and {} rows{}",
                        precision_name(options.precision), options.max_batch_tokens, options.max_logit_rows,
                        options.max_sequences, options.cache_tokens, options.max_draft_tokens,
-                       options.drafts ? ", MTP" : "", options.prefix_cache ? ", prefix cache" : "",
+                       options.drafts ? ", drafts" : "", options.prefix_cache ? ", prefix cache" : "",
                        options.cached_window_pages, options.reserved_tails, options.overlap.least_prompt_rows,
                        options.overlap.least_decode_rows, messages_text(options))},
           {"another expert map", table_identity(options.expert_table.get())}};

@@ -69,7 +69,7 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
 
 Failure RankEngine::failure_of_step(const std::vector<RankReply>& replies) {
   Failure first = *first_failure(replies);
-  // Of the MTP block there is no more to say.
+  // Of the draft head there is no more to say.
   if (first.message != not_numbers(config(), std::nullopt).message) return first;
   std::optional<std::int64_t> bad_block;
   for (const RankReply& reply : team_->call({calls::FindBadBlock{}})) {
@@ -88,7 +88,7 @@ std::vector<RankEngine::Part> RankEngine::parts_of(std::span<const StepInput> in
     Part part{
         .group = sequence.group, .num_chosen = std::ssize(input.draws), .num_drafted = input.num_drafts};
     if (input.draws.empty() && input.wanted != WantedLogits::kNone) part.num_logits = all ? num_tokens : 1;
-    // Without a stream before its first position the MTP block has a row less.
+    // Of a sequence's first step the draft head has a row less (DraftHead::follow).
     if (options_.drafts && all && input.wants_draft_logits)
       part.num_draft_logits = num_tokens - (sequence.length > sequence.opened_at ? 0 : 1);
     parts.push_back(part);
@@ -122,7 +122,8 @@ StepOutput RankEngine::merge(std::span<const Part> parts, std::span<const calls:
     const calls::StepRows& reply = groups[static_cast<std::size_t>(part.group)];
     Part& place = next[static_cast<std::size_t>(part.group)];
     take_rows(reply.logits, place.num_logits, part.num_logits, logits_.values);
-    take_rows(reply.draft_logits, place.num_draft_logits, part.num_draft_logits, draft_logits_.values);
+    if (!reply.draft_logits.empty())  // not every head has logits of a step's rows
+      take_rows(reply.draft_logits, place.num_draft_logits, part.num_draft_logits, draft_logits_.values);
     take_tokens(reply.chosen, place.num_chosen, part.num_chosen, chosen_);
     take_tokens(reply.drafted, place.num_drafted, part.num_drafted, drafted_);
   }

@@ -208,7 +208,7 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
       .counter("baleen_prompt_tokens_total", "Tokens of prompts", stats.prompt_tokens)
       .counter("baleen_cached_tokens_total", "Of those, found in the prefix cache", stats.cached_tokens)
       .counter("baleen_reply_tokens_total", "Tokens sampled", stats.reply_tokens)
-      .counter("baleen_drafted_tokens_total", "Tokens drafted by the MTP block", stats.drafted_tokens)
+      .counter("baleen_drafted_tokens_total", "Tokens drafted by the draft head", stats.drafted_tokens)
       .counter("baleen_accepted_tokens_total", "Drafted tokens that were accepted", stats.accepted_tokens)
       .counter("baleen_steps_total", "Engine steps", stats.steps)
       .counter("baleen_preemptions_total", "Sequences put back because pages ran out", stats.preemptions);

@@ -7,6 +7,7 @@
 
 #include "device/cpu_device.h"
 #include "device/make_device.h"
+#include "drafts/mtp/mtp_pass.h"
 #include "kv_cache/sequence_pages.h"
 #include "model/forward.h"
 #include "model/presets.h"
@@ -55,6 +56,7 @@ class Pass {
  public:
   Pass(const ModelConfig& config, const WeightTree& weights, Lifetime lifetime)
       : config_(config),
+        weights_(weights),
         device_(1, scratch_bytes(cpu_traits(1), step_shape(config, kMaxRows, kMaxRows, 1, 1024))),
         cache_(cache_geometry(config, Precision::kReleased), {16, 16, 2}),
         arena_(forward_buffer_bytes(config, kMaxRows, ElementType::kF32, lifetime)),
@@ -79,14 +81,16 @@ class Pass {
     logits.resize(static_cast<std::size_t>(kPromptTokens * config_.vocab_size));
     const std::array<std::int64_t, 2> shape{kPromptTokens, config_.vocab_size};
     forward_.logits(streams, {logits.data(), shape});
-    mtp_logits.resize(logits.size());
-    forward_.mtp_logits(forward_.run_mtp(batch, streams, 0), 0, {mtp_logits.data(), shape});
+    draft_logits.resize(logits.size());
+    const MtpPass pass(config_, weights_, device_, Precision::kReleased);
+    pass.logits(forward_, forward_.run_drafts(batch, {}, pass.over(streams)), {draft_logits.data(), shape});
   }
 
-  std::vector<float> logits, mtp_logits;
+  std::vector<float> logits, draft_logits;
 
  private:
   const ModelConfig& config_;
+  const WeightTree& weights_;
   CpuDevice device_;
   KvCache cache_;
   Arena arena_;
@@ -130,7 +134,7 @@ TEST_P(KeptValues, AreWhatEachBlockLeft) {
   Pass keeping(config_, weights_->tree(), Lifetime::kPass);
   keeping.run();
   EXPECT_EQ(keeping.logits, shared.logits);
-  EXPECT_EQ(keeping.mtp_logits, shared.mtp_logits);
+  EXPECT_EQ(keeping.draft_logits, shared.draft_logits);
   ASSERT_EQ(std::ssize(taken.blocks), config_.num_blocks());
   for (std::int64_t block = 0; block < config_.num_blocks(); ++block) {
     const BlockValues& values = keeping.forward().values().block(block);

@@ -410,7 +410,7 @@ AlteringCommunicator::Alter rename(const std::string& from, const std::string& t
 TEST(PrefillGroups, APoolThatIsMissingIsRefusedByItsName) {
   for (const std::string pool : {"compressed entries", "indexer keys", "window rows",
                                  "compressor overlap rows", "indexer overlap rows", "main compressor rings",
-                                 "indexer compressor rings", "MTP streams", "tokens"}) {
+                                 "indexer compressor rings", "draft streams", "tokens"}) {
     const std::string sentence = refusal(rename(pool, std::string(pool.size(), '?')));
     EXPECT_NE(sentence.find("rank 1: pool " + pool + ": expected "), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("found none of it"), std::string::npos) << sentence;

@@ -86,7 +86,7 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   options.max_logit_rows = load.logit_rows;
   options.max_sequences = load.num_sequences;
   options.cache_tokens = load.num_sequences * std::max<std::int64_t>(1, load.cached_positions);
-  options.max_draft_tokens = c.num_nextn_predict_layers > 0 ? load.num_mtp_tokens : 0;
+  options.max_draft_tokens = c.num_draft_blocks() > 0 ? load.num_mtp_tokens : 0;
   const std::int64_t weights = model.weight_bytes();
   const EngineOptions full = resolved(options, model.rank_config());
   MemoryPlan plan = plan_memory(model.rank_config(), weights, full);

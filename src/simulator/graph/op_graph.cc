@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 
+#include "drafts/heads/draft_heads.h"
 #include "model/forward.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/sample/sample.h"
@@ -36,7 +39,7 @@ RankLayout recorded_layout(const RankModel& model, const RankBatch& batch, const
   return {model.config(), plan, first.stage(), first.rank() / plan.stage_ranks(), num_rows(batch) / most - 1};
 }
 
-/// The engine's step (engine/engine_step.cc, engine_mtp.cc) without a cache.
+/// The engine's step (engine/engine_step.cc, engine_drafts.cc) without a cache.
 class StepRecorder {
  public:
   StepRecorder(const RankModel& model, const RankBatch& batch, const Workload& workload,
@@ -70,28 +73,15 @@ class StepRecorder {
     if (graph_.num_logit_rows > 0) {
       device_.enter(GraphPart::kHead);
       gather(kept(graph_.num_logit_rows));
-      choose(graph_.num_logit_rows, false);
+      choose(graph_.num_logit_rows);
     }
-    if (workload_.trains && model_.config().num_nextn_predict_layers > 0) {
-      device_.enter(GraphPart::kDraft);
-      static_cast<void>(forward_.run_mtp(step.view(), mtp_inputs(), 0));
-      choose(graph_.num_logit_rows, true);
-    }
-    if (!workload_.decode || workload_.num_mtp_tokens == 0) return;
-    // The MTP block follows over the rows of the step, then chains drafts, one row a sequence.
+    const DraftHeadType* const head = draft_head_of(model_.config());
+    if (head == nullptr) return;
     device_.enter(GraphPart::kDraft);
-    static_cast<void>(forward_.run_mtp(step.view(), mtp_inputs(), 0));
-    RankBatch last = batch_;
-    for (std::int64_t depth = 0; depth < workload_.num_mtp_tokens; ++depth) {
-      for (QueryPart& part : last) {
-        part.start += depth == 0 ? part.num_tokens - 1 : 1;
-        part.num_tokens = part.num_logits = 1;
-      }
-      const ShapeBatch draft(last);
-      gather(kept(std::ssize(last)));
-      static_cast<void>(forward_.run_mtp(draft.view(), mtp_inputs(), 0));
-      gather(kept(std::ssize(last)));
-      choose(std::ssize(last), true);
+    if (workload_.trains) {
+      with_draft_head(*head)->run_all(step.view(), logits(graph_.num_logit_rows));
+    } else if (workload_.decode && workload_.num_mtp_tokens > 0) {
+      record_drafts(*with_draft_head(*head), step);
     }
   }
 
@@ -99,29 +89,56 @@ class StepRecorder {
   [[nodiscard]] Activations<2> stream_rows(std::int64_t count) {
     return {unused(), type_, {count, model_.config().hc_dim()}};
   }
-  /// Streams of all rows of a step.
-  [[nodiscard]] ConstActivations<3> mtp_inputs() {
+  [[nodiscard]] Activations<2> logits(std::int64_t count) {
+    return {unused(), ElementType::kF32, {count, model_.config().vocab_size}};
+  }
+  [[nodiscard]] std::unique_ptr<DraftHead> with_draft_head(const DraftHeadType& head) {
+    const DraftSizes sizes{.max_rows = max_rows_,
+                           .max_sequences = std::ssize(batch_),
+                           .max_draft_tokens = workload_.num_mtp_tokens,
+                           .type = type_};
+    draft_arena_.emplace(head.traits(model_.rank_config(), sizes).buffer_bytes, device_.memory());
+    return head.make({.config = model_.rank_config(),
+                      .weights = model_.weights(),
+                      .device = device_,
+                      .forward = forward_,
+                      .cache = cache_,
+                      .layout = layout_,
+                      .sizes = sizes,
+                      .arena = *draft_arena_,
+                      .all_streams = {},
+                      .wanted_streams = stream_rows(max_rows_)});
+  }
+  /// The head follows the step, then drafts for every sequence.
+  void record_drafts(DraftHead& head, const ShapeBatch& step) {
     const ModelConfig& c = model_.config();
-    return stream_rows(max_rows_).reshaped<3>({max_rows_, c.hc_mult, c.hidden_size});
+    const std::vector<FollowedPart> parts(batch_.size(), {.continues = true, .wants_logits = false});
+    const ConstActivations<3> streams =
+        stream_rows(graph_.num_rows).reshaped<3>({graph_.num_rows, c.hc_mult, c.hidden_size});
+    static_cast<void>(head.follow({.batch = step.view(), .parts = parts, .streams = streams, .chosen = {}},
+                                  logits(graph_.num_rows)));
+    std::vector<DraftRow> rows;
+    for (const SequenceSlice& slice : step.slices)
+      rows.push_back({.sequence = {.start = slice.start + slice.num_tokens}, .token = 0});
+    for (std::int64_t depth = 0; depth < workload_.num_mtp_tokens; ++depth) {
+      head.draft(rows, depth, {}, logits(std::ssize(rows)));
+      sample(std::ssize(rows));
+    }
   }
   void gather(std::int64_t count) {
     const std::vector<RowPair> pairs(static_cast<std::size_t>(count));
     device_.execute<ops::GatherRows>({.from = stream_rows(count), .pairs = pairs, .to = stream_rows(count)});
   }
   /// Logits of `count` rows, and the tokens chosen from them unless they have a loss.
-  void choose(std::int64_t count, bool mtp) {
+  void choose(std::int64_t count) {
     const ModelConfig& c = model_.config();
-    const ConstActivations<3> streams =
-        stream_rows(kept(count)).reshaped<3>({kept(count), c.hc_mult, c.hidden_size});
-    const Activations<2> logits(unused(), ElementType::kF32, {count, c.vocab_size});
-    if (mtp) {
-      forward_.mtp_logits(streams, 0, logits);
-    } else {
-      forward_.logits(streams, logits);
-    }
-    if (workload_.trains) return;
+    forward_.logits(stream_rows(kept(count)).reshaped<3>({kept(count), c.hc_mult, c.hidden_size}),
+                    logits(count));
+    if (!workload_.trains) sample(count);
+  }
+  void sample(std::int64_t count) {
     const std::vector<SampleRow> draws(static_cast<std::size_t>(count));
-    device_.execute<ops::Sample>({.logits = {unused(), ElementType::kF32, {count, c.vocab_size}},
+    device_.execute<ops::Sample>({.logits = logits(count),
                                   .rows = draws,
                                   .ids = {reinterpret_cast<TokenId*>(unused()), draws.size()}});
   }
@@ -154,6 +171,7 @@ class StepRecorder {
   std::int64_t max_rows_;
   Arena arena_;
   Forward forward_;
+  std::optional<Arena> draft_arena_;
   ElementType type_;
   ExpertRouting routing_;
 };

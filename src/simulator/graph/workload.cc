@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "drafts/heads/draft_heads.h"
 
 namespace baleen {
 
@@ -56,8 +57,8 @@ void validate(const Workload& workload, const ModelConfig& config) {
   if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMaxDrafts) {
     fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_mtp_tokens, kMaxDrafts);
   }
-  if (workload.num_mtp_tokens > 0 && config.num_nextn_predict_layers == 0) {
-    fail("--num-mtp-tokens {}: this model has no MTP block", workload.num_mtp_tokens);
+  if (workload.num_mtp_tokens > 0 && draft_head_of(config) == nullptr) {
+    fail("--num-mtp-tokens {}: this model has no draft head", workload.num_mtp_tokens);
   }
   // Without sums that could overflow.
   const std::int64_t most = config.max_position_embeddings;

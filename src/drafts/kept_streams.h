@@ -1,4 +1,4 @@
-/// The residual streams of the last positions of every sequence: what the MTP block will want of them.
+/// The residual streams of the last positions of every sequence: what a draft head will want of them.
 #pragma once
 
 #include <cstdint>
