@@ -1,0 +1,83 @@
+#include "tests/drafts/alternating_head.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/check.h"
+#include "tensor/chosen_token.h"
+
+namespace baleen::test {
+namespace {
+
+std::int64_t rows_of(const DraftSizes& sizes) { return sizes.max_draft_tokens + 1; }
+
+TokenId named(TokenId token, std::span<const TokenId> chosen) {
+  return is_chosen_token(token) ? std::max(chosen[chosen_index(token)], 0) : token;
+}
+
+class AlternatingHead final : public DraftHead {
+ public:
+  explicit AlternatingHead(const DraftParts& parts)
+      : num_rows_(rows_of(parts.sizes)),
+        tokens_(parts.arena.allocate<TokenId>(parts.sizes.max_sequences * num_rows_)) {}
+
+  void capture(std::int64_t /*num_rows*/) override {}
+  std::int64_t follow(const FollowedStep& step, Activations<2> /*logits*/) override {
+    BALEEN_CHECK_EQ(step.parts.size(), step.batch.slices.size());
+    BALEEN_CHECK_EQ(step.streams.extent(0), step.batch.num_rows());
+    for (const SequenceSlice& slice : step.batch.slices) {
+      for (std::int64_t t = 0; t < slice.num_tokens; ++t) {
+        *at(slice.state_slot, slice.start + t) =
+            named(step.batch.tokens[static_cast<std::size_t>(slice.first_row + t)], step.chosen);
+      }
+    }
+    return 0;
+  }
+  void draft(std::span<const DraftRow> rows, std::int64_t depth, std::span<const TokenId> chosen,
+             Activations<2> logits) override {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const SequenceSlice& sequence = rows[i].sequence;
+      TokenId& before = before_[sequence.state_slot];
+      if (depth == 0) before = *at(sequence.state_slot, sequence.start - 1);
+      const std::span<float> row(logits.row(static_cast<std::int64_t>(i)));
+      std::ranges::fill(row, 0.0F);
+      row[static_cast<std::size_t>(before)] = 1000.0F;  // for certain, at any temperature
+      before = named(rows[i].token, chosen);
+    }
+  }
+  void run_all(const RaggedBatch& /*batch*/, Activations<2> /*logits*/) override {}
+  void clear_due_rows(const SequenceSlice& /*sequence*/, std::int64_t /*end*/) override {}
+  [[nodiscard]] std::vector<std::span<std::byte>> carried(std::int32_t state_slot,
+                                                          std::int64_t length) const override {
+    std::vector<std::span<std::byte>> pieces;
+    for (std::int64_t p = std::max<std::int64_t>(0, length - num_rows_); p < length; ++p)
+      pieces.push_back(std::as_writable_bytes(std::span(at(state_slot, p), 1)));
+    return pieces;
+  }
+
+ private:
+  [[nodiscard]] TokenId* at(std::int32_t state_slot, std::int64_t position) const {
+    return tokens_ + state_slot * num_rows_ + position % num_rows_;
+  }
+
+  std::int64_t num_rows_;
+  TokenId* tokens_;
+  std::map<std::int32_t, TokenId> before_;  ///< by state slot: the token before that of the latest draft
+};
+
+}  // namespace
+
+const DraftHeadType kAlternatingHead{
+    .name = "alternating",
+    .title = "alternating head",
+    .is_in = [](const ModelConfig& /*config*/) { return false; },
+    .traits =
+        [](const ModelConfig& /*config*/, const DraftSizes& sizes) {
+          return DraftTraits{.buffer_bytes = Arena::bytes_for<TokenId>(sizes.max_sequences * rows_of(sizes)),
+                             .most_tokens = 4};
+        },
+    .make = [](const DraftParts& parts) -> std::unique_ptr<DraftHead> {
+      return std::make_unique<AlternatingHead>(parts);
+    }};
+
+}  // namespace baleen::test
