@@ -206,7 +206,7 @@ void Forward::capture(std::int64_t num_rows) {
   device_.steps().capture(StepPart::kMain, num_rows, [&](const StepRows& padding) {
     static_cast<void>(run_main({{}, padding}));
   });
-  const bool cuts = halves_[0] != nullptr && overlap_.least_decode_rows > 0 &&
+  const bool cuts = halves_[0] != nullptr && stream_copies_.empty() && overlap_.least_decode_rows > 0 &&
                     num_rows >= std::max<std::int64_t>(overlap_.least_decode_rows, 2);
   if (cuts) capture_halves(device_.traits().padded_rows((num_rows + 1) / 2));
 }

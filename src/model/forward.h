@@ -108,6 +108,13 @@ class Forward {
   /// batches. Steps that are observed stay whole, and so do those of a draft head.
   void overlap_batches(const BatchOverlap& when);
 
+  /// From now on passes over the main layers leave a copy of the streams after layer `block` of this rank's in
+  /// `copy`, [max_rows, n, d], of the rows that the rank keeps: what a draft head may want of layers before the
+  /// last. Steps are whole then. Before `capture`.
+  void copy_streams_after(std::int64_t block, const Activations<3>& copy) {
+    stream_copies_.emplace_back(block, copy);
+  }
+
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
   /// are none.
   void set_experts(ExpertStore* experts) { experts_ = experts; }
@@ -172,7 +179,9 @@ class Forward {
   void run_blocks(const BlockRun& run);
   // A half-block is left and the next one entered in one operation, unless a caller wants the value between
   // (forward_blocks.cc).
-  [[nodiscard]] bool stops_between_blocks() const { return observer_ != nullptr || buffers_.keeps(); }
+  [[nodiscard]] bool stops_after(std::int64_t block) const;
+  /// Where a copy of the streams after `block` is wanted; null: nowhere.
+  [[nodiscard]] const Activations<3>* copy_after(std::int64_t block) const;
   void enter_block(std::int64_t block, const BlockRun& run);
   void enter_experts(std::int64_t block, const BlockRun& run);
   void leave_block(std::int64_t block, const BlockRun& run);
@@ -189,8 +198,8 @@ class Forward {
   /// With context parallelism: what the cache of every rank needs of the rows of others.
   void gather_cache_inputs(std::int64_t block, const LayerAttention& shape);
   void compress(std::int64_t block, const LayerAttention& shape, const Step& step);
-  /// Copies the streams that enter a half-block, where values are kept.
-  void keep_streams(const Activations<3>& streams, const HalfBlockValues& half);
+  /// To the first rows of `copy`, which has as many or more.
+  void copy_streams(const Activations<3>& streams, const Activations<3>& copy);
   void project_queries(std::int64_t block, const LayerAttention& shape);
   /// Heads to the half-block's result: wo_a, wo_b, and the sums over ranks that split them
   /// (forward_output.cc).
@@ -262,6 +271,7 @@ class Forward {
   BatchOverlap overlap_;
   std::array<std::unique_ptr<Forward>, 2> halves_;         ///< the two micro-batches; null: steps are whole
   std::array<std::vector<SequenceSlice>, 2> half_slices_;  ///< of theirs
+  std::vector<std::pair<std::int64_t, Activations<3>>> stream_copies_;  ///< by block
   ExpectedLoad expected_load_;
   ExpertStore* experts_ = nullptr;
   BlockObserver observer_ = nullptr;

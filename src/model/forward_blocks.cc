@@ -1,5 +1,7 @@
 // Blocks one after the other: what stands between attention and experts, and between blocks.
 
+#include <algorithm>
+
 #include "model/forward.h"
 #include "ops/operations.h"
 
@@ -66,8 +68,8 @@ HcPostArgs Forward::left_half(const BlockRun& run, const HalfBlockValues& half) 
 }
 
 void Forward::enter_block(std::int64_t block, const BlockRun& run) {
-  if (block > run.begin && !stops_between_blocks()) return;  // entered as the one before it was left
-  if (buffers_.keeps()) keep_streams(run.streams, buffers_.block(block).attention);
+  if (block > run.begin && !stops_after(block - 1)) return;  // entered as the one before it was left
+  if (buffers_.keeps()) copy_streams(run.streams, buffers_.block(block).attention.streams);
   device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(block, run), attention_norm(block, run));
 }
 
@@ -80,28 +82,39 @@ void Forward::enter_experts(std::int64_t block, const BlockRun& run) {
     return device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left_half(run, values.attention), next,
                                                                   norm);
   device_.execute<ops::HcPost>(left_half(run, values.attention));
-  keep_streams(run.streams, values.experts);
+  copy_streams(run.streams, values.experts.streams);
   device_.execute<ops::HcPre, ops::RmsNorm>(next, norm);
 }
 
 void Forward::leave_block(std::int64_t block, const BlockRun& run) {
   const HcPostArgs left = left_half(run, buffers_.block(block).experts);
-  if (block + 1 == run.end || stops_between_blocks()) {
+  if (block + 1 == run.end || stops_after(block)) {
     device_.execute<ops::HcPost>(left);
   } else {
     device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left, attention_entry(block + 1, run),
                                                            attention_norm(block + 1, run));
   }
+  if (const Activations<3>* const copy = copy_after(block)) copy_streams(run.streams, *copy);
   if (observer_ != nullptr) observer_(observer_context_, block, run.streams);
 }
 
-void Forward::keep_streams(const Activations<3>& streams, const HalfBlockValues& half) {
+const Activations<3>* Forward::copy_after(std::int64_t block) const {
+  const auto found =
+      std::ranges::find(stream_copies_, block, &std::pair<std::int64_t, Activations<3>>::first);
+  return found == stream_copies_.end() ? nullptr : &found->second;
+}
+
+bool Forward::stops_after(std::int64_t block) const {
+  return observer_ != nullptr || buffers_.keeps() || copy_after(block) != nullptr;
+}
+
+void Forward::copy_streams(const Activations<3>& streams, const Activations<3>& copy) {
   const std::int64_t num_rows = streams.extent(0), width = streams.extent(1) * streams.extent(2);
   std::vector<RowPair> pairs(static_cast<std::size_t>(num_rows));
   for (std::int32_t row = 0; row < num_rows; ++row) pairs[static_cast<std::size_t>(row)] = {row, row};
   device_.execute<ops::GatherRows>({.from = streams.reshaped<2>({num_rows, width}),
                                     .pairs = pairs,
-                                    .to = rows(half.streams, num_rows).reshaped<2>({num_rows, width})});
+                                    .to = rows(copy, num_rows).reshaped<2>({num_rows, width})});
 }
 
 }  // namespace baleen

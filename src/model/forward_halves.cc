@@ -37,7 +37,7 @@ void Forward::overlap_batches(const BatchOverlap& when) {
 }
 
 bool Forward::cuts(const RaggedBatch& batch) {
-  if (halves_[0] == nullptr || observer_ != nullptr) return false;
+  if (halves_[0] == nullptr || observer_ != nullptr || !stream_copies_.empty()) return false;
   const bool has_prompt = std::ranges::any_of(batch.slices, [&](const SequenceSlice& slice) {
     return slice.num_tokens > overlap_.most_decode_tokens;
   });

@@ -147,6 +147,33 @@ TEST_P(KeptValues, AreWhatEachBlockLeft) {
   }
 }
 
+TEST_P(KeptValues, StreamsAfterALayerAreCopiedForWhoAsks) {
+  Pass plain(config_, weights_->tree(), Lifetime::kBlock),
+      observed(config_, weights_->tree(), Lifetime::kBlock),
+      copying(config_, weights_->tree(), Lifetime::kBlock);
+  Values want;
+  observed.forward().observe_blocks(
+      [](void* context, std::int64_t, ConstActivations<3> streams) {
+        static_cast<Values*>(context)->emplace_back(streams.data(), streams.data() + streams.size());
+      },
+      &want);
+  plain.run();
+  observed.run();
+  const std::int64_t last = config_.num_hidden_layers - 1;
+  std::vector<std::vector<float>> copies(
+      2, std::vector<float>(static_cast<std::size_t>(kMaxRows * config_.hc_dim())));
+  const auto view = [&](std::vector<float>& copy) {
+    return Activations<3>(View<float, 3>(copy.data(), {kMaxRows, config_.hc_mult, config_.hidden_size}));
+  };
+  copying.forward().copy_streams_after(0, view(copies[0]));
+  copying.forward().copy_streams_after(last, view(copies[1]));
+  copying.run();
+  EXPECT_EQ(copied(view(copies[0])), want[0]);
+  EXPECT_EQ(copied(view(copies[1])), want[static_cast<std::size_t>(last)]);
+  EXPECT_EQ(copying.logits, plain.logits);
+  EXPECT_EQ(copying.draft_logits, plain.draft_logits);
+}
+
 /// What operations change in place elsewhere is there as it was before: operations give what follows again.
 TEST_P(KeptValues, HaveTheInputsOfEachOperation) {
   Pass keeping(config_, weights_->tree(), Lifetime::kPass);
