@@ -48,6 +48,9 @@ struct DraftSizes {
 struct DraftTraits {
   std::int64_t buffer_bytes = 0;  ///< of arrays of its own, in the device's memory
   std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max();  ///< that it drafts for one step
+  /// Positions behind a sequence's last one whose rows a draft may write at once, however few are wanted: 0
+  /// where link i of a chain wants i of them.
+  std::int64_t block_positions = 0;
 };
 
 /// What a head works with. All of it outlives the head.

@@ -38,11 +38,12 @@ std::optional<Failure> Engine::check_drafts(std::span<const DraftInput> inputs, 
     return failure("drafts for {} sequences: this engine takes 1 to {}", num_rows,
                    std::min(options_.max_logit_rows, options_.max_batch_tokens));
   }
+  const std::int64_t room = std::max(depth, limits().least_draft_room);
   for (const DraftInput& input : inputs) {
     const std::int64_t length = sequences_.length(input.sequence);
     BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), length);
     if (auto bad = check_token(input.token, length + depth)) return bad;
-    if (sequences_.reserved(input.sequence) < length + depth) return no_room(length + depth - 1);
+    if (sequences_.reserved(input.sequence) < length + room) return no_room(length + room - 1);
   }
   return std::nullopt;
 }

@@ -192,6 +192,9 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       .max_logit_rows = options.max_logit_rows,
       .max_sequences = options.max_sequences,
       .max_draft_tokens = options.max_draft_tokens,
+      .least_draft_room = options.max_draft_tokens > 0
+                              ? options.draft_head->traits(config, draft_sizes(options)).block_positions
+                              : 0,
       // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted
       // on.
       .context_tokens = std::min(config.max_position_embeddings, options.cache_tokens),

@@ -79,10 +79,12 @@ struct EngineLimits {
   std::int64_t max_logit_rows = 0;
   std::int64_t max_sequences = 0;
   std::int64_t max_draft_tokens = 0;  ///< 0: no drafting
-  std::int64_t context_tokens = 0;    ///< positions of one sequence that has the cache to itself
-  bool chooses = false;               ///< takes draws: logits need not leave the device
-  bool queues = false;                ///< chooses, and takes `queue` and `collect`
-  bool runs_ahead = false;            ///< queues, and begins steps before the host has seen earlier choices
+  /// Tokens that a sequence has room for at least (`reserve`) before anything is drafted for it.
+  std::int64_t least_draft_room = 0;
+  std::int64_t context_tokens = 0;  ///< positions of one sequence that has the cache to itself
+  bool chooses = false;             ///< takes draws: logits need not leave the device
+  bool queues = false;              ///< chooses, and takes `queue` and `collect`
+  bool runs_ahead = false;          ///< queues, and begins steps before the host has seen earlier choices
 };
 
 /// Open sequences and their room in the cache: what decides who runs needs to know no more of an engine.
@@ -149,7 +151,7 @@ class StepEngine : public SequenceKeeper {
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
   /// Drafts with one token of each input, `depth` links after the last step. Logits [inputs, V] of
   /// the token after it, or that token where every input has a draw, valid until the next call of anything.
-  /// Wants room as for a step of depth + 1 tokens; cache rows it writes are overwritten by the next step.
+  /// Wants room as for a step of depth + 1 tokens, and `EngineLimits::least_draft_room`; cache rows it writes are overwritten by the next step.
   /// Depth goes from 0 up to max_draft_tokens - 1, without gaps for any sequence since its last step. Fails
   /// as `step` does, for what is wrong with a token or the room.
   [[nodiscard]] virtual Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) = 0;

@@ -14,7 +14,8 @@ StepBudget step_budget(const EngineLimits& limits, const SchedulerOptions& optio
       options.prefill_share_tokens > 0 ? options.prefill_share_tokens : limits.max_batch_tokens / 2;
   return {.max_batch_tokens = limits.max_batch_tokens,
           .max_logit_rows = limits.max_logit_rows,
-          .prefill_share_tokens = std::max<std::int64_t>(share, 1)};
+          .prefill_share_tokens = std::max<std::int64_t>(share, 1),
+          .least_draft_room = limits.least_draft_room};
 }
 
 }  // namespace baleen

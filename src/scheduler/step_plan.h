@@ -25,6 +25,7 @@ struct StepBudget {
   std::int64_t max_batch_tokens = 0;
   std::int64_t max_logit_rows = 0;
   std::int64_t prefill_share_tokens = 0;  ///< of all prompts together, while anyone decodes
+  std::int64_t least_draft_room = 0;      ///< tokens that a sequence with drafts has room for at least
 };
 
 /// Every request that decodes gets its token. Prompts split their share evenly; what a short one leaves goes to the

@@ -47,9 +47,8 @@ bool StepPlanner::make_room(PlannedPart& part) {
   Contender& contender = *part.contender;
   StepShare& share = part.share;
   // No request is preempted for a draft.
-  if (share.num_drafts > 0 && sequences_.reserve(*contender.sequence, share.num_tokens + share.num_drafts)) {
-    return true;
-  }
+  const std::int64_t room = std::max(share.num_tokens + share.num_drafts, budget_.least_draft_room);
+  if (share.num_drafts > 0 && sequences_.reserve(*contender.sequence, room)) return true;
   share.num_drafts = 0;
   if (lineup_.reserve(contender, share.num_tokens)) return true;
   if (lineup_.num_running() > 1) {

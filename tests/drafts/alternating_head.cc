@@ -9,6 +9,9 @@
 namespace baleen::test {
 namespace {
 
+/// More than it needs: as of a head that drafts a block at once, however few are wanted.
+constexpr std::int64_t kBlockPositions = 6;
+
 std::int64_t rows_of(const DraftSizes& sizes) { return sizes.max_draft_tokens + 1; }
 
 TokenId named(TokenId token, std::span<const TokenId> chosen) {
@@ -37,6 +40,7 @@ class AlternatingHead final : public DraftHead {
              Activations<2> logits) override {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const SequenceSlice& sequence = rows[i].sequence;
+      BALEEN_CHECK_LE(sequence.start + kBlockPositions, std::ssize(sequence.window_pages) * kPageTokens);
       TokenId& before = before_[sequence.state_slot];
       if (depth == 0) before = *at(sequence.state_slot, sequence.start - 1);
       const std::span<float> row(logits.row(static_cast<std::int64_t>(i)));
@@ -74,7 +78,8 @@ const DraftHeadType kAlternatingHead{
     .traits =
         [](const ModelConfig& /*config*/, const DraftSizes& sizes) {
           return DraftTraits{.buffer_bytes = Arena::bytes_for<TokenId>(sizes.max_sequences * rows_of(sizes)),
-                             .most_tokens = 4};
+                             .most_tokens = 4,
+                             .block_positions = kBlockPositions};
         },
     .make = [](const DraftParts& parts) -> std::unique_ptr<DraftHead> {
       return std::make_unique<AlternatingHead>(parts);

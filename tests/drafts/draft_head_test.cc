@@ -2,6 +2,7 @@
 // prefix cache, ranks and plans, without a word about it anywhere else.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/engine.h"
@@ -43,7 +44,7 @@ EngineOptions options(std::int64_t max_draft_tokens) {
 }
 
 std::vector<TokenId> chain(StepEngine& engine, SequenceId sequence, TokenId newest, std::int64_t count) {
-  EXPECT_TRUE(engine.reserve(sequence, count));
+  EXPECT_TRUE(engine.reserve(sequence, std::max(count, engine.limits().least_draft_room)));
   return test::draft_by_link(engine, sequence, newest, count);
 }
 
@@ -57,6 +58,17 @@ TEST(ADraftHead, SeesWhatTheSequenceHasAlsoAfterAStepIsTakenBack) {
   EXPECT_EQ(chain(engine, sequence, 12, 2), (std::vector<TokenId>{11, 12}));
   engine.truncate(sequence, 5);  // 5 6 7 8 9
   EXPECT_EQ(chain(engine, sequence, 1, 3), (std::vector<TokenId>{9, 1, 9}));
+}
+
+TEST(ADraftHead, HasTheRoomThatItWants) {
+  Engine engine(checkpoint().path(), options(3));
+  EXPECT_EQ(engine.limits().least_draft_room, 6);
+  const SequenceId sequence = *engine.open({});
+  static_cast<void>(test::step(engine, sequence, test::random_tokens(252, kVocab, 1), WantedLogits::kNone));
+  const DraftInput input{sequence, 1};
+  EXPECT_FALSE(engine.draft({&input, 1}, 0));  // 252 to 257 are on two pages
+  ASSERT_TRUE(engine.reserve(sequence, 6));
+  EXPECT_TRUE(engine.draft({&input, 1}, 0));
 }
 
 TEST(ADraftHead, OfBatchesIsThatOfEachSequence) {

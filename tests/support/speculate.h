@@ -53,7 +53,7 @@ inline Speculated speculate(StepEngine& engine, bool queued) {
     std::vector<StepInput> inputs;
     for (int i : {0, 1}) {
       const TokenId newest = result.tokens[i].back();
-      EXPECT_TRUE(engine.reserve(ids[i], 1 + num_drafts[i]));
+      EXPECT_TRUE(engine.reserve(ids[i], std::max(1 + num_drafts[i], engine.limits().least_draft_room)));
       fed[i] = {newest};
       const auto draws = std::span(greedy).first(static_cast<std::size_t>(1 + num_drafts[i]));
       if (!queued) {
