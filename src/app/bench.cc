@@ -109,7 +109,7 @@ void add_bench_command(Options& command) {
   command.integer("--at", flags->load.at, kTokensRange, "Start after this many positions of made-up history");
   const Option drafts =
       command.integer("--speculate", flags->load.drafts, kDraftsRange,
-                      "Tokens that the MTP block drafts for each step of decoding; 0: none");
+                      "Tokens that the draft head drafts for each step of decoding; 0: none");
   Option tokens = add_tokens_a_step_option(command, flags->tokens_a_step);
   tokens.needs(drafts);
   command

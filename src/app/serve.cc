@@ -113,7 +113,7 @@ void add_scheduling_options(Options& command, ServeFlags& flags) {
       "--max-reply-tokens", flags.max_reply_tokens, kTokensRange,
       "Tokens of a reply at most, where the request does not say; 0: as many as the context holds");
   command.integer("--speculate", flags.scheduler.speculate, kDraftsRange,
-                  "Tokens that the model's MTP block drafts for each step; the text stays the same");
+                  "Tokens that the model's draft head drafts for each step; the text stays the same");
 }
 
 void add_cache_options(Options& command, ServeFlags& flags) {

@@ -46,7 +46,7 @@ void run_simulate(SimulateFlags flags) {
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
   if (flags.tokens_a_step)
-    flags.workload.mtp_acceptance = {acceptance_for(*flags.tokens_a_step, flags.workload.num_mtp_tokens)};
+    flags.workload.draft_acceptance = {acceptance_for(*flags.tokens_a_step, flags.workload.num_drafts)};
   validate(flags.workload, model.config);
   const ParallelPlan plan = flags.deployment.legal_plan(model.config, device);
   const PerformanceModel performance =
@@ -80,10 +80,10 @@ void add_simulate_command(Options& command) {
   command.integer("--context-length", work.context_length, kPositionsRange,
                   "Positions of each query that are cached before");
   command.flag("--decode", work.decode, "A step of decoding: one new token a query, and its drafts");
-  command.integer("--num-mtp-tokens", work.num_mtp_tokens, kDraftsRange,
+  command.integer("--num-mtp-tokens", work.num_drafts, kDraftsRange,
                   "Tokens drafted for each step of decoding");
   const Option acceptance =
-      command.reals("--mtp-acceptance", work.mtp_acceptance, kShareRange,
+      command.reals("--mtp-acceptance", work.draft_acceptance, kShareRange,
                     "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
   add_tokens_a_step_option(command, flags->tokens_a_step).excludes(acceptance);
   command.real("--prefix-cache-hit-rate", work.prefix_cache_hit_rate, kShareRange,

@@ -38,7 +38,7 @@ void print_candidates(const std::vector<DeploymentCandidate>& candidates, std::s
     const DeploymentCandidate& c = candidates[i];
     fmt::print("{:>12.1f}{:>11.1f}{:>12}{:>12}{:>8}{:>8}{:>9.1f}  {}\n", c.tokens_per_second_per_device,
                c.tokens_per_second_per_user, seconds_text(c.ttft_seconds), seconds_text(c.tpot_seconds),
-               c.concurrency, c.num_mtp_tokens, 1e-9 * static_cast<double>(c.memory_bytes), to_text(c));
+               c.concurrency, c.num_drafts, 1e-9 * static_cast<double>(c.memory_bytes), to_text(c));
   }
 }
 
@@ -46,7 +46,7 @@ nlohmann::ordered_json to_json(const DeploymentCandidate& c) {
   nlohmann::ordered_json json{{"plan", to_text(c.plan)},
                               {"instances", c.num_instances},
                               {"concurrency", c.concurrency},
-                              {"num_mtp_tokens", c.num_mtp_tokens},
+                              {"num_mtp_tokens", c.num_drafts},
                               {"ttft_seconds", c.ttft_seconds},
                               {"tpot_seconds", c.tpot_seconds},
                               {"tokens_per_second_per_device", c.tokens_per_second_per_device},
@@ -126,7 +126,7 @@ void add_simulate_search_command(Options& command) {
   command.integer_without_default("--max-instance", options.max_instance, {1, 4096},
                                   "Devices of one instance, at most; otherwise all");
   command.integer("--max-mtp-tokens", options.max_drafts, kDraftsRange, "Drafts a step, at most");
-  command.reals("--mtp-acceptance", options.load.mtp_acceptance, kShareRange,
+  command.reals("--mtp-acceptance", options.load.draft_acceptance, kShareRange,
                 "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
   command.integer("--max-batch-tokens", options.load.max_batch_tokens, kStepTokensRange,
                   "Tokens of a step of prefill");

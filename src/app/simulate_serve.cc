@@ -46,7 +46,7 @@ struct ServeSimulationFlags {
   double speed = 1;
   double patience_seconds = kForEver;
 
-  std::vector<double> mtp_acceptance{std::begin(kAssumedAcceptance), std::end(kAssumedAcceptance)};
+  std::vector<double> draft_acceptance{std::begin(kAssumedAcceptance), std::end(kAssumedAcceptance)};
   std::optional<double> tokens_a_step;
   std::string accepted_lengths;
   bool disaggregate = false;
@@ -117,7 +117,7 @@ void add_engine_options(Options& command, ServeSimulationFlags& flags) {
   command.integer("--num-mtp-tokens", engine.max_draft_tokens, kDraftsRange,
                   "Tokens drafted for each step of a reply");
   const Option acceptance =
-      command.reals("--mtp-acceptance", flags.mtp_acceptance, kShareRange,
+      command.reals("--mtp-acceptance", flags.draft_acceptance, kShareRange,
                     "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
   add_tokens_a_step_option(command, flags.tokens_a_step).excludes(acceptance);
   command.path("--accepted-lengths", flags.accepted_lengths,
@@ -188,7 +188,8 @@ Acceptance acceptance_of(const ServeSimulationFlags& flags) {
     const double share = acceptance_for(*flags.tokens_a_step, flags.server.engine.max_draft_tokens);
     return Acceptance::of_chain({share}, flags.requests.seed);
   }
-  if (flags.accepted_lengths.empty()) return Acceptance::of_chain(flags.mtp_acceptance, flags.requests.seed);
+  if (flags.accepted_lengths.empty())
+    return Acceptance::of_chain(flags.draft_acceptance, flags.requests.seed);
   constexpr WholeRange kAccepted{0, 64};
   std::istringstream file(read_text_file(flags.accepted_lengths));
   std::vector<std::int64_t> lengths;

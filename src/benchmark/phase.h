@@ -40,7 +40,7 @@ struct Phase {
                             const std::string& name, std::span<const TokenId> tokens,
                             std::int64_t step_tokens);
 
-/// Decodes every sequence in `num_steps` steps of a token and `num_drafts` drafts: the MTP block drafts, the
+/// Decodes every sequence in `num_steps` steps of a token and `num_drafts` drafts: the draft head drafts, the
 /// step checks, what `accepting` draws is kept and the rest taken back. `tokens` of the phase are those that
 /// replies would have got. `first`: the token that the sequences begin with.
 [[nodiscard]] Phase measure_drafting(ModelEngine& engine, AcceptingEngine& accepting,

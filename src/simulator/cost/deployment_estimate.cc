@@ -11,8 +11,8 @@ Workload decode_workload(const ServingLoad& load) {
           .query_length = 1,
           .context_length = load.prompt_tokens + load.reply_tokens / 2,
           .decode = true,
-          .num_mtp_tokens = load.num_mtp_tokens,
-          .mtp_acceptance = load.mtp_acceptance,
+          .num_drafts = load.num_drafts,
+          .draft_acceptance = load.draft_acceptance,
           .imbalance = load.imbalance,
           .hash_imbalance = load.hash_imbalance};
 }
@@ -26,11 +26,11 @@ std::int64_t deployment_memory_bytes(const PlanRanks& ranks, const ServingLoad& 
   const RankLoad rank{.num_sequences = sequences,
                       .cached_positions = load.prompt_tokens + load.reply_tokens,
                       .step_rows = std::max(std::min(load.max_batch_tokens, load.prompt_tokens),
-                                            sequences * (load.num_mtp_tokens + 1)),
-                      .logit_rows = sequences * (load.num_mtp_tokens + 1),
-                      .num_mtp_tokens = load.num_mtp_tokens};
+                                            sequences * (load.num_drafts + 1)),
+                      .logit_rows = sequences * (load.num_drafts + 1),
+                      .num_drafts = load.num_drafts};
   if (plan.pp == 1) return rank_memory(ranks.whole(), rank, device).total();
-  // The last stage has the head and the MTP block besides its layers.
+  // The last stage has the head and the draft head besides its layers.
   const std::int64_t num_layers = ranks.model().config.num_hidden_layers;
   const std::int64_t layers = (num_layers + plan.pp - 1) / plan.pp;
   const Stage last{.begin = num_layers - layers, .end = num_layers, .first = false, .last = true};

@@ -27,8 +27,8 @@ struct ServingLoad {
   std::int64_t concurrency = 1;  ///< requests at a time, over all devices
   std::int64_t max_running =
       0;  ///< of them that an engine lets run, the others wait; 0: as many as memory holds
-  std::int64_t num_mtp_tokens = 0;
-  std::vector<double> mtp_acceptance;    ///< as in `Workload`
+  std::int64_t num_drafts = 0;
+  std::vector<double> draft_acceptance;  ///< as in `Workload`
   std::int64_t max_batch_tokens = 8192;  ///< of a step of prefill, of one data-parallel group
   double prefix_cache_hit_rate = 0;
   double imbalance = 1;

@@ -31,7 +31,7 @@ RankLoad rank_load(const RankBatch& batch, const Workload& workload) {
   RankLoad load{.num_sequences = std::ssize(batch),
                 .step_rows = num_rows(batch),
                 .logit_rows = num_logit_rows(batch),
-                .num_mtp_tokens = workload.decode ? workload.num_mtp_tokens : 0};
+                .num_drafts = workload.decode ? workload.num_drafts : 0};
   for (const QueryPart& part : batch)
     load.cached_positions = std::max(load.cached_positions, part.start + part.num_tokens);
   return load;
@@ -86,7 +86,7 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   options.max_logit_rows = load.logit_rows;
   options.max_sequences = load.num_sequences;
   options.cache_tokens = load.num_sequences * std::max<std::int64_t>(1, load.cached_positions);
-  options.max_draft_tokens = c.num_draft_blocks() > 0 ? load.num_mtp_tokens : 0;
+  options.max_draft_tokens = c.num_draft_blocks() > 0 ? load.num_drafts : 0;
   const std::int64_t weights = model.weight_bytes();
   const EngineOptions full = resolved(options, model.rank_config());
   MemoryPlan plan = plan_memory(model.rank_config(), weights, full);

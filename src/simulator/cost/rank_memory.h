@@ -44,7 +44,7 @@ struct RankLoad {
   std::int64_t cached_positions = 0;
   std::int64_t step_rows = 1;
   std::int64_t logit_rows = 1;
-  std::int64_t num_mtp_tokens = 0;
+  std::int64_t num_drafts = 0;
 };
 
 [[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload);

@@ -50,7 +50,7 @@ class StepRecorder {
         layout_(recorded_layout(model, batch, workload)),
         graph_(graph),
         device_(options, graph),
-        cache_(cache_geometry(model.config(), Precision::kReleased, workload.num_mtp_tokens), {1, 1, 1},
+        cache_(cache_geometry(model.config(), Precision::kReleased, workload.num_drafts), {1, 1, 1},
                device_.memory()),
         max_rows_(std::max(num_rows(batch), num_logit_rows(batch))),
         arena_(forward_buffer_bytes(model.rank_config(), max_rows_, options.activations), device_.memory()),
@@ -80,7 +80,7 @@ class StepRecorder {
     device_.enter(GraphPart::kDraft);
     if (workload_.trains) {
       with_draft_head(*head)->run_all(step.view(), logits(graph_.num_logit_rows));
-    } else if (workload_.decode && workload_.num_mtp_tokens > 0) {
+    } else if (workload_.decode && workload_.num_drafts > 0) {
       record_drafts(*with_draft_head(*head), step);
     }
   }
@@ -95,7 +95,7 @@ class StepRecorder {
   [[nodiscard]] std::unique_ptr<DraftHead> with_draft_head(const DraftHeadType& head) {
     const DraftSizes sizes{.max_rows = max_rows_,
                            .max_sequences = std::ssize(batch_),
-                           .max_draft_tokens = workload_.num_mtp_tokens,
+                           .max_draft_tokens = workload_.num_drafts,
                            .type = type_};
     draft_arena_.emplace(head.traits(model_.rank_config(), sizes).buffer_bytes, device_.memory());
     return head.make({.config = model_.rank_config(),
@@ -120,7 +120,7 @@ class StepRecorder {
     std::vector<DraftRow> rows;
     for (const SequenceSlice& slice : step.slices)
       rows.push_back({.sequence = {.start = slice.start + slice.num_tokens}, .token = 0});
-    for (std::int64_t depth = 0; depth < workload_.num_mtp_tokens; ++depth) {
+    for (std::int64_t depth = 0; depth < workload_.num_drafts; ++depth) {
       head.draft(rows, depth, {}, logits(std::ssize(rows)));
       sample(std::ssize(rows));
     }

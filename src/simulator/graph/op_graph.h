@@ -21,7 +21,7 @@ enum class GraphPart : std::uint8_t { kLayers, kHead, kDraft };
 struct GraphOp {
   std::string_view name;    ///< as `Device` calls it: "linear", "experts", "all_reduce"
   std::string detail;       ///< which one, or its arguments' shapes: "wq_a wkv [4096 x 4096 -> 1536]"
-  std::int64_t block = -1;  ///< layer or MTP block; -1: none
+  std::int64_t block = -1;  ///< layer or block of a draft head; -1: none
   GraphPart part = GraphPart::kLayers;
   double num_rows = 0;  ///< tokens that it works on: how well a kernel does depends on it
   /// Kernels that do it where nothing is fused: an operation on several weights has one for each.

@@ -11,12 +11,12 @@ namespace baleen {
 
 double Workload::tokens_per_step() const {
   double tokens = 1, accepted = 1;
-  for (std::int64_t i = 0; i < num_mtp_tokens; ++i) {
+  for (std::int64_t i = 0; i < num_drafts; ++i) {
     const auto index = static_cast<std::size_t>(i);
-    if (mtp_acceptance.empty()) {
+    if (draft_acceptance.empty()) {
       accepted *= kAssumedAcceptance[std::min(index, std::size(kAssumedAcceptance) - 1)];
     } else {
-      accepted *= mtp_acceptance[std::min(index, mtp_acceptance.size() - 1)];
+      accepted *= draft_acceptance[std::min(index, draft_acceptance.size() - 1)];
     }
     tokens += accepted;
   }
@@ -32,7 +32,7 @@ double acceptance_for(double tokens_per_step, std::int64_t num_drafts) {
   constexpr int kHalvings = 60;
   for (int i = 0; i < kHalvings; ++i) {
     const double middle = (low + high) / 2;
-    const Workload work{.num_mtp_tokens = num_drafts, .mtp_acceptance = {middle}};
+    const Workload work{.num_drafts = num_drafts, .draft_acceptance = {middle}};
     (work.tokens_per_step() < tokens_per_step ? low : high) = middle;
   }
   return (low + high) / 2;
@@ -54,25 +54,25 @@ void validate(const Workload& workload, const ModelConfig& config) {
   }
   if (workload.context_length < 0)
     fail("--context-length {}: 0 is the least possible", workload.context_length);
-  if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMaxDrafts) {
-    fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_mtp_tokens, kMaxDrafts);
+  if (workload.num_drafts < 0 || workload.num_drafts > kMaxDrafts) {
+    fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_drafts, kMaxDrafts);
   }
-  if (workload.num_mtp_tokens > 0 && draft_head_of(config) == nullptr) {
-    fail("--num-mtp-tokens {}: this model has no draft head", workload.num_mtp_tokens);
+  if (workload.num_drafts > 0 && draft_head_of(config) == nullptr) {
+    fail("--num-mtp-tokens {}: this model has no draft head", workload.num_drafts);
   }
   // Without sums that could overflow.
   const std::int64_t most = config.max_position_embeddings;
   if (workload.query_length > most || workload.context_length > most ||
-      workload.context_length + workload.query_length + workload.num_mtp_tokens > most) {
+      workload.context_length + workload.query_length + workload.num_drafts > most) {
     fail("--context-length {} --query-length {}{}: the model has {} positions", workload.context_length,
          workload.query_length,
-         workload.num_mtp_tokens > 0 ? fmt::format(" and {} drafts", workload.num_mtp_tokens) : "", most);
+         workload.num_drafts > 0 ? fmt::format(" and {} drafts", workload.num_drafts) : "", most);
   }
-  if (workload.num_queries * (workload.query_length + workload.num_mtp_tokens) > kMaxRows) {
+  if (workload.num_queries * (workload.query_length + workload.num_drafts) > kMaxRows) {
     fail("{} queries of {} tokens: a step of at most {} rows can be simulated", workload.num_queries,
-         workload.query_length + workload.num_mtp_tokens, kMaxRows);
+         workload.query_length + workload.num_drafts, kMaxRows);
   }
-  for (const double rate : workload.mtp_acceptance) {
+  for (const double rate : workload.draft_acceptance) {
     if (!(rate >= 0 && rate <= 1)) fail("--mtp-acceptance {}: rates lie in 0 to 1", rate);
   }
   if (!(workload.prefix_cache_hit_rate >= 0 && workload.prefix_cache_hit_rate < 1)) {
@@ -93,7 +93,7 @@ RankBatch rank_batch(const Workload& workload, const ParallelPlan& plan) {
   const std::int64_t queries = (workload.num_queries + plan.dp - 1) / plan.dp;
   QueryPart part{.start = workload.context_length, .num_tokens = workload.query_length, .num_logits = 1};
   if (workload.decode) {
-    part.num_tokens += workload.num_mtp_tokens;
+    part.num_tokens += workload.num_drafts;
     part.num_logits = part.num_tokens;
   } else {
     const auto found = static_cast<std::int64_t>(

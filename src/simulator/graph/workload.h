@@ -15,13 +15,13 @@ struct Workload {
   std::int64_t query_length = 1;    ///< new tokens of each; while decoding 1, and the drafts
   std::int64_t context_length = 0;  ///< positions of each that are cached before
   bool decode = false;
-  std::int64_t num_mtp_tokens = 0;  ///< drafted for each step of decoding
+  std::int64_t num_drafts = 0;  ///< drafted for each step of decoding
   std::vector<double>
-      mtp_acceptance;  ///< of draft i, given that those before it were accepted; the last one holds for the rest
+      draft_acceptance;  ///< of draft i, given that those before it were accepted; the last one holds for the rest
   /// Data-parallel groups that have queries in this step, each of them as many as the busiest; 0: all.
   std::int64_t active_groups = 0;
   bool trains =
-      false;  ///< forward of a step of training: logits of every token, and the MTP block over all of them
+      false;  ///< forward of a step of training: logits of every token, and the draft head over all of them
   double prefix_cache_hit_rate = 0;  ///< of a prompt's tokens, in [0, 1); not while decoding
   double imbalance = 1;              ///< heaviest rank's share of routed tokens over the mean, >= 1
   double hash_imbalance = 1;         ///< the same in layers routed by token id

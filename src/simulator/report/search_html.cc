@@ -25,7 +25,7 @@ struct Range {
 
 std::string title_of(const DeploymentCandidate& c) {
   return fmt::format("{}; {} at a time, {} drafts: {} tokens/s a device, {} a user, first token {}",
-                     to_text(c), c.concurrency, c.num_mtp_tokens,
+                     to_text(c), c.concurrency, c.num_drafts,
                      significant_text(c.tokens_per_second_per_device),
                      significant_text(c.tokens_per_second_per_user), si_text(c.ttft_seconds, "s"));
 }
@@ -86,7 +86,7 @@ Table candidate_table(std::string id, std::string caption, const std::vector<Dep
                           estimated(c.ttft_seconds, 1e3),
                           estimated(c.tpot_seconds, 1e3),
                           cell(static_cast<double>(c.concurrency), 1, 0),
-                          cell(static_cast<double>(c.num_mtp_tokens), 1, 0),
+                          cell(static_cast<double>(c.num_drafts), 1, 0),
                           cell(static_cast<double>(c.memory_bytes), 1e-9, 1)});
   }
   return table;

@@ -28,7 +28,7 @@ Json workload_json(const Workload& workload) {
           {"query_length", workload.query_length},
           {"context_length", workload.context_length},
           {"decode", workload.decode},
-          {"num_mtp_tokens", workload.num_mtp_tokens},
+          {"num_mtp_tokens", workload.num_drafts},
           {"tokens_per_step", workload.decode ? workload.tokens_per_step() : 0},
           {"prefix_cache_hit_rate", workload.prefix_cache_hit_rate},
           {"imbalance", workload.imbalance},

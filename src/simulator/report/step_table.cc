@@ -83,9 +83,9 @@ std::string workload_text(const Workload& w) {
                                             w.context_length)
                               : fmt::format("{} of {} tokens, {} positions of context",
                                             queries_text(w.num_queries), w.query_length, w.context_length);
-  if (w.decode && w.num_mtp_tokens > 0)
-    text += fmt::format(", {} draft{}, {:.2f} tokens a step", w.num_mtp_tokens,
-                        w.num_mtp_tokens == 1 ? "" : "s", w.tokens_per_step());
+  if (w.decode && w.num_drafts > 0)
+    text += fmt::format(", {} draft{}, {:.2f} tokens a step", w.num_drafts, w.num_drafts == 1 ? "" : "s",
+                        w.tokens_per_step());
   return text;
 }
 

@@ -55,7 +55,7 @@ class PlanSearch {
                                std::int64_t drafts, bool alone, SearchResult& result) const {
     ServingLoad load = options_.load;
     load.concurrency = concurrency;
-    load.num_mtp_tokens = drafts;
+    load.num_drafts = drafts;
     if (alone) load.max_batch_tokens = 1;  // prompts are prefilled elsewhere
     ++result.num_evaluated;
     const std::int64_t memory_bytes = deployment_memory_bytes(ranks, load, device_);
@@ -81,7 +81,7 @@ class PlanSearch {
     result.ranked.push_back({.plan = times.plan,
                              .num_instances = options_.num_devices / times.plan.num_devices,
                              .concurrency = concurrency,
-                             .num_mtp_tokens = drafts,
+                             .num_drafts = drafts,
                              .ttft_seconds = estimate.ttft_seconds,
                              .tpot_seconds = estimate.tpot_seconds,
                              .tokens_per_second_per_device = estimate.requests_per_second * reply /
@@ -166,7 +166,7 @@ void check(const SearchOptions& options, const ModelConfig& config) {
   if (options.load.prompt_tokens > most || options.load.reply_tokens > most - options.load.prompt_tokens)
     fail("--isl {} --osl {}: the model has {} positions for both", options.load.prompt_tokens,
          options.load.reply_tokens, most);
-  validate(Workload{.mtp_acceptance = options.load.mtp_acceptance,
+  validate(Workload{.draft_acceptance = options.load.draft_acceptance,
                     .prefix_cache_hit_rate = options.load.prefix_cache_hit_rate,
                     .imbalance = options.load.imbalance,
                     .hash_imbalance = options.load.hash_imbalance},

@@ -28,7 +28,7 @@ struct DeploymentCandidate {
   ParallelPlan plan;
   std::int64_t num_instances = 1;  ///< that decode, and prefill too unless `prefill_plan` says otherwise
   std::int64_t concurrency = 1;    ///< of one instance
-  std::int64_t num_mtp_tokens = 0;
+  std::int64_t num_drafts = 0;
   std::optional<ParallelPlan> prefill_plan;  ///< of instances that prefill alone
   std::int64_t num_prefill_instances = 0;
   double ttft_seconds = 0;

@@ -6,7 +6,7 @@
 ///     tokens, parts, logit rows, sums       G bits after the leading one: cells are 2^-G of their value wide at most
 ///     emissions                             E bits likewise: a small part of the cost, and another number every step
 ///
-/// Of drafts only tokens and window rows count: the MTP block has nothing but a window.
+/// Of drafts only tokens and window rows count: a draft head has nothing but a window.
 ///
 /// Values below 2^(G+1) are exact. The first step of a cell is computed, and stands for the cell. So where
 /// the cost is an affine function of the features with no negative coefficient, a cached time is off by less

@@ -16,7 +16,7 @@ std::int64_t rank_bytes(const RankModel& rank, const DeviceProfile& device, cons
                       .cached_positions = 1,
                       .step_rows = options.max_batch_tokens,
                       .logit_rows = options.max_logit_rows,
-                      .num_mtp_tokens = options.max_draft_tokens};
+                      .num_drafts = options.max_draft_tokens};
   const RankMemory memory = rank_memory(rank, load, device);
   return memory.total() - memory.cache() +
          plan_memory(rank.rank_config(), memory.weights, options).cache_bytes();

@@ -23,7 +23,7 @@ EstimatedStepTimes::EstimatedStepTimes(const SimulatedModel& model, const Parall
 
 Workload EstimatedStepTimes::workload(bool decodes, std::int64_t num_drafts) const {
   return {.decode = decodes,
-          .num_mtp_tokens = num_drafts,
+          .num_drafts = num_drafts,
           .imbalance = imbalance_,
           .hash_imbalance = hash_imbalance_};
 }
@@ -46,7 +46,7 @@ EstimatedStepTimes::DraftingStep EstimatedStepTimes::drafting_step(const RankBat
     for (std::size_t i = 0; i < estimate.ops.size(); ++i) {
       if (estimate.ops[i].op.part != GraphPart::kDraft) continue;
       const bool of_link = i + ops_of_link_ >= estimate.ops.size();
-      (of_link ? step.link_seconds : step.mtp_seconds) += estimate.ops[i].time.seconds;
+      (of_link ? step.link_seconds : step.follow_seconds) += estimate.ops[i].time.seconds;
     }
   }
   return step;
@@ -61,7 +61,7 @@ double EstimatedStepTimes::step_seconds(std::span<const QueryPart> parts) {
   const DraftingStep step = drafting_step(batch);
   // Where messages run beside operations, a link's parts may add up to more than the step.
   return host + (decodes ? std::max(0.0, step.seconds - step.link_seconds)
-                         : seconds(batch, false) + step.mtp_seconds);
+                         : seconds(batch, false) + step.follow_seconds);
 }
 
 double EstimatedStepTimes::draft_seconds(std::span<const QueryPart> chains) {

@@ -14,7 +14,7 @@ namespace baleen {
 
 class EstimatedStepTimes final : public StepTimes {
  public:
-  /// `plan` resolved and legal. `drafts`: the MTP block follows every step, as it does in an engine that drafts. The
+  /// `plan` resolved and legal. `drafts`: the draft head follows every step, as it does in an engine that drafts. The
   /// imbalances as in Workload.
   EstimatedStepTimes(const SimulatedModel& model, const ParallelPlan& plan, const DeviceProfile& device,
                      bool drafts, double imbalance, double hash_imbalance);
@@ -25,8 +25,8 @@ class EstimatedStepTimes final : public StepTimes {
  private:
   /// A step with one draft of each sequence behind it, all as if in a captured graph.
   struct DraftingStep {
-    double seconds = 0;      ///< of all
-    double mtp_seconds = 0;  ///< of the MTP block over the step's rows
+    double seconds = 0;         ///< of all
+    double follow_seconds = 0;  ///< of the draft head over the step's rows
     double link_seconds = 0;
   };
 

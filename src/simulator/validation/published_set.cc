@@ -72,8 +72,8 @@ void read_serving(const JsonFields& reader, PublishedRow& row) {
   load.need("reply_tokens", row.load.reply_tokens, kTokens);
   load.need("concurrency", row.load.concurrency, kRequests);
   load.take("max_running", row.load.max_running, kMaxRequests);
-  load.take("num_mtp_tokens", row.load.num_mtp_tokens, kDrafts);
-  take_numbers(load, "mtp_acceptance", row.load.mtp_acceptance, kShare,
+  load.take("num_mtp_tokens", row.load.num_drafts, kDrafts);
+  take_numbers(load, "mtp_acceptance", row.load.draft_acceptance, kShare,
                static_cast<std::size_t>(kDrafts.max));
   row.plan = resolved(row.plan, row.model.config);
   const std::vector<std::string> broken = violations(row.plan, row.model.config);

@@ -20,7 +20,7 @@ ParallelPlan plan(std::int64_t devices) {
 
 TEST(DeploymentEstimate, OneRequestWaitsForNobody) {
   for (const std::int64_t drafts : {0, 2}) {
-    const ServingLoad load{.num_mtp_tokens = drafts, .mtp_acceptance = {0.5}};
+    const ServingLoad load{.num_drafts = drafts, .draft_acceptance = {0.5}};
     const DeploymentEstimate estimate = estimate_deployment({flash(), plan(4)}, load, h200());
     const double prefill = prefill_seconds({flash(), plan(4)}, load, h200(), PrefillGroups::kAll);
     const double step = decode_step({flash(), plan(4)}, load, h200()).seconds;

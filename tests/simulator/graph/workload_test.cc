@@ -21,13 +21,13 @@ void expect_error(const Workload& workload, const std::string& part) {
 
 TEST(Workload, TokensOfAStep) {
   EXPECT_DOUBLE_EQ(Workload{}.tokens_per_step(), 1);
-  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 2, .mtp_acceptance = {0.8, 0.5}}.tokens_per_step()),
+  EXPECT_DOUBLE_EQ((Workload{.num_drafts = 2, .draft_acceptance = {0.8, 0.5}}.tokens_per_step()),
                    1 + 0.8 + 0.4);
-  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 3, .mtp_acceptance = {0.5}}.tokens_per_step()), 1.875)
+  EXPECT_DOUBLE_EQ((Workload{.num_drafts = 3, .draft_acceptance = {0.5}}.tokens_per_step()), 1.875)
       << "the last rate holds for the rest";
-  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 4}.tokens_per_step()), 1 + 0.9 + 0.54 + 0.216 + 0.0432);
-  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 5, .mtp_acceptance = {1}}.tokens_per_step()), 6);
-  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 5, .mtp_acceptance = {0}}.tokens_per_step()), 1);
+  EXPECT_DOUBLE_EQ((Workload{.num_drafts = 4}.tokens_per_step()), 1 + 0.9 + 0.54 + 0.216 + 0.0432);
+  EXPECT_DOUBLE_EQ((Workload{.num_drafts = 5, .draft_acceptance = {1}}.tokens_per_step()), 6);
+  EXPECT_DOUBLE_EQ((Workload{.num_drafts = 5, .draft_acceptance = {0}}.tokens_per_step()), 1);
 }
 
 TEST(Workload, QueriesAreSharedOutAndRoundedUp) {
@@ -44,7 +44,7 @@ TEST(Workload, HitsMoveTokensToTheContext) {
   EXPECT_EQ(batch.front().num_tokens, 667);
   EXPECT_EQ(batch.front().num_logits, 1);
   work.decode = true;
-  work.num_mtp_tokens = 2;
+  work.num_drafts = 2;
   work.query_length = 1;
   batch = rank_batch(work, {.dp = 1});
   EXPECT_EQ(batch.front().start, 24) << "not while decoding";
@@ -73,10 +73,10 @@ TEST(Workload, WhatMeansNothing) {
   expect_error({.query_length = kHuge, .context_length = kHuge}, "the model has 1048576");
   expect_error({.context_length = 1 << 20}, "the model has 1048576");
   expect_error({.num_queries = 1 << 20, .query_length = 1 << 20}, "rows");
-  expect_error({.decode = true, .num_mtp_tokens = -1}, "--num-mtp-tokens -1");
-  expect_error({.decode = true, .num_mtp_tokens = 17}, "--num-mtp-tokens 17");
+  expect_error({.decode = true, .num_drafts = -1}, "--num-mtp-tokens -1");
+  expect_error({.decode = true, .num_drafts = 17}, "--num-mtp-tokens 17");
   for (const double rate : {-0.1, 1.1, nan})
-    expect_error({.mtp_acceptance = {0.5, rate}}, "--mtp-acceptance");
+    expect_error({.draft_acceptance = {0.5, rate}}, "--mtp-acceptance");
   for (const double rate : {-0.1, 1.0, nan})
     expect_error({.prefix_cache_hit_rate = rate}, "--prefix-cache-hit-rate");
   for (const double imbalance : {0.9, -1.0, nan, infinity}) {

@@ -235,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(
              "pro",
              "gb300",
              {.num_devices = 16, .tp = 4, .pp = 2},
-             {.num_queries = 64, .context_length = 65536, .decode = true, .num_mtp_tokens = 2}},
+             {.num_queries = 64, .context_length = 65536, .decode = true, .num_drafts = 2}},
         Case{"micro_batches",
              "flash",
              "h20",

@@ -43,7 +43,7 @@ void expect_equal(const std::vector<DeploymentCandidate>& a, const std::vector<D
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].plan, b[i].plan) << i;
     EXPECT_EQ(a[i].concurrency, b[i].concurrency) << i;
-    EXPECT_EQ(a[i].num_mtp_tokens, b[i].num_mtp_tokens) << i;
+    EXPECT_EQ(a[i].num_drafts, b[i].num_drafts) << i;
     EXPECT_EQ(a[i].prefill_plan, b[i].prefill_plan) << i;
     EXPECT_EQ(a[i].num_prefill_instances, b[i].num_prefill_instances) << i;
     EXPECT_EQ(a[i].tokens_per_second_per_device, b[i].tokens_per_second_per_device) << i;
@@ -64,13 +64,13 @@ TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
     EXPECT_LE(c.memory_bytes, h200().memory_bytes);
     ServingLoad load = wanted.load;
     load.concurrency = c.concurrency;
-    load.num_mtp_tokens = c.num_mtp_tokens;
+    load.num_drafts = c.num_drafts;
     EXPECT_EQ(c.memory_bytes, deployment_memory_bytes({flash(), c.plan}, load, h200()))
         << "of the longest replies, and prefill";
     EXPECT_TRUE(violations(c.plan, flash().config).empty());
     EXPECT_EQ(c.num_instances * c.plan.num_devices, wanted.num_devices);
     EXPECT_LE(c.concurrency, wanted.max_concurrency);
-    EXPECT_LE(c.num_mtp_tokens, wanted.max_drafts);
+    EXPECT_LE(c.num_drafts, wanted.max_drafts);
     EXPECT_NEAR(c.tokens_per_second_per_user * c.tpot_seconds, 1, 1e-9);
   }
 }
@@ -176,7 +176,7 @@ TEST(PlanSearch, OptionsThatMeanNothing) {
   expect_error([](SearchOptions& o) { o.ttft_limit_seconds = -1; }, "limits");
   expect_error([](SearchOptions& o) { o.max_concurrency = 0; }, "--max-concurrency 0");
   expect_error([](SearchOptions& o) { o.load.prompt_tokens = 2'000'000; }, "--isl 2000000");
-  expect_error([](SearchOptions& o) { o.load.mtp_acceptance = {1.5}; }, "--mtp-acceptance 1.5");
+  expect_error([](SearchOptions& o) { o.load.draft_acceptance = {1.5}; }, "--mtp-acceptance 1.5");
   expect_error([](SearchOptions& o) { o.max_concurrency = std::int64_t{1} << 40; }, "--max-concurrency");
 }
 

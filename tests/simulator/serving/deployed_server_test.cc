@@ -54,7 +54,7 @@ TEST(EstimatedStepTimes, StepAndLinksMakeADraftingStep) {
   const ParallelPlan plan = plan_of(4, 4);
   const DeviceProfile device = test_device();
   EstimatedStepTimes times(model, plan, device, /*drafts=*/true, 1, 1);
-  const Workload work{.num_queries = 8, .context_length = 3000, .decode = true, .num_mtp_tokens = 3};
+  const Workload work{.num_queries = 8, .context_length = 3000, .decode = true, .num_drafts = 3};
   RankBatch chains(8, QueryPart{3000, 1, 1});
   double sum = times.step_seconds(rank_batch(work, plan));
   for (int depth = 0; depth < 3; ++depth) sum += times.draft_seconds(chains);
