@@ -13,8 +13,8 @@
 ///
 /// Content of a page follows from the tokens up to its end alone (the engine's batch invariance), so it does
 /// not matter to anyone whose computation a page stems from. One exception: a draft head's row of a page's
-/// last position may need the token after it. In a shared page it may be of another continuation, or zero; a draft
-/// that sees it can be worse for it, and nothing else.
+/// last position may need the token after it. In a shared page it may be of another continuation, or zero; a
+/// draft that sees it can be worse for it, and nothing else.
 ///
 /// Where prompts part, others will: a sequence whose prompt agrees with more pages in the tree than it could
 /// begin with leaves a **tail** where they end (it shares its pages up to there when it comes past), and so

@@ -31,8 +31,8 @@ class DraftHead;
 /// thread-safe; everything it is given outlives it.
 class StateTransfers {
  public:
-  /// `identity`: all that decides what bytes given tokens have on this rank. `draft_head`: of the engine; null:
-  /// it has none.
+  /// `identity`: all that decides what bytes given tokens have on this rank. `draft_head`: of the engine;
+  /// null: it has none.
   StateTransfers(SequenceTable& sequences, KvCache& cache, const DraftHead* draft_head,
                  const EngineRank& rank, std::string identity);
 

@@ -41,9 +41,9 @@ struct StepOutput {
   /// The drafts of the inputs, in batch order; kNoToken where the draft head's logits gave none. Valid until
   /// the next step.
   std::span<const TokenId> drafted = {};
-  /// Engines with `drafts`, where the head gives any: row r predicts the token after next of a position whose successor is known:
-  /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step,
-  /// also behind a prefix that was found). Valid until the next step or draft.
+  /// Engines with `drafts`, where the head gives any: row r predicts the token after next of a position whose
+  /// successor is known: positions start - 1 .. end - 2 of every input that wants them (from `start` in a
+  /// sequence's first step, also behind a prefix that was found). Valid until the next step or draft.
   ConstActivations<2> draft_logits;
 };
 
@@ -151,7 +151,8 @@ class StepEngine : public SequenceKeeper {
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
   /// Drafts with one token of each input, `depth` links after the last step. Logits [inputs, V] of
   /// the token after it, or that token where every input has a draw, valid until the next call of anything.
-  /// Wants room as for a step of depth + 1 tokens, and `EngineLimits::least_draft_room`; cache rows it writes are overwritten by the next step.
+  /// Wants room as for a step of depth + 1 tokens, and `EngineLimits::least_draft_room`; cache rows it writes
+  /// are overwritten by the next step.
   /// Depth goes from 0 up to max_draft_tokens - 1, without gaps for any sequence since its last step. Fails
   /// as `step` does, for what is wrong with a token or the room.
   [[nodiscard]] virtual Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) = 0;

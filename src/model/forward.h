@@ -108,9 +108,9 @@ class Forward {
   /// batches. Steps that are observed stay whole, and so do those of a draft head.
   void overlap_batches(const BatchOverlap& when);
 
-  /// From now on passes over the main layers leave a copy of the streams after layer `block` of this rank's in
-  /// `copy`, [max_rows, n, d], of the rows that the rank keeps: what a draft head may want of layers before the
-  /// last. Steps are whole then. Before `capture`.
+  /// From now on passes over the main layers leave a copy of the streams after layer `block`, as the rank
+  /// counts, in `copy`, [max_rows, n, d], of the rows that the rank keeps: what a draft head may want of
+  /// layers before the last. Steps are whole then. Before `capture`.
   void copy_streams_after(std::int64_t block, const Activations<3>& copy) {
     stream_copies_.emplace_back(block, copy);
   }

@@ -25,7 +25,7 @@
 
 namespace baleen {
 
-/// Consecutive layers of a pipeline stage: the first one embeds, the last one has the head and the draft head.
+/// Consecutive layers of a pipeline stage: the first one embeds, the last one has both heads.
 struct Stage {
   std::int64_t begin = 0;  ///< layer
   std::int64_t end = 0;    ///< layer after the last

@@ -71,8 +71,8 @@ struct BlockWeights {
   MoeWeights moe;
 };
 
-/// What a block of a draft head has beside what every block has, by the names of its rows in the table without
-/// the block's prefix: "e_proj", "hnorm". Which there are, the head knows.
+/// What a block of a draft head has beside what every block has, by the names of its rows in the table
+/// without the block's prefix: "e_proj", "hnorm". Which there are, the head knows.
 struct DraftBlockWeights {
   std::map<std::string_view, WeightMatrix> matrices;
   std::map<std::string_view, std::span<const float>> vectors;

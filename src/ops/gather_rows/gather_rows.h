@@ -1,5 +1,5 @@
-/// Copies rows from one array to another: to[pairs[i].to] = from[pairs[i].from]. What a step hands to the head,
-/// to a draft head and to the next step. No row is written twice; the arrays do not overlap.
+/// Copies rows from one array to another: to[pairs[i].to] = from[pairs[i].from]. What a step hands to the
+/// head, to a draft head and to the next step. No row is written twice; the arrays do not overlap.
 #pragma once
 
 #include <cstdint>

@@ -16,12 +16,12 @@ struct Workload {
   std::int64_t context_length = 0;  ///< positions of each that are cached before
   bool decode = false;
   std::int64_t num_drafts = 0;  ///< drafted for each step of decoding
-  std::vector<double>
-      draft_acceptance;  ///< of draft i, given that those before it were accepted; the last one holds for the rest
+  /// Of draft i, given that those before it were accepted; the last one holds for the rest.
+  std::vector<double> draft_acceptance;
   /// Data-parallel groups that have queries in this step, each of them as many as the busiest; 0: all.
   std::int64_t active_groups = 0;
-  bool trains =
-      false;  ///< forward of a step of training: logits of every token, and the draft head over all of them
+  /// Forward of a step of training: logits of every token, and the draft head over all of them.
+  bool trains = false;
   double prefix_cache_hit_rate = 0;  ///< of a prompt's tokens, in [0, 1); not while decoding
   double imbalance = 1;              ///< heaviest rank's share of routed tokens over the mean, >= 1
   double hash_imbalance = 1;         ///< the same in layers routed by token id

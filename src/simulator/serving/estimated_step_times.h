@@ -14,8 +14,8 @@ namespace baleen {
 
 class EstimatedStepTimes final : public StepTimes {
  public:
-  /// `plan` resolved and legal. `drafts`: the draft head follows every step, as it does in an engine that drafts. The
-  /// imbalances as in Workload.
+  /// `plan` resolved and legal. `drafts`: the draft head follows every step, as it does in an engine that
+  /// drafts. The imbalances as in Workload.
   EstimatedStepTimes(const SimulatedModel& model, const ParallelPlan& plan, const DeviceProfile& device,
                      bool drafts, double imbalance, double hash_imbalance);
 
