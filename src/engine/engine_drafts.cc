@@ -18,7 +18,7 @@ ConstActivations<2> Engine::follow(std::span<const StepInput> inputs, ConstActiv
                                    std::span<const TokenId> chosen) {
   std::vector<FollowedPart> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    // A sequence's own first position has no stream before it: it is at the beginning, or behind a found prefix.
+    // Nothing is before a sequence's own first position: it is at the beginning, or behind a found prefix.
     parts.push_back({.continues = slices_[i].start > sequences_.opened_at(inputs[i].sequence),
                      .wants_logits = inputs[i].wanted == WantedLogits::kAll && inputs[i].wants_draft_logits});
   }

@@ -59,7 +59,8 @@ struct EngineOptions {
   bool drafts = false;  ///< also run a draft head over every step
   /// Which one; null: the model's own. Outlives the engine.
   const DraftHeadType* draft_head = nullptr;
-  /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies `drafts`.
+  /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies
+  /// `drafts`.
   std::int64_t max_draft_tokens = 0;
   /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
   bool prefix_cache = false;
