@@ -91,8 +91,8 @@ struct DraftRow {
   TokenId token = 0;       ///< depth 0: the token at `start`; depth i: the draft of depth i - 1
 };
 
-/// Not thread-safe. Ranks call theirs together, those of other data-parallel groups with batches of their own,
-/// which may be empty where `RankLayout` has more than one group.
+/// Not thread-safe. Ranks call theirs together, those of other data-parallel groups with batches of their
+/// own, which may be empty where `RankLayout` has more than one group.
 class DraftHead {
  public:
   DraftHead() = default;
@@ -112,8 +112,8 @@ class DraftHead {
   /// is followed writes them again.
   virtual void draft(std::span<const DraftRow> rows, std::int64_t depth, std::span<const TokenId> chosen,
                      Activations<2> logits) = 0;
-  /// The work over every row of a batch, whatever the rows hold, and the logits of as many rows as `logits` has:
-  /// what a step of training runs of the head. For those who price it.
+  /// The work over every row of a batch, whatever the rows hold, and the logits of as many rows as `logits`
+  /// has: what a step of training runs of the head. For those who price it.
   virtual void run_all(const RaggedBatch& batch, Activations<2> logits) = 0;
   /// A sequence has come to `end`; its pages up to there may soon be others' too. Rows of them that wait for
   /// a later token must not show what the page held before.

@@ -31,9 +31,9 @@ struct MovableExperts {
                                              const ParallelPlan& plan, const EngineOptions& options);
 
 /// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more
-/// than the options allow: leaves routed experts to the host's memory until the rest fits, and
-/// those of a draft head out when it is not run. A sentence when even that is too much, the host's memory too little, or
-/// experts are to change ranks meanwhile or steps to be cut in two; the plan is then what it was.
+/// than the options allow: leaves routed experts to the host's memory until the rest fits, and those of a
+/// draft head out when it is not run. A sentence when even that is too much, the host's memory too little,
+/// or experts are to change ranks meanwhile or steps to be cut in two; the plan is then what it was.
 [[nodiscard]] std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
                                                            const EngineOptions& options,
                                                            std::int64_t free_bytes);
