@@ -67,6 +67,8 @@ class StepRecorder {
     graph_.num_rows = num_rows(batch_);
     graph_.num_logit_rows = num_logit_rows(batch_);
     const ShapeBatch step(batch_);
+    // Before the layers run: a head may want copies of their streams.
+    const std::unique_ptr<DraftHead> head = draft_head();
     device_.enter(GraphPart::kLayers);
     static_cast<void>(forward_.run(step.view()));
     if (!model_.stage().last) return;
@@ -75,13 +77,12 @@ class StepRecorder {
       gather(kept(graph_.num_logit_rows));
       choose(graph_.num_logit_rows);
     }
-    const DraftHeadType* const head = draft_head_of(model_.config());
     if (head == nullptr) return;
     device_.enter(GraphPart::kDraft);
     if (workload_.trains) {
-      with_draft_head(*head)->run_all(step.view(), logits(graph_.num_logit_rows));
-    } else if (workload_.decode && workload_.num_drafts > 0) {
-      record_drafts(*with_draft_head(*head), step);
+      head->run_all(step.view(), logits(graph_.num_logit_rows));
+    } else {
+      record_drafts(*head, step);
     }
   }
 
@@ -92,22 +93,26 @@ class StepRecorder {
   [[nodiscard]] Activations<2> logits(std::int64_t count) {
     return {unused(), ElementType::kF32, {count, model_.config().vocab_size}};
   }
-  [[nodiscard]] std::unique_ptr<DraftHead> with_draft_head(const DraftHeadType& head) {
+  /// Null where the step has no drafts, or the stage no head.
+  [[nodiscard]] std::unique_ptr<DraftHead> draft_head() {
+    const DraftHeadType* const head = model_.stage().last ? draft_head_of(model_.config()) : nullptr;
+    const bool drafts = workload_.decode && workload_.num_drafts > 0;
+    if (head == nullptr || !(workload_.trains || drafts)) return nullptr;
     const DraftSizes sizes{.max_rows = max_rows_,
                            .max_sequences = std::ssize(batch_),
                            .max_draft_tokens = workload_.num_drafts,
                            .type = type_};
-    draft_arena_.emplace(head.traits(model_.rank_config(), sizes).buffer_bytes, device_.memory());
-    return head.make({.config = model_.rank_config(),
-                      .weights = model_.weights(),
-                      .device = device_,
-                      .forward = forward_,
-                      .cache = cache_,
-                      .layout = layout_,
-                      .sizes = sizes,
-                      .arena = *draft_arena_,
-                      .all_streams = {},
-                      .wanted_streams = stream_rows(max_rows_)});
+    draft_arena_.emplace(head->traits(model_.rank_config(), sizes).buffer_bytes, device_.memory());
+    return head->make({.config = model_.rank_config(),
+                       .weights = model_.weights(),
+                       .device = device_,
+                       .forward = forward_,
+                       .cache = cache_,
+                       .layout = layout_,
+                       .sizes = sizes,
+                       .arena = *draft_arena_,
+                       .all_streams = {},
+                       .wanted_streams = stream_rows(max_rows_)});
   }
   /// The head follows the step, then drafts for every sequence.
   void record_drafts(DraftHead& head, const ShapeBatch& step) {
