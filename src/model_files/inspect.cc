@@ -91,7 +91,7 @@ ParameterCount count_parameters(const ModelConfig& config) {
   std::int64_t routed = 0;
   for (const TensorSpec& tensor : tensor_table(config)) {
     if (tensor.storage == Storage::kI64) continue;
-    (config.is_draft_block(tensor.block) ? count.mtp : count.total) += tensor.num_elements();
+    (config.is_draft_block(tensor.block) ? count.drafts : count.total) += tensor.num_elements();
     if (tensor.role == TensorRole::kRoutedExpert && !config.is_draft_block(tensor.block))
       routed += tensor.num_elements();
   }
@@ -143,7 +143,7 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
     return text;
   }
   line("layers", fmt::format("{}, of which {} hash routed; {} MTP", c.num_hidden_layers, c.num_hash_layers,
-                             c.num_nextn_predict_layers));
+                             c.num_draft_blocks()));
   for (const LayerKind kind : kLayerKinds) {
     line(fmt::format("  {}", layer_kind_name(kind)), fmt::to_string(c.num_layers_of(kind)));
   }
@@ -155,14 +155,14 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
        fmt::format("{}, {}", grouped(c.vocab_size), grouped(c.max_position_embeddings)));
   line("parameters", grouped(report.parameters.total));
   line("  used per token", grouped(report.parameters.per_token));
-  line("  MTP, beside those", grouped(report.parameters.mtp));
+  line("  MTP, beside those", grouped(report.parameters.drafts));
   text += bytes_text(report);
   line("KV bytes", fmt::format("{:.2f} a token at long context ({} a vector, {} an indexer key)",
                                report.kv.bytes_per_token(), report.kv.latent.row_bytes(),
                                report.kv.index_key.row_bytes()));
   line("  and a sequence", fmt::format("window {} (+ {} MTP), compressor states {}",
                                        size_text(c.num_hidden_layers * report.kv.window_bytes()),
-                                       size_text(c.num_nextn_predict_layers * report.kv.window_bytes()),
+                                       size_text(c.num_draft_blocks() * report.kv.window_bytes()),
                                        size_text(report.kv.state_slot_bytes())));
   if (report.mismatches.empty()) {
     line("config and tensors", "fit together");
@@ -190,7 +190,7 @@ std::string report_json(const CheckpointReport& report) {
   Json layers = {{"total", c.num_hidden_layers}};
   for (const LayerKind kind : kLayerKinds) layers[std::string(layer_kind_name(kind))] = c.num_layers_of(kind);
   layers["hash_routed"] = c.num_hash_layers;
-  layers["mtp"] = c.num_nextn_predict_layers;
+  layers["mtp"] = c.num_draft_blocks();
   object.update(Json{
       {"layers", layers},
       {"expert_format", weight_format_name(report.formats.experts)},
@@ -198,7 +198,7 @@ std::string report_json(const CheckpointReport& report) {
       {"parameters",
        {{"total", report.parameters.total},
         {"per_token", report.parameters.per_token},
-        {"mtp", report.parameters.mtp}}},
+        {"mtp", report.parameters.drafts}}},
       {"kv",
        {{"bytes_per_token", report.kv.bytes_per_token()},
         {"latent_row_bytes", report.kv.latent.row_bytes()},
@@ -206,7 +206,7 @@ std::string report_json(const CheckpointReport& report) {
         {"page_tokens", std::int64_t{kPageTokens}},
         {"page_bytes", report.kv.page_bytes()},
         {"window_bytes_per_sequence", c.num_hidden_layers * report.kv.window_bytes()},
-        {"mtp_window_bytes_per_sequence", c.num_nextn_predict_layers * report.kv.window_bytes()},
+        {"mtp_window_bytes_per_sequence", c.num_draft_blocks() * report.kv.window_bytes()},
         {"state_bytes_per_sequence", report.kv.state_slot_bytes()}}},
       {"mismatches", report.mismatches},
   });

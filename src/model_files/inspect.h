@@ -15,10 +15,10 @@ namespace baleen {
 
 /// Parameters are elements of the tensors: scales and hash tables do not count.
 struct ParameterCount {
-  std::int64_t total = 0;  ///< without MTP blocks
+  std::int64_t total = 0;  ///< without a draft head's blocks
   std::int64_t per_token =
       0;  ///< of those, what one token uses: all but the experts that it is not routed to
-  std::int64_t mtp = 0;
+  std::int64_t drafts = 0;
 };
 
 [[nodiscard]] ParameterCount count_parameters(const ModelConfig& config);
