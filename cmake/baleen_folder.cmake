@@ -58,7 +58,8 @@ endfunction()
 
 # baleen_folder(NAME ops/linear SOURCES linear.cc ... USES base tensor ... LIBRARIES
 # PkgConfig::hwy ...) defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that uses
-# ops/linear. CUDA_SOURCES are left out of builds without CUDA; kernels of a GPU architecture are folders of their own (ops/linear/sm90).
+# ops/linear. CUDA_SOURCES are left out of builds without CUDA; kernels of a GPU architecture
+# are folders of their own (ops/linear/sm90, by baleen_kernels of cmake/gpu_architectures.cmake).
 function(baleen_folder)
   cmake_parse_arguments(FOLDER "" "NAME" "SOURCES;CUDA_SOURCES;USES;LIBRARIES" ${ARGN})
   if(BALEEN_CUDA)
@@ -91,12 +92,13 @@ endfunction()
 # compiles and links several times faster than a program a file. Tests run in the repository root, so that
 # committed goldens and models/ are found by relative path.
 # VARIANT: what it tests depends on BALEEN_CUDA, so CI runs it in a build without CUDA too (preset cpu).
+# LOADS_MODULES: it loads modules of kernels, where there are any.
 # RUNS_BALEEN: it starts the program, whose path is BALEEN_PROGRAM in the source. ALONE: not compiled together
 # with other files, because helpers have the names of other files' helpers.
 add_custom_target(variant_tests)
 add_custom_target(untrusted_input_tests)
 function(baleen_test)
-  cmake_parse_arguments(TEST "VARIANT;RUNS_BALEEN;ALONE" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "VARIANT;LOADS_MODULES;RUNS_BALEEN;ALONE" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
   baleen_test_program_of_directory(program)
   target_sources(${program} PRIVATE ${TEST_SOURCES})
   baleen_skip_joint_compilation("${TEST_SOURCES}" ${TEST_ALONE})
@@ -108,6 +110,9 @@ function(baleen_test)
   if(TEST_RUNS_BALEEN)
     add_dependencies(${program} baleen)
     target_compile_definitions(${program} PRIVATE BALEEN_PROGRAM="$<TARGET_FILE:baleen>")
+  endif()
+  if(BALEEN_CUDA AND (TEST_VARIANT OR TEST_LOADS_MODULES))
+    add_dependencies(${program} gpu_modules)
   endif()
   if(TEST_VARIANT)
     set_property(TEST ${TEST_NAME} APPEND PROPERTY LABELS variant)
@@ -154,12 +159,16 @@ function(baleen_cuda_test)
   if(NOT BALEEN_CUDA)
     return()
   endif()
-  cmake_parse_arguments(TEST "" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(TEST "LOADS_MODULES" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
   string(REPLACE "/" "_" flat ${TEST_NAME})
   list(TRANSFORM TEST_USES REPLACE "/" "_")
   list(TRANSFORM TEST_USES PREPEND baleen_)
   add_executable(${flat} ${TEST_SOURCES})
   target_link_libraries(${flat} PRIVATE ${TEST_USES} ${TEST_LIBRARIES} GTest::gtest_main)
+  baleen_compile_for_folder(${flat})
+  if(TEST_LOADS_MODULES)
+    add_dependencies(${flat} gpu_modules)
+  endif()
   baleen_compile_options(${flat})
   baleen_quick_compilation(${flat})
   add_test(NAME ${TEST_NAME} COMMAND ${flat} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -189,7 +198,7 @@ endfunction()
 # baleen_cuda_benchmark(NAME sm90_linear_bench SOURCES ... USES ...): a program under bench/ that verifies a
 # kernel and times it; it prints rows of CSV.
 function(baleen_cuda_benchmark)
-  cmake_parse_arguments(BENCH "" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(BENCH "LOADS_MODULES" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
   if(NOT BALEEN_CUDA)
     return()
   endif()
@@ -197,6 +206,10 @@ function(baleen_cuda_benchmark)
   list(TRANSFORM BENCH_USES PREPEND baleen_)
   add_executable(${BENCH_NAME} ${BENCH_SOURCES})
   target_link_libraries(${BENCH_NAME} PRIVATE ${BENCH_USES} ${BENCH_LIBRARIES})
+  baleen_compile_for_folder(${BENCH_NAME})
+  if(BENCH_LOADS_MODULES)
+    add_dependencies(${BENCH_NAME} gpu_modules)
+  endif()
   baleen_compile_options(${BENCH_NAME})
 endfunction()
 

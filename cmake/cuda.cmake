@@ -1,7 +1,7 @@
-# CUDA: compiled in where nvcc is found. The runtime is linked statically and finds the driver at run time, so the same
-# binary starts on machines without either.
+# CUDA: modules of kernels are targets where nvcc is found. The runtime is linked into them statically and finds
+# the driver at run time.
 
-option(BALEEN_CUDA "Build the kernels for Hopper GPUs (on by default where nvcc 12.3 or later is)" ON)
+option(BALEEN_CUDA "Kernels for GPUs are targets (on by default where nvcc 12.3 or later is)" ON)
 if(CMAKE_CROSSCOMPILING OR BALEEN_SANITIZE OR BALEEN_FUZZERS)
   set(BALEEN_CUDA OFF)
 endif()
@@ -16,7 +16,7 @@ endif()
 if(BALEEN_CUDA)
   set(CMAKE_CUDA_COMPILER ${BALEEN_NVCC})
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
-  set(CMAKE_CUDA_ARCHITECTURES OFF)  # sm_90a, which this CMake has no name for, is in the flags
+  set(CMAKE_CUDA_ARCHITECTURES OFF)  # cmake/gpu_architectures.cmake gives the flags
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   if(CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
@@ -28,8 +28,7 @@ if(BALEEN_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # Warpgroup instructions need the architecture's own variant; -lineinfo lets profilers name lines. fmt 9 believes that
-  # nvcc has no constexpr and then uses it all the same.
-  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a;--expt-relaxed-constexpr;-lineinfo;-DFMT_USE_CONSTEXPR=1>")
+  # -lineinfo lets profilers name lines. fmt 9 believes that nvcc has no constexpr and then uses it all the same.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-DFMT_USE_CONSTEXPR=1>")
   find_package(CUDAToolkit REQUIRED)
 endif()

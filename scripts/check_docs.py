@@ -98,7 +98,7 @@ def uses():
     for root, _, names in sorted(os.walk('src')):
         if 'CMakeLists.txt' not in names: continue
         with open(os.path.join(root, 'CMakeLists.txt')) as file: text = re.sub(r'#.*', '', file.read())
-        for call in re.findall(r'baleen_folder\(([^)]*)\)', text):
+        for call in re.findall(r'baleen_(?:folder|kernels)\(([^)]*)\)', text):
             name = re.search(r'NAME\s+(\S+)', call).group(1)
             used = re.search(r'USES\s+([^A-Z]*)', call)
             found[name] = [u for u in (used.group(1).split() if used else []) if u != 'base']

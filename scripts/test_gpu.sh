@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test_gpu.sh [--programs FILE.tar.xz] PART...: what a machine with a Hopper GPU can prove. Writes logs and
+# test_gpu.sh [--programs FILE.tar.xz] PART...: what a machine with a GPU that has kernels can prove. Writes logs and
 # results to $OUT (default: build/gpu_results). Parts:
 #   kernels   every kernel against its reference
 #   models    whole models against the CPU; the engine's tests on the GPU

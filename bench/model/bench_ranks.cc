@@ -6,6 +6,8 @@
 #include <optional>
 #include <thread>
 
+#include "device/device_choice.h"
+#include "device/sm90/kernels.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
 
@@ -72,7 +74,7 @@ BenchRank::BenchRank(const BenchService& service, const RankLayout& layout, cons
       config_(rank_config(service.config, layout.plan(), layout.stage())),
       max_rows_(options.max_rows),
       share_(service.config, service.weights, layout_),
-      device_(static_cast<int>(layout.rank()), options),
+      device_(static_cast<int>(layout.rank()), planned_gpu().architecture->traits, sm90::kernels(), options),
       weights_(share_.tree(), device_.memory()),
       cache_(cache_geometry(config_, Precision::kReleased),
              {options.max_pages, options.max_pages, options.max_sequences}, device_.memory()),

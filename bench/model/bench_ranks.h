@@ -12,7 +12,7 @@
 #include "bench/support/cuda_bench.h"
 #include "comm/local_communicator.h"
 #include "comm/peer/peer_memory.h"
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 #include "kv_cache/sequence_pages.h"
 #include "model/device_weights.h"
 #include "model/forward.h"

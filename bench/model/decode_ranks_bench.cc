@@ -11,7 +11,7 @@
 
 #include "bench_ranks.h"
 #include "comm/nccl/nccl_rank.h"
-#include "device/hopper_traits.h"
+#include "device/device_choice.h"
 #include "model/expert_transport.h"
 
 namespace baleen::bench {
@@ -32,7 +32,7 @@ std::int64_t positions(const Workload& work) { return work.context + (work.steps
 
 DeviceOptions device_options(const ModelConfig& config, const Workload& work, const ParallelPlan& plan) {
   const StepShape shape = step_shape(config, plan.dp * kChunk, kChunk, 1, positions(work));
-  return {.scratch_bytes = scratch_bytes(hopper_traits(), shape) +
+  return {.scratch_bytes = scratch_bytes(planned_gpu().architecture->traits, shape) +
                            split_experts_scratch_bytes(kChunk, config.num_experts_per_tok, config.hidden_size,
                                                        config.n_routed_experts, {true, true}),
           .max_rows = kChunk,
@@ -125,7 +125,7 @@ void run(const Workload& work) {
   for (const ExpertTransportTraits& one : expert_transports())
     if (one.name == work.transport && !work.by_nccl()) plan.expert_transport = one.transport;
   plan = resolved(plan, config);
-  if (work.by_nccl() && expert_transport(plan, DeviceKind::kCuda).way)
+  if (work.by_nccl() && expert_transport(plan, device_traits(planned_gpu(), 1)).way)
     plan.expert_transport = ExpertTransport::kNccl;
   run_ranks(config, plan, work.by_nccl(), kLongestWait,
             [&](const BenchService& service, std::int64_t rank) { run_rank(service, work, rank); });

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "bench_ranks.h"
-#include "device/hopper_traits.h"
+#include "device/device_choice.h"
 
 namespace baleen::bench {
 namespace {
@@ -28,7 +28,7 @@ struct Way {
 
 DeviceOptions device_options(const ModelConfig& config, std::int64_t dp) {
   const StepShape shape = step_shape(config, dp * kMaxRows, kMaxSequences, kMaxSequences, 256 * kPages);
-  return {.scratch_bytes = scratch_bytes(hopper_traits(), shape),
+  return {.scratch_bytes = scratch_bytes(planned_gpu().architecture->traits, shape),
           .max_rows = kMaxRows,
           .max_sequences = kMaxSequences,
           .max_pages = kPages,

@@ -13,6 +13,7 @@
 #include "base/quoted_text.h"
 #include "checkpoint/folder_check.h"
 #include "comm/mpi/mpi_world.h"
+#include "comm/shared_gpus.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
 #include "log/log.h"
@@ -36,7 +37,10 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
   command.choice("--precision", precision, {"exact", "bf16", "released"},
                  "exact: float32 throughout; bf16: BF16 activations; released: the released code's rounding");
   command.text("--device,-d", device,
-               "cpu, cuda or cuda:N (an NVIDIA Hopper GPU); auto: a GPU if there is one");
+               "cpu, cuda or cuda:N (an NVIDIA GPU); auto: a GPU if there is one that can be used");
+  command.text(
+      "--arch", architecture,
+      "Architecture whose kernels GPUs get, of those that run on them, as sm90; without it the best");
   command.text("--devices", devices,
                "GPUs of the ranks of a plan, as 0,1; without a plan: --tp over all of them. Named twice, as "
                "0,0, a GPU runs two ranks: for trying plans, not for speed. Without this and --device: as "
@@ -76,7 +80,7 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
 namespace {
 
 /// "0,1" as devices. Throws `Error` for what is no list of GPUs that can be used.
-std::vector<DeviceChoice> devices_from_list(const std::string& list) {
+std::vector<DeviceChoice> devices_from_list(const std::string& list, const std::string& architecture) {
   std::vector<std::string> numbers;
   std::istringstream text(list);
   for (std::string number; std::getline(text, number, ',');) numbers.push_back(number);
@@ -86,10 +90,11 @@ std::vector<DeviceChoice> devices_from_list(const std::string& list) {
         "the like",
         shortened_text(list));
   }
-  if (std::set<std::string>(numbers.begin(), numbers.end()).size() < numbers.size()) prepare_shared_devices();
+  if (std::set<std::string>(numbers.begin(), numbers.end()).size() < numbers.size()) prepare_shared_gpus();
   std::vector<DeviceChoice> devices;
   devices.reserve(numbers.size());
-  for (const std::string& number : numbers) devices.push_back(device_from_name("cuda:" + number));
+  for (const std::string& number : numbers)
+    devices.push_back(device_from_name("cuda:" + number, architecture));
   return devices;
 }
 
@@ -116,7 +121,7 @@ EngineOptions EngineFlags::with_plan(const EnginePurpose& purpose, const LoadMod
   EngineOptions options = options_without_plan();
   const bool chooses = device == "auto" && devices.empty() && !cpu_only() && !is_mpi_process();
   if (!chooses) return options;
-  const GpuGroup gpus = usable_gpus();
+  const GpuGroup gpus = usable_gpus(architecture);
   if (gpus.gpus.empty() || (gpus.gpus.size() == 1 && parallel.is_one_rank())) return options;
   const std::string line = place_on_gpus(options, load(), purpose, gpus);
   if (!line.empty()) log_line("{}", line);
@@ -128,11 +133,14 @@ EngineOptions EngineFlags::options_without_plan() const {
   EngineOptions options;
   for (const std::string& kernel : kernels) options.forced_variants.push_back(parse_forced_variant(kernel));
   if (devices.empty()) {
-    options.device =
-        device_from_name(device == "auto" && (cpu_only() || !parallel.is_one_rank()) ? "cpu" : device);
+    const bool chooses_cpu = device == "auto" && (cpu_only() || !parallel.is_one_rank());
+    options.device = device_from_name(chooses_cpu ? "cpu" : device, architecture);
+    if (device == "auto" && !chooses_cpu && options.device.is_cpu()) {
+      if (const std::string why = why_not_module(); !why.empty()) log_line("the CPU is used: {}", why);
+    }
   } else {
     if (device != "auto") fail("--device {} and --devices {}: give one of them", device, devices);
-    options.rank_devices = devices_from_list(devices);
+    options.rank_devices = devices_from_list(devices, architecture);
     options.device = options.rank_devices.front();
   }
   options.precision = *precision_from_name(precision);

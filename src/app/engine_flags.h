@@ -25,6 +25,7 @@ struct EngineFlags {
   std::string precision = "released";
   GpuMessages messages = GpuMessages::kAutomatic;
   std::string device = "auto";
+  std::string architecture;          ///< of the kernels that GPUs get; empty: the best that run on them
   std::string devices;               ///< GPUs of ranks, as "0,1"; empty: --device
   std::vector<std::string> kernels;  ///< forced variants, as parse_forced_variant reads them
   std::string instruction_set = "best";

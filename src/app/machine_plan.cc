@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "device/device_kind.h"
+#include "device/device_choice.h"
 #include "hardware/device_profile.h"
 
 namespace baleen {
@@ -48,9 +48,9 @@ std::string place_plan(EngineOptions& options, const ModelConfig& config, const 
 
 bool ranks_can_run(const ParallelPlan& plan, const ModelConfig& config, const DeviceChoice& device) {
   EngineOptions options{.device = device, .parallel = plan};
-  if (device.kind == DeviceKind::kCuda) {
+  if (!device.is_cpu()) {
     const std::int64_t ranks = resolved(plan, config).num_devices;
-    for (int rank = 0; rank < ranks; ++rank) options.rank_devices.push_back({DeviceKind::kCuda, rank});
+    for (int rank = 0; rank < ranks; ++rank) options.rank_devices.push_back({device.architecture, rank});
   }
   try {
     static_cast<void>(resolved(options, config));

@@ -39,7 +39,8 @@ std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions option
 
 void log_expert_transport(const ModelEngine& engine) {
   const EngineOptions& options = engine.options();
-  const ExpertTransportTraits& transport = expert_transport(options.parallel, options.device.kind);
+  const ExpertTransportTraits& transport =
+      expert_transport(options.parallel, device_traits(options.device, options.num_threads));
   if (transport.for_one_rank) return;
   // NCCL is also taken because all messages go by it.
   const bool is_forced = options.parallel.expert_transport != ExpertTransport::kAutomatic &&

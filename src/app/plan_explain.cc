@@ -82,7 +82,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
                expert_table(expert_candidates({.config = model.config,
                                                .weights = model.formats.experts,
                                                .plan = best.plan,
-                                               .device = like.kind,
+                                               .device = device_traits(like, 1),
                                                .step_rows = step_rows})));
   }
   fmt::print("\nleft out:\n");

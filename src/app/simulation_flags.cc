@@ -10,7 +10,7 @@
 #include "app/plan_flags.h"
 #include "base/error.h"
 #include "checkpoint/folder_check.h"
-#include "device/device_kind.h"
+#include "device/device_choice.h"
 #include "log/log.h"
 #include "model/model_folder.h"
 #include "model/presets.h"
@@ -108,8 +108,9 @@ DeviceProfile DeviceFlags::load_device() const {
   if (host_expert_bytes > 0) profile.memory_levels.front().bytes = host_expert_bytes;
   if (profile.links.empty())
     profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};
-  if (!knows_scratch(device_traits(device_like(profile.is_cpu), static_cast<int>(profile.num_units))))
-    log_line("this program was built without CUDA: its kernels' scratch is not known and not counted");
+  const DeviceTraits traits = device_traits(device_like(profile.is_cpu), static_cast<int>(profile.num_units));
+  if (const std::string why = why_not_scratch(traits); !why.empty())
+    log_line("scratch of kernels is not known and not counted: {}", why);
   return profile;
 }
 

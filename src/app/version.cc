@@ -10,12 +10,9 @@
 #include <vector>
 
 #include "app/provenance.h"
+#include "device/gpu_module.h"
 
-// Facts of the build that only CMake knows; src/app/CMakeLists.txt passes them to this file.
-#ifndef BALEEN_CUDA_ARCHITECTURES
-#define BALEEN_CUDA_ARCHITECTURES ""
-#define BALEEN_CUDA_TOOLKIT ""
-#endif
+// Facts of the build that only CMake knows are passed to this file by src/app/CMakeLists.txt.
 
 namespace baleen {
 namespace {
@@ -41,12 +38,29 @@ std::vector<std::pair<std::string, std::string>> libraries() {
   return found;
 }
 
+/// The modules of kernels that this program finds, all made by one toolkit.
+struct GpuModules {
+  std::vector<std::string_view> architectures;
+  std::string toolkit;
+};
+
+GpuModules gpu_modules() {
+  GpuModules found;
+  for (const GpuArchitecture& row : gpu_architectures()) {
+    const GpuModule* module = gpu_module(row).module;
+    if (module == nullptr) continue;
+    found.architectures.push_back(row.name);
+    found.toolkit = module->toolkit();
+  }
+  return found;
+}
+
 std::string text_for_people() {
-  const std::vector<std::string> architectures = parts_of(BALEEN_CUDA_ARCHITECTURES);
+  const GpuModules modules = gpu_modules();
   const std::string cuda =
-      architectures.empty()
-          ? "without CUDA"
-          : fmt::format("{}, toolkit {}", fmt::join(architectures, ", "), BALEEN_CUDA_TOOLKIT);
+      modules.architectures.empty()
+          ? "no module of kernels is here"
+          : fmt::format("{}, toolkit {}", fmt::join(modules.architectures, ", "), modules.toolkit);
   std::vector<std::string> names;
   for (const auto& [name, version] : libraries()) names.push_back(name + " " + version);
   return fmt::format(
@@ -57,9 +71,9 @@ std::string text_for_people() {
 }
 
 std::string text_as_json() {
-  nlohmann::ordered_json cuda;  // null without CUDA
-  if (const auto architectures = parts_of(BALEEN_CUDA_ARCHITECTURES); !architectures.empty())
-    cuda = {{"architectures", architectures}, {"toolkit", BALEEN_CUDA_TOOLKIT}};
+  nlohmann::ordered_json cuda;  // null without modules
+  if (const GpuModules modules = gpu_modules(); !modules.architectures.empty())
+    cuda = {{"architectures", modules.architectures}, {"toolkit", modules.toolkit}};
   nlohmann::ordered_json versions = nlohmann::ordered_json::object();
   for (const auto& [name, version] : libraries()) versions[name] = version;
   const nlohmann::ordered_json all = {{"version", BALEEN_VERSION},     {"revision", program_revision()},

@@ -29,13 +29,14 @@ struct Ceilings {
 };
 
 Ceilings ceilings_of(ModelEngine& engine) {
-  if (!engine.device().traits().shares_host_memory) {
+  if (const DeviceTraits& traits = engine.device().traits(); !traits.shares_host_memory) {
     const DeviceCeilings device = measure_device_ceilings(engine.options().device);
-    return {fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16, {:.0f} TFLOP/s FP8", device.name,
-                        1e-9 * device.bytes_per_second, 1e-12 * device.bf16_flops_per_second,
-                        1e-12 * device.fp8_flops_per_second),
-            {device.bytes_per_second, device.fp8_flops_per_second},
-            "FP8"};
+    std::string machine = fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16", device.name,
+                                      1e-9 * device.bytes_per_second, 1e-12 * device.bf16_flops_per_second);
+    if (!traits.has_fp8_units)
+      return {machine, {device.bytes_per_second, device.bf16_flops_per_second}, "BF16"};
+    machine += fmt::format(", {:.0f} TFLOP/s FP8", 1e-12 * device.fp8_flops_per_second);
+    return {machine, {device.bytes_per_second, device.fp8_flops_per_second}, "FP8"};
   }
   ThreadPool pool(engine.options().num_threads);
   const MachineLimits limits = measure_machine_limits(pool);
@@ -83,7 +84,7 @@ std::vector<ExpertCandidate> experts_of(const EngineBenchmark& load, const Model
   return expert_candidates({.config = config,
                             .weights = load.expert_weights,
                             .plan = options.parallel,
-                            .device = options.device.kind,
+                            .device = device_traits(options.device, 1),
                             .precision = options.precision,
                             .step_rows = (num_sequences + options.parallel.dp - 1) / options.parallel.dp,
                             .forced_variants = options.forced_variants});

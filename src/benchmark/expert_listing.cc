@@ -10,7 +10,7 @@ namespace baleen {
 namespace {
 
 std::string_view backend_name(const ExpertCandidate& candidate) {
-  return candidate.verdict.variant.empty() ? "not known: built without CUDA" : candidate.verdict.variant;
+  return candidate.verdict.variant.empty() ? "not known: no module" : candidate.verdict.variant;
 }
 
 }  // namespace

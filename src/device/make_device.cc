@@ -7,236 +7,176 @@
 #include "base/number.h"
 #include "base/quoted_text.h"
 #include "device/cpu_device.h"
-#include "device/hopper_traits.h"
+#include "device/gpu_driver.h"
+#include "device/gpu_module.h"
 #include "ops/operation/variant_choice.h"
 #include "ops/operations.h"
-#ifdef BALEEN_CUDA
-#include "comm/nccl/nccl_rank.h"
-#include "comm/peer/peer_memory.h"
-#include "comm/peer/peer_process.h"
-#include "device/cuda_device.h"
-#include "ops/sm90/variants.h"
-#endif
 
 namespace baleen {
 namespace {
 
 constexpr std::int64_t kMaxDevices = 1023;
 
-#ifndef BALEEN_CUDA
-[[noreturn]] void fail_without_cuda(const DeviceChoice& choice) {
-  fail(
-      "--device {}: this program was built without CUDA: build it where nvcc 12.3 or later is found, or use "
-      "--device cpu",
-      device_name(choice));
+/// The module of a GPU that can be used, or planned for.
+const GpuModule& module_of(const DeviceChoice& device) {
+  BALEEN_CHECK(!device.is_cpu());
+  const LoadedGpuModule& loaded = gpu_module(*device.architecture);
+  if (loaded.module == nullptr) fail("{}: {}", device_name(device), loaded.why_not);
+  return *loaded.module;
 }
-#endif
+
+const LoadedGpuModule& module_of(const DeviceTraits& traits) {
+  return gpu_module(architecture_by_name(gpu_architectures(), traits.architecture));
+}
+
+/// GPU `index` with the kernels that it gets. Throws `Error` where it cannot be used.
+DeviceChoice usable_gpu(int index, std::string_view architecture) {
+  const GpuDriver& driver = gpu_driver();
+  if (!architecture.empty()) static_cast<void>(architecture_by_name(gpu_architectures(), architecture));
+  if (!driver.why_none.empty()) fail("{}", driver.why_none);
+  if (index >= num_gpus()) fail("there are {} GPUs, numbered from 0", num_gpus());
+  const DriverGpu& gpu = driver.gpus[static_cast<std::size_t>(index)];
+  const GpuArchitecture& row =
+      choose_architecture(gpu_architectures(), gpu.name, gpu.capability, architecture);
+  const LoadedGpuModule& loaded = gpu_module(row);
+  if (loaded.module == nullptr) fail("{} is here, but {}", gpu.name, loaded.why_not);
+  if (const std::string why = loaded.module->why_not(); !why.empty()) fail("{}", why);
+  return {&row, index};
+}
 
 }  // namespace
 
-DeviceChoice device_from_name(std::string_view name) {
-  constexpr std::string_view kCudaPrefix = "cuda";
-  if (name == "cpu") return {};
-  if (name == "auto") {
-#ifdef BALEEN_CUDA
-    if (why_not_cuda(0).empty()) return {DeviceKind::kCuda, 0};
-#endif
-    return {};
+std::string why_not_gpu(int index, std::string_view architecture) {
+  try {
+    static_cast<void>(usable_gpu(index, architecture));
+    return "";
+  } catch (const Error& error) {
+    return error.what();
   }
-  DeviceChoice choice{DeviceKind::kCuda, 0};
-  bool good = name.starts_with(kCudaPrefix);
-  if (good && name != kCudaPrefix) {
-    const std::string_view index = name.substr(kCudaPrefix.size());
-    const Result<std::int64_t> number = read_whole(index.substr(1), {0, kMaxDevices});
-    good = index.starts_with(':') && number.ok();
-    if (good) choice.index = static_cast<int>(number.value());
+}
+
+std::string why_not_module() {
+  for (const DriverGpu& gpu : gpu_driver().gpus) {
+    const auto rows = gpu_architectures();
+    const auto row =
+        std::ranges::find_if(rows, [&](const GpuArchitecture& one) { return one.runs_on(gpu.capability); });
+    if (row == rows.end()) continue;
+    if (const LoadedGpuModule& loaded = gpu_module(*row); loaded.module == nullptr)
+      return fmt::format("{} is here, but {}", gpu.name, loaded.why_not);
+    return "";
+  }
+  return "";
+}
+
+DeviceChoice device_from_name(std::string_view name, std::string_view architecture) {
+  constexpr std::string_view kCudaPrefix = "cuda";
+  const bool any = name == "auto" && architecture.empty();
+  if (name == "cpu" && !architecture.empty())
+    fail("architecture {}: is one of GPUs, and the device is the CPU", shortened_text(architecture));
+  if (name == "cpu" || (any && !why_not_gpu(0).empty())) return {};
+  int index = 0;
+  bool good = name == "auto" || name.starts_with(kCudaPrefix);
+  if (good && name != "auto" && name != kCudaPrefix) {
+    const std::string_view text = name.substr(kCudaPrefix.size());
+    const Result<std::int64_t> number = read_whole(text.substr(1), {0, kMaxDevices});
+    good = text.starts_with(':') && number.ok();
+    if (good) index = static_cast<int>(number.value());
   }
   if (!good)
     fail("--device {}: there are cpu, cuda, cuda:N (the N-th GPU, from 0) and auto", shortened_text(name));
-#ifdef BALEEN_CUDA
-  if (const std::string why = why_not_cuda(choice.index); !why.empty()) fail("--device {}: {}", name, why);
-  return choice;
-#else
-  fail_without_cuda(choice);
-#endif
+  try {
+    return usable_gpu(index, architecture);
+  } catch (const Error& error) {
+    fail("--device {}: {}", name, error.what());
+  }
 }
 
-GpuGroup usable_gpus() {
+GpuGroup usable_gpus(std::string_view architecture) {
   GpuGroup group;
-#ifdef BALEEN_CUDA
-  const int count = num_cuda_devices();
-  for (int index = 0; index < count; ++index) {
-    if (!why_not_cuda(index).empty()) continue;
-    const std::string name = cuda_name(index);
+  for (int index = 0; index < num_gpus(); ++index) {
+    if (!why_not_gpu(index, architecture).empty()) continue;
+    const DeviceChoice gpu = usable_gpu(index, architecture);
+    const std::string& name = gpu_driver().gpus[static_cast<std::size_t>(index)].name;
     if (group.gpus.empty()) group.name = name;
+    const GpuModule& module = module_of(gpu);
     const bool reaches_all = std::ranges::all_of(group.gpus, [&](const DeviceChoice& other) {
-      return can_access_memory(index, other.index) && can_access_memory(other.index, index);
+      return module.can_access_memory(index, other.index) && module.can_access_memory(other.index, index);
     });
-    if (name == group.name && reaches_all) group.gpus.push_back({DeviceKind::kCuda, index});
+    if (name == group.name && reaches_all) group.gpus.push_back(gpu);
   }
-#endif
   return group;
 }
 
+int num_gpus() { return static_cast<int>(gpu_driver().gpus.size()); }
+
 std::string device_name(const DeviceChoice& device) {
-  return device.kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", device.index);
+  return device.is_cpu() ? "cpu" : fmt::format("cuda:{}", device.index);
 }
 
-DeviceChoice device_like(bool is_cpu) { return {is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda, 0}; }
+DeviceChoice planned_gpu(int index) { return {&gpu_architectures().front(), index}; }
+
+DeviceChoice device_like(bool is_cpu) { return is_cpu ? DeviceChoice() : planned_gpu(); }
 
 DeviceTraits device_traits(const DeviceChoice& device, int num_threads) {
-  return device.kind == DeviceKind::kCpu ? cpu_traits(num_threads) : hopper_traits();
+  return device.is_cpu() ? cpu_traits(num_threads) : device.architecture->traits;
 }
 
-bool knows_scratch(const DeviceTraits& traits) {
-#ifdef BALEEN_CUDA
-  static_cast<void>(traits);
-  return true;
-#else
-  return traits.shares_host_memory;
-#endif
+std::string why_not_scratch(const DeviceTraits& traits) {
+  return traits.shares_host_memory ? "" : module_of(traits).why_not;
 }
 
 std::int64_t scratch_bytes(const DeviceTraits& traits, const StepShape& shape) {
   if (traits.shares_host_memory) return cpu_variants(Operations()).scratch_bytes(shape, traits);
-#ifdef BALEEN_CUDA
-  return sm90::variants().scratch_bytes(shape, traits);
-#else
-  return 0;
-#endif
+  const GpuModule* module = module_of(traits).module;
+  return module == nullptr ? 0 : module->scratch_bytes(shape, traits);
 }
 
 std::vector<VariantVerdict> variant_verdicts(const DeviceTraits& traits,
                                              const std::vector<ForcedVariant>& forced,
                                              const OperationSequence& sequence, const void* const* args) {
-  const auto of = [&](auto table) {
-    return verdicts(VariantChoice(std::move(table), traits, forced), sequence, args);
-  };
-  if (traits.shares_host_memory) return of(cpu_variants(Operations()));
-#ifdef BALEEN_CUDA
-  return of(sm90::variants());
-#else
-  return {};
-#endif
+  if (traits.shares_host_memory)
+    return verdicts(VariantChoice(cpu_variants(Operations()), traits, forced), sequence, args);
+  const GpuModule* module = module_of(traits).module;
+  return module == nullptr ? std::vector<VariantVerdict>() : module->verdicts(traits, forced, sequence, args);
 }
 
 DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
-  if (choice.kind == DeviceKind::kCpu)
-    fail("device ceilings: only of CUDA devices; hardware/ measures the CPU's");
-#ifdef BALEEN_CUDA
-  return measure_cuda_ceilings(choice.index);
-#else
-  fail_without_cuda(choice);
-#endif
+  if (choice.is_cpu()) fail("device ceilings: only of GPUs; hardware/ measures the CPU's");
+  return module_of(choice).measure_ceilings(choice.index);
 }
 
-void prepare_shared_devices() {
-#ifdef BALEEN_CUDA
-  prepare_shared_gpus();
-#endif
-}
-
-std::shared_ptr<const PeerMemory> make_peer_memory(std::span<const DeviceChoice> devices,
-                                                   std::chrono::milliseconds longest_wait) {
-  if (devices.empty() || devices.front().kind == DeviceKind::kCpu) return nullptr;
-#ifdef BALEEN_CUDA
+std::shared_ptr<DevicePeers> make_peer_memory(std::span<const DeviceChoice> devices,
+                                              std::chrono::milliseconds longest_wait) {
+  if (devices.empty() || devices.front().is_cpu()) return nullptr;
   std::vector<int> gpus;
   for (const DeviceChoice& device : devices) gpus.push_back(device.index);
-  return std::make_shared<const PeerMemory>(gpus, longest_wait);
-#else
-  static_cast<void>(longest_wait);
-  fail_without_cuda(devices.front());
-#endif
+  return module_of(devices.front()).peers_of_threads(gpus, longest_wait);
 }
 
-const PeerRank* peer_rank([[maybe_unused]] const PeerMemory* peers, [[maybe_unused]] std::int64_t rank) {
-#ifdef BALEEN_CUDA
-  if (peers != nullptr) return &peers->rank(rank);
-#endif
-  return nullptr;
+std::shared_ptr<DevicePeers> join_peer_processes(const DeviceChoice& device, std::int64_t rank,
+                                                 std::int64_t num_ranks, Communicator& host,
+                                                 std::chrono::milliseconds longest_wait) {
+  if (device.is_cpu()) return nullptr;
+  return module_of(device).peers_of_processes(device.index, rank, num_ranks, host, longest_wait);
 }
 
-std::shared_ptr<PeerProcess> join_peer_processes(const DeviceChoice& device,
-                                                 [[maybe_unused]] std::int64_t rank,
-                                                 [[maybe_unused]] std::int64_t num_ranks,
-                                                 [[maybe_unused]] Communicator& host,
-                                                 [[maybe_unused]] std::chrono::milliseconds longest_wait) {
-  if (device.kind == DeviceKind::kCpu) return nullptr;
-#ifdef BALEEN_CUDA
-  return std::make_shared<PeerProcess>(device.index, rank, num_ranks, host, longest_wait);
-#else
-  fail_without_cuda(device);
-#endif
+std::string why_not_nccl(const DeviceChoice& device) {
+  const LoadedGpuModule& loaded = gpu_module(*device.architecture);
+  return loaded.module == nullptr ? loaded.why_not : loaded.module->why_not_nccl();
 }
 
-const PeerRank* peer_rank([[maybe_unused]] const PeerProcess* process) {
-#ifdef BALEEN_CUDA
-  if (process != nullptr) return &process->rank();
-#endif
-  return nullptr;
-}
-
-void leave_peer_processes([[maybe_unused]] PeerProcess* process) {
-#ifdef BALEEN_CUDA
-  if (process != nullptr) process->close();
-#endif
-}
-
-std::string why_not_nccl() {
-#ifdef BALEEN_CUDA
-  return why_not_nccl_library();
-#else
-  return "NCCL: this program was built without CUDA";
-#endif
-}
-
-#ifdef BALEEN_CUDA
-struct NcclConnection {
-  NcclConnection(int gpu, std::int64_t rank, std::int64_t num_ranks, Communicator& host,
-                 std::chrono::milliseconds longest_wait)
-      : nccl(gpu, rank, num_ranks, host, longest_wait), peers(nccl) {}
-  NcclRank nccl;
-  PeerRank peers;
-};
-#endif
-
-std::shared_ptr<const NcclConnection> join_by_nccl(const DeviceChoice& device,
-                                                   [[maybe_unused]] std::int64_t rank,
-                                                   [[maybe_unused]] std::int64_t num_ranks,
-                                                   [[maybe_unused]] Communicator& host,
-                                                   [[maybe_unused]] std::chrono::milliseconds longest_wait) {
-  BALEEN_CHECK(device.kind == DeviceKind::kCuda);
-#ifdef BALEEN_CUDA
-  return std::make_shared<const NcclConnection>(device.index, rank, num_ranks, host, longest_wait);
-#else
-  fail_without_cuda(device);
-#endif
-}
-
-const PeerRank* peer_rank([[maybe_unused]] const NcclConnection* connection) {
-#ifdef BALEEN_CUDA
-  if (connection != nullptr) return &connection->peers;
-#endif
-  return nullptr;
+std::shared_ptr<DevicePeers> join_by_nccl(const DeviceChoice& device, std::int64_t rank,
+                                          std::int64_t num_ranks, Communicator& host,
+                                          std::chrono::milliseconds longest_wait) {
+  return module_of(device).peers_by_nccl(device.index, rank, num_ranks, host, longest_wait);
 }
 
 std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options) {
-  if (choice.kind == DeviceKind::kCpu) {
-    auto device =
-        std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
-    device->connect(options.connection.communicator, options.connection.steps);
-    return device;
-  }
-#ifdef BALEEN_CUDA
-  auto device = std::make_unique<CudaDevice>(choice.index, options);
-  if (const DeviceConnection& to = options.connection; to.communicator != nullptr) {
-    BALEEN_CHECK(to.peers != nullptr);
-    device->connect(*to.peers, *to.communicator, to.steps);
-  }
+  if (!choice.is_cpu()) return module_of(choice).make_device(choice.index, options);
+  auto device =
+      std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
+  device->connect(options.connection.communicator, options.connection.steps);
   return device;
-#else
-  fail_without_cuda(choice);
-#endif
 }
 
 }  // namespace baleen

@@ -11,44 +11,46 @@
 #include "comm/communicator.h"
 #include "comm/rank_group.h"
 #include "device/device.h"
-#include "device/device_kind.h"
+#include "device/device_choice.h"
 #include "ops/operation/forced_variants.h"
 #include "ops/operation/variant_report.h"
 
 namespace baleen {
 
-class PeerMemory;
-class PeerProcess;
 class PeerRank;
-struct NcclConnection;
 
-/// Before any function that asks for a GPU, in a process some of whose ranks will share one.
-void prepare_shared_devices();
+/// What lets GPUs of ranks reach each other; outlives their devices.
+class DevicePeers {
+ public:
+  DevicePeers() = default;
+  DevicePeers(const DevicePeers&) = delete;
+  DevicePeers& operator=(const DevicePeers&) = delete;
+  virtual ~DevicePeers() = default;
 
-/// What lets GPUs of this process work as ranks: memory that each has for messages of the others. Rank i runs
-/// on devices[i]. Null for CPUs. Throws `Error` where two of them have no access to each other's memory.
-[[nodiscard]] std::shared_ptr<const PeerMemory> make_peer_memory(std::span<const DeviceChoice> devices,
-                                                                 std::chrono::milliseconds longest_wait);
-[[nodiscard]] const PeerRank* peer_rank(const PeerMemory* peers, std::int64_t rank);
+  /// The end of `rank`, where ranks are threads of this process; else of the one rank that is here.
+  [[nodiscard]] virtual const PeerRank* rank(std::int64_t rank) const = 0;
+  /// By all ranks, before they free their memory.
+  virtual void leave() {}
+};
+
+/// Of ranks that are threads of this process, rank i on devices[i]: memory that each has for messages of the
+/// others. Null for CPUs. Throws `Error` where two GPUs have no access to each other's memory.
+[[nodiscard]] std::shared_ptr<DevicePeers> make_peer_memory(std::span<const DeviceChoice> devices,
+                                                            std::chrono::milliseconds longest_wait);
 
 /// The same for ranks that are processes of one host, each on a GPU of its own: all call it at the same time.
 /// `host` outlives it. Null for CPUs. Throws `Error` where they cannot reach each other.
-[[nodiscard]] std::shared_ptr<PeerProcess> join_peer_processes(const DeviceChoice& device, std::int64_t rank,
+[[nodiscard]] std::shared_ptr<DevicePeers> join_peer_processes(const DeviceChoice& device, std::int64_t rank,
                                                                std::int64_t num_ranks, Communicator& host,
                                                                std::chrono::milliseconds longest_wait);
-[[nodiscard]] const PeerRank* peer_rank(const PeerProcess* process);
-/// All ranks, before they free their memory.
-void leave_peer_processes(PeerProcess* process);
 
-/// Why messages cannot go by NCCL here, with what to install; empty: they can.
-[[nodiscard]] std::string why_not_nccl();
+/// Why messages cannot go by NCCL between such devices, with what to install; empty: they can.
+[[nodiscard]] std::string why_not_nccl(const DeviceChoice& device);
 /// The same by NCCL, for ranks that are threads or processes of any hosts, each on a GPU of its own: all call
-/// it at the same time, and it outlives the device. Throws `Error` where there is no NCCL, and as `NcclRank`.
-[[nodiscard]] std::shared_ptr<const NcclConnection> join_by_nccl(const DeviceChoice& device,
-                                                                 std::int64_t rank, std::int64_t num_ranks,
-                                                                 Communicator& host,
-                                                                 std::chrono::milliseconds longest_wait);
-[[nodiscard]] const PeerRank* peer_rank(const NcclConnection* connection);
+/// it at the same time. Throws `Error` where there is no NCCL, and as `NcclRank`.
+[[nodiscard]] std::shared_ptr<DevicePeers> join_by_nccl(const DeviceChoice& device, std::int64_t rank,
+                                                        std::int64_t num_ranks, Communicator& host,
+                                                        std::chrono::milliseconds longest_wait);
 
 /// How a device reaches those of other ranks; everything outlives the device.
 struct DeviceConnection {
@@ -68,7 +70,7 @@ struct DeviceOptions {
   DeviceConnection connection;
 };
 
-/// What a CUDA device can do at most, measured. Throws `Error` as make_device does.
+/// What a GPU can do at most, measured. Throws `Error` as make_device does.
 struct DeviceCeilings {
   std::string name;
   double bytes_per_second = 0;  ///< of a copy, read and written

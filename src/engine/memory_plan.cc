@@ -29,6 +29,10 @@ bool gathers_vocabulary(const ModelConfig& config, std::int64_t parts) {
   return parts == 1 || (part % kVector == 0 && config.vocab_size % kVector == 0);
 }
 
+DeviceTraits traits_of(const EngineOptions& options) {
+  return device_traits(options.device, options.num_threads);
+}
+
 /// What kernels of ranks cannot do so far.
 void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, const std::string& ranks) {
   const ParallelPlan& plan = options.parallel;
@@ -42,7 +46,7 @@ void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, co
         "--lmhead-tp 1",
         plan.lmhead_tp, config.vocab_size);
   }
-  if (plan.moe_tp > 1 && !expert_transport(plan, DeviceKind::kCuda).adds_sums) {
+  if (plan.moe_tp > 1 && !expert_transport(plan, traits_of(options)).adds_sums) {
     fail(
         "--moe-tp {}: GPUs split an expert's inner width where all ranks of a stage have the same tokens "
         "(--tp {} alone) and experts lie linearly; leave it out, or --ep {}",
@@ -53,7 +57,7 @@ void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, co
 /// How messages go and how rows get to experts name each other: who says one thing says both.
 void settle_messages(EngineOptions& options) {
   ParallelPlan& plan = options.parallel;
-  const bool on_gpus = options.device.kind == DeviceKind::kCuda;
+  const bool on_gpus = !options.device.is_cpu();
   if (options.messages != GpuMessages::kAutomatic && (!on_gpus || plan.is_one_rank())) {
     fail("--messages is for GPUs of several ranks; {}: leave it out",
          on_gpus ? "there is one" : "these ranks are on processors");
@@ -67,21 +71,21 @@ void settle_messages(EngineOptions& options) {
   const bool by_nccl = options.messages == GpuMessages::kNccl;
   if (by_nccl ? names_peers : names_nccl) {
     fail("--messages {} and --expert-transport {}: all messages of a service go one way; leave out one",
-         by_nccl ? "nccl" : "peer-memory", expert_transport(plan, DeviceKind::kCuda).name);
+         by_nccl ? "nccl" : "peer-memory", expert_transport(plan, traits_of(options)).name);
   }
   const bool automatic = plan.expert_transport == ExpertTransport::kAutomatic;
-  if (by_nccl && automatic && expert_transport(plan, DeviceKind::kCuda).way)
+  if (by_nccl && automatic && expert_transport(plan, traits_of(options)).way)
     plan.expert_transport = ExpertTransport::kNccl;
 }
 
 /// Throws where ranks cannot do what the options want.
 void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   const ParallelPlan& plan = options.parallel;
-  if (const auto refused = transport_violation(plan, options.device.kind)) fail("{}", *refused);
+  if (const auto refused = transport_violation(plan, traits_of(options))) fail("{}", *refused);
   if (plan.is_one_rank()) return;
   check_runnable(plan, config);
   const std::string ranks = to_text(plan);
-  if (options.device.kind == DeviceKind::kCuda) check_gpu_ranks(options, config, ranks);
+  if (!options.device.is_cpu()) check_gpu_ranks(options, config, ranks);
   if (options.disk)
     fail("{}: pages of several ranks are not kept on disk so far; leave out --cache-dir", ranks);
   if (plan.o_proj_tp > plan.tp) {
@@ -123,13 +127,11 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   }
   if (options.max_batch_tokens < 1)
     fail("tokens a step: {} wanted, at least 1 possible", options.max_batch_tokens);
-  if (device_traits(options.device, options.num_threads).released_only &&
-      options.precision != Precision::kReleased) {
+  if (traits_of(options).released_only && options.precision != Precision::kReleased) {
     fail("{} computes in released precision only, not in {}; --device cpu has all",
          device_name(options.device), precision_name(options.precision));
   }
-  const bool on_gpus = options.device.kind == DeviceKind::kCuda,
-             names_lmhead_tp = options.parallel.lmhead_tp != 0;
+  const bool on_gpus = !options.device.is_cpu(), names_lmhead_tp = options.parallel.lmhead_tp != 0;
   if (options.expert_table != nullptr)
     options.parallel = with_table(options.parallel, *options.expert_table, config);
   options.parallel.maps_by_layer = options.expert_table != nullptr || options.balance.enabled;
@@ -181,8 +183,7 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
 }
 
 EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
-  const bool chooses =
-      options.choose_on_device.value_or(device_traits(options.device, options.num_threads).queues);
+  const bool chooses = options.choose_on_device.value_or(traits_of(options).queues);
   // The first stage of a pipeline would need what the last one chooses; a sequence changes its group between
   // two steps.
   const bool queues = chooses && options.parallel.pp <= 1 && options.parallel.prefill_groups == 0;
@@ -234,7 +235,7 @@ std::int64_t buffered_rows(const EngineOptions& options) {
 
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                        const EngineOptions& options) {
-  if (!device_traits(options.device, options.num_threads).shares_host_memory)
+  if (!traits_of(options).shares_host_memory)
     return plan_memory(config, device_weight_bytes(config, formats), options);
   MemoryPlan plan = plan_memory(config, 0, options);
   plan.int8_copy_bytes = int8_copies(config, formats, options);
@@ -242,7 +243,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, const EngineOptions& options) {
-  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  const DeviceTraits device = traits_of(options);
   const CacheGeometry geometry = cache_geometry(config, options);
   MemoryPlan plan;
   // Every sequence may leave its last page part empty.
@@ -273,7 +274,7 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   plan.scratch_bytes =
       scratch_bytes(device, step_shape(config, device.padded_rows(options.max_batch_tokens),
                                        options.max_logit_rows, options.max_sequences, max_positions));
-  plan.knows_scratch = knows_scratch(device);
+  plan.why_not_scratch = why_not_scratch(device);
   plan.logit_bytes =
       (options.drafts ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
   if (!device.shares_host_memory) {
@@ -289,7 +290,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   const ParallelPlan& parallel = layout.plan();
   const ModelConfig own = rank_config(config, parallel, layout.stage());
   MemoryPlan plan = plan_memory(own, weight_bytes, options);
-  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  const DeviceTraits device = traits_of(options);
   // Of BF16 checkpoints, which have nothing to copy, too much.
   if (device.shares_host_memory) plan.int8_copy_bytes = int8_copies(own, StorageFormats(), options);
   if (parallel.shares_rows()) {
@@ -349,8 +350,8 @@ std::string to_text(const MemoryPlan& plan) {
   const auto mb = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   const std::string weights =
       plan.weight_bytes == 0 ? "" : fmt::format("weights      {:10.1f} MB\n", mb(plan.weight_bytes));
-  // A plan for a GPU by a program that has no kernels.
-  const char* scratch_note = plan.knows_scratch ? "" : "  (not known: built without CUDA)";
+  const std::string scratch_note =
+      plan.why_not_scratch.empty() ? "" : fmt::format("  (not known: {})", plan.why_not_scratch);
   const std::string overhead =
       plan.overhead_bytes == 0
           ? ""

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/device_kind.h"
+#include "device/device_choice.h"
 #include "disk_tier/disk_tier.h"
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
@@ -112,7 +112,7 @@ struct MemoryPlan {
   std::int64_t int8_copy_bytes = 0;   ///< of weights, for variants named `int8` on a CPU
   std::int64_t overhead_bytes = 0;    ///< a CUDA device's context, modules and graphs
   std::int64_t host_logit_bytes = 0;  ///< in host memory: not part of the total
-  bool knows_scratch = true;          ///< false: this program has no kernels of the device
+  std::string why_not_scratch;        ///< what keeps it from being known; empty: it is
   std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
   // Where the weights do not fit on a device, of the blocks that are run:
   ExpertCounts experts;                ///< no blocks: everything is on the device

@@ -26,7 +26,7 @@ BroughtRows brought_rows(const ExpertTransportTraits& transport, const ExpertReq
   return {(tokens * num_slots + ranks - 1) / ranks, 1};
 }
 
-bool fuses_on(const ExpertTransportTraits& transport, DeviceKind device) {
+bool fuses_on(const ExpertTransportTraits& transport, const DeviceTraits& device) {
   return transport.fuses && !why_not(transport, device);
 }
 
@@ -61,7 +61,7 @@ std::vector<VariantVerdict> fused_backends(const ExpertsArgs& routed, const Devi
 /// Verdicts about the device's back-ends for the call that follows a transport.
 std::vector<VariantVerdict> backends(const ExpertTransportTraits& transport, const ExpertRequest& request) {
   const ModelConfig& config = request.config;
-  const DeviceTraits traits = device_traits({request.device, 0}, 1);
+  const DeviceTraits& traits = request.device;
   UnbackedMemory memory;
   const auto matrix = [&](std::int64_t rows, std::int64_t cols) {
     return WeightMatrix{.format = request.weights, .rows = rows, .cols = cols, .data = memory.allocate(1)};

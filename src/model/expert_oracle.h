@@ -23,7 +23,7 @@ struct ExpertRequest {
   ModelConfig config;         ///< the whole model's
   WeightFormat weights = {};  ///< of routed experts
   ParallelPlan plan;          ///< resolved and legal
-  DeviceKind device = DeviceKind::kCpu;
+  DeviceTraits device;
   Precision precision = Precision::kReleased;
   std::int64_t step_rows = 1;                    ///< of each data-parallel group
   std::vector<ForcedVariant> forced_variants{};  ///< of back-ends

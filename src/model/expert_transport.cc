@@ -74,14 +74,32 @@ constexpr std::array<ExpertTransportTraits, 8> kTransports{
       .capturable = true,
       .why_not_on_cpu = "NCCL is a library for GPUs; CPU ranks have all-gather and all-to-all"}}};
 
+/// What a transport says of one kind of devices.
+using WhyNot = Reason ExpertTransportTraits::*;
+constexpr WhyNot kOnCpu = &ExpertTransportTraits::why_not_on_cpu,
+                 kOnGpu = &ExpertTransportTraits::why_not_on_gpu;
+
+WhyNot why_not_on(const DeviceTraits& device) { return device.shares_host_memory ? kOnCpu : kOnGpu; }
+
 /// Transports that serve the plan, on one of the devices at least.
-std::vector<std::string_view> names_for(const ParallelPlan& plan, const std::vector<DeviceKind>& devices) {
+std::vector<std::string_view> names_for(const ParallelPlan& plan, const std::vector<WhyNot>& devices) {
   std::vector<std::string_view> names;
   for (const ExpertTransportTraits& one : kTransports) {
-    const auto serves = [&](DeviceKind device) { return !why_not(one, device); };
+    const auto serves = [&](WhyNot device) { return (one.*device).empty(); };
     if (!why_not(one, plan) && std::ranges::any_of(devices, serves)) names.push_back(one.name);
   }
   return names;
+}
+
+/// What the plan takes where `why_not_on` says which transports the device has.
+const ExpertTransportTraits& first_that_serves(const ParallelPlan& plan, WhyNot why_not_on) {
+  if (plan.expert_transport != ExpertTransport::kAutomatic) return traits_of(plan.expert_transport);
+  const auto* const found = std::ranges::find_if(kTransports, [&](const ExpertTransportTraits& one) {
+    const bool is_measured = one.max_ranks_by_itself == 0 || plan.stage_ranks() <= one.max_ranks_by_itself;
+    return is_measured && !why_not(one, plan) && (one.*why_not_on).empty();
+  });
+  BALEEN_CHECK(found != kTransports.end());
+  return *found;
 }
 
 std::string sentence(const ExpertTransportTraits& transport, Reason reason,
@@ -116,41 +134,36 @@ std::optional<Reason> why_not(const ExpertTransportTraits& transport, const Para
   return std::nullopt;
 }
 
-std::optional<Reason> why_not(const ExpertTransportTraits& transport, DeviceKind device) {
-  const Reason reason = device == DeviceKind::kCpu ? transport.why_not_on_cpu : transport.why_not_on_gpu;
+std::optional<Reason> why_not(const ExpertTransportTraits& transport, const DeviceTraits& device) {
+  const Reason reason = transport.*why_not_on(device);
   return reason.empty() ? std::nullopt : std::optional<Reason>(reason);
 }
 
 const ExpertTransportTraits& expert_transport(const ParallelPlan& plan) {
-  return expert_transport(plan, DeviceKind::kCpu);
+  return first_that_serves(plan, kOnCpu);
 }
 
-const ExpertTransportTraits& expert_transport(const ParallelPlan& plan, DeviceKind device) {
-  if (plan.expert_transport != ExpertTransport::kAutomatic) return traits_of(plan.expert_transport);
-  const auto* const found = std::ranges::find_if(kTransports, [&](const ExpertTransportTraits& one) {
-    const bool is_measured = one.max_ranks_by_itself == 0 || plan.stage_ranks() <= one.max_ranks_by_itself;
-    return is_measured && !why_not(one, plan) && !why_not(one, device);
-  });
-  BALEEN_CHECK(found != kTransports.end());
-  return *found;
+const ExpertTransportTraits& expert_transport(const ParallelPlan& plan, const DeviceTraits& device) {
+  return first_that_serves(plan, why_not_on(device));
 }
 
 std::optional<std::string> transport_violation(const ParallelPlan& plan) {
   if (plan.expert_transport == ExpertTransport::kAutomatic) return std::nullopt;
   const ExpertTransportTraits& named = traits_of(plan.expert_transport);
   auto reason = why_not(named, plan);
-  if (!reason && why_not(named, DeviceKind::kCpu)) reason = why_not(named, DeviceKind::kCuda);
+  if (!reason && !named.why_not_on_cpu.empty() && !named.why_not_on_gpu.empty())
+    reason = named.why_not_on_gpu;
   if (!reason) return std::nullopt;
-  return sentence(named, *reason, names_for(plan, {DeviceKind::kCpu, DeviceKind::kCuda}));
+  return sentence(named, *reason, names_for(plan, {kOnCpu, kOnGpu}));
 }
 
-std::optional<std::string> transport_violation(const ParallelPlan& plan, DeviceKind device) {
+std::optional<std::string> transport_violation(const ParallelPlan& plan, const DeviceTraits& device) {
   if (plan.expert_transport == ExpertTransport::kAutomatic) return std::nullopt;
   const ExpertTransportTraits& named = traits_of(plan.expert_transport);
   auto reason = why_not(named, plan);
   if (!reason) reason = why_not(named, device);
   if (!reason) return std::nullopt;
-  return sentence(named, *reason, names_for(plan, {device}));
+  return sentence(named, *reason, names_for(plan, {why_not_on(device)}));
 }
 
 }  // namespace baleen

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "device/device_kind.h"
 #include "ops/dispatch/dispatch.h"
+#include "ops/operation/device_traits.h"
 #include "ops/operation/variant.h"
 
 namespace baleen {
@@ -50,8 +50,8 @@ struct ExpertTransportTraits {
   bool needs_same_tokens = false;  ///< on all ranks of a stage
   std::string_view activations;    ///< the format in which they are sent; empty: they are not
   bool capturable = false;         ///< a captured step can have it: sizes do not depend on the routing
-  Reason why_not_on_cpu{};         ///< empty: CPU ranks have it
-  Reason why_not_on_gpu{};
+  Reason why_not_on_cpu{};         ///< empty: ranks whose messages go through the host have it
+  Reason why_not_on_gpu{};         ///< empty: ranks whose messages go by kernels have it
 
   /// The bits of one rank, as far as this transport decides them: for any number of ranks, any placement.
   [[nodiscard]] bool keeps_bits() const { return !adds_sums; }
@@ -66,17 +66,20 @@ struct ExpertTransportTraits {
 /// Why a resolved plan cannot have `transport`, whatever the device; its own choice of another is no reason.
 [[nodiscard]] std::optional<Reason> why_not(const ExpertTransportTraits& transport, const ParallelPlan& plan);
 /// Why ranks on such a device cannot have it, for any plan.
-[[nodiscard]] std::optional<Reason> why_not(const ExpertTransportTraits& transport, DeviceKind device);
+[[nodiscard]] std::optional<Reason> why_not(const ExpertTransportTraits& transport,
+                                            const DeviceTraits& device);
 
 /// What a resolved plan takes: the one that it names, or the first that serves it. On which device does not
 /// change what moves, only who moves it.
 [[nodiscard]] const ExpertTransportTraits& expert_transport(const ParallelPlan& plan);
 /// The same on a device: its own form of what the plan takes.
-[[nodiscard]] const ExpertTransportTraits& expert_transport(const ParallelPlan& plan, DeviceKind device);
+[[nodiscard]] const ExpertTransportTraits& expert_transport(const ParallelPlan& plan,
+                                                            const DeviceTraits& device);
 
 /// The sentence about the transport that a resolved plan names, where it cannot have it on any device, or not
 /// on `device`, with those that it can; none: it names none, or it can.
 [[nodiscard]] std::optional<std::string> transport_violation(const ParallelPlan& plan);
-[[nodiscard]] std::optional<std::string> transport_violation(const ParallelPlan& plan, DeviceKind device);
+[[nodiscard]] std::optional<std::string> transport_violation(const ParallelPlan& plan,
+                                                             const DeviceTraits& device);
 
 }  // namespace baleen

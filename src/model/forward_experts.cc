@@ -22,11 +22,6 @@ RouteScoring scoring_of(ScoringFunc scoring) {
   return RouteScoring::kSqrtSoftplus;
 }
 
-/// Of a rank's step, for which the shared expert runs beside the dispatch, and units that this has then. On
-/// H100s 16 and 32 units gain less in prompts and as much in decoding.
-constexpr std::int64_t kLeastRowsBeside = 32;
-constexpr int kUnitsOfDispatch = 24;
-
 }  // namespace
 
 RouteArgs Forward::route_of(std::int64_t block, const Step& step) const {
@@ -230,8 +225,9 @@ void Forward::exchange_experts(const Exchange& exchange) {
         combine_of(exchange));
   } else {
     const auto send = [&] { device_.execute<ops::Dispatch>(dispatch_of(exchange.call, exchange.placement)); };
-    if (exchange.call.x.extent(0) >= kLeastRowsBeside) {
-      device_.messages().post(post_number_, kUnitsOfDispatch, send);
+    if (const PostedMessages& posted = device_.traits().posted;
+        exchange.call.x.extent(0) >= posted.least_rows) {
+      device_.messages().post(post_number_, posted.dispatch_units, send);
     } else {
       send();
     }
@@ -285,7 +281,7 @@ CombineArgs Forward::combine_of(const Exchange& exchange) {
 }
 
 std::int64_t Forward::fused_places(const ExpertsArgs& call) const {
-  if (!expert_transport(layout_.plan(), DeviceKind::kCuda).fuses || call.shared == nullptr) return 0;
+  if (!expert_transport(layout_.plan(), device_.traits()).fuses || call.shared == nullptr) return 0;
   const std::int64_t parts = layout_.plan().group_ranks();
   return (device_.batches().most_rows() + parts - 1) / parts * call.ids.extent(1);
 }

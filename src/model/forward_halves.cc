@@ -114,11 +114,8 @@ void Forward::run_halves(const std::array<Step, 2>& steps, bool adjoin) {
   each([&](Forward& half, const BlockRun& run, const Exchange&) { half.take_outputs(num_blocks - 1, run); });
 }
 
-/// Messages of one part are nearly always under way: they get few units, because the other parts' operations
-/// lose these for good.
 void Forward::post(const std::function<void()>& messages) {
-  constexpr int kUnits = 8;
-  device_.messages().post(post_number_, kUnits, messages);
+  device_.messages().post(post_number_, device_.traits().posted.half_step_units, messages);
 }
 
 void Forward::take_outputs(std::int64_t block, const BlockRun& run) {

@@ -19,7 +19,7 @@ std::shared_ptr<MpiWorld> other_processes() { return is_mpi_process() ? open_mpi
 /// this at the same time.
 EngineOptions with_ranks(EngineOptions options, const std::shared_ptr<MpiWorld>& world) {
   if (world == nullptr) return options;
-  if (options.device.kind == DeviceKind::kCpu) {
+  if (options.device.is_cpu()) {
     if (options.parallel.is_one_rank()) options.parallel.num_devices = world->size();
     return options;
   }
@@ -32,7 +32,7 @@ EngineOptions with_ranks(EngineOptions options, const std::shared_ptr<MpiWorld>&
 /// What is missing is said before weights are read.
 void check_messages(const EngineOptions& options) {
   if (options.messages != GpuMessages::kNccl) return;
-  if (const std::string why = why_not_nccl(); !why.empty()) fail("{}", why);
+  if (const std::string why = why_not_nccl(options.device); !why.empty()) fail("{}", why);
 }
 
 std::unique_ptr<ModelEngine> open_engine(const std::shared_ptr<MpiWorld>& world,

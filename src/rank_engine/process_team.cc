@@ -77,26 +77,24 @@ void check_size(const MpiWorld& world, const EngineOptions& options) {
        options.parallel.num_devices, to_text(options.parallel));
 }
 
-GpuLink join(const EngineOptions& options, MpiCommunicator& communicator) {
-  if (options.rank_devices.empty()) return {};
+/// A GPU's way to those of the other processes; null: ranks are on processors.
+std::shared_ptr<DevicePeers> join(const EngineOptions& options, MpiCommunicator& communicator) {
+  if (options.rank_devices.empty()) return nullptr;
   const std::int64_t rank = communicator.world().rank(), num_ranks = communicator.world().size();
   const DeviceChoice& device = options.rank_devices[static_cast<std::size_t>(rank)];
   if (options.messages == GpuMessages::kNccl)
-    return {.process = nullptr,
-            .nccl = join_by_nccl(device, rank, num_ranks, communicator, options.longest_wait)};
-  return {.process = join_peer_processes(device, rank, num_ranks, communicator, options.longest_wait),
-          .nccl = nullptr};
+    return join_by_nccl(device, rank, num_ranks, communicator, options.longest_wait);
+  return join_peer_processes(device, rank, num_ranks, communicator, options.longest_wait);
 }
 
 /// On which machine how many processes are is not known: threads are said, or divided among all.
 std::unique_ptr<Engine> make_rank(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options,
-                                  MpiCommunicator& communicator, const GpuLink& link) {
+                                  MpiCommunicator& communicator, const DevicePeers* peers) {
   const std::int64_t rank = communicator.world().rank(), num_ranks = options.parallel.num_devices;
   const RankLayout layout = layout_of_rank(weights->config(), options.parallel, rank);
   return std::make_unique<Engine>(
       std::move(weights), options_of_rank(options, num_ranks, rank),
-      EngineRank{layout, &communicator,
-                 link.nccl ? peer_rank(link.nccl.get()) : peer_rank(link.process.get())});
+      EngineRank{layout, &communicator, peers == nullptr ? nullptr : peers->rank(rank)});
 }
 
 }  // namespace
@@ -119,8 +117,8 @@ ProcessTeam::ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const 
     communicator_.stop_others(verdict);
     fail("{}", verdict);
   }
-  link_ = join(options, communicator_);
-  engine_ = make_rank(std::move(weights), options, communicator_, link_);
+  peers_ = join(options, communicator_);
+  engine_ = make_rank(std::move(weights), options, communicator_, peers_.get());
   listener_ = std::jthread([this](const std::stop_token& stop) { listen(stop); });
 }
 
@@ -153,10 +151,10 @@ ProcessTeam::~ProcessTeam() {
   if (!lost_.empty()) return;
   try {
     call_all({calls::End{}});
-    leave_peer_processes(link_.process.get());
+    if (peers_) peers_->leave();
     // NCCL may wait for the others to leave it, and MPI for them to end: one after the other, on all ranks.
     engine_.reset();
-    link_ = {};
+    peers_ = {};
     communicator_.world().finalize();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they are ended with this process
   }
@@ -209,8 +207,8 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
   communicator.send(0, kVerdictTag, bytes_of(verdict));
   if (!verdict.empty()) fail("{}", verdict);
   try {
-    const GpuLink link = join(options, communicator);
-    const std::unique_ptr<Engine> engine = make_rank(std::move(weights), options, communicator, link);
+    const std::shared_ptr<DevicePeers> peers = join(options, communicator);
+    const std::unique_ptr<Engine> engine = make_rank(std::move(weights), options, communicator, peers.get());
     // A signal is passed on once: the first rank then ends all.
     bool passed_on = false;
     const auto pass_on = [&] {
@@ -224,7 +222,7 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
       const bool is_called = call.group == RankCall::kAllGroups || call.group == engine->layout().dp_index();
       communicator.send(0, kReplyTag, to_bytes(is_called ? answer(*engine, call) : RankReply()));
     }
-    leave_peer_processes(link.process.get());
+    if (peers) peers->leave();
   } catch (const std::exception& error) {
     const std::string name = fmt::format("rank {} ", rank), what = error.what();
     communicator.stop_others(what.starts_with("rank ") ? what : name + "failed: " + what);

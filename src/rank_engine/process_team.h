@@ -14,12 +14,6 @@
 
 namespace baleen {
 
-/// A GPU's way to those of the other processes; neither: ranks are on processors.
-struct GpuLink {
-  std::shared_ptr<PeerProcess> process;
-  std::shared_ptr<const NcclConnection> nccl;
-};
-
 class ProcessTeam final : public RankTeam {
  public:
   /// The first rank's. `options` resolved. Throws where the others differ in program, checkpoint, plan or
@@ -47,7 +41,7 @@ class ProcessTeam final : public RankTeam {
 
   MpiCommunicator communicator_;
   std::int64_t num_ranks_;
-  GpuLink link_;
+  std::shared_ptr<DevicePeers> peers_;  ///< of GPUs; null: ranks are on processors
   std::unique_ptr<Engine> engine_;
   /// Logits of a pass stay where they are while it is committed.
   std::vector<ReceivedReply> of_passes_, of_others_;

@@ -203,7 +203,7 @@ std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
 }
 
 std::optional<ExpertPlaceStats> RankEngine::expert_places() const {
-  if (options_.device.kind != DeviceKind::kCuda) return std::nullopt;
+  if (options_.device.is_cpu()) return std::nullopt;
   std::optional<ExpertPlaceStats> all;
   for (const RankReply& reply : team_->call({calls::ExpertPlaces{}})) {
     const std::optional<ExpertPlaceStats>& places = reply.to<calls::ExpertPlaces>();

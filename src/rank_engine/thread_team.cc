@@ -24,7 +24,7 @@ struct ThreadTeam::State {
   const std::shared_ptr<const ModelWeights> weights;
   const EngineOptions options;
   LocalExchange exchange;
-  const std::shared_ptr<const PeerMemory> peers;  ///< of GPUs that exchange messages through it
+  const std::shared_ptr<DevicePeers> peers;  ///< of GPUs that exchange messages through it
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -84,14 +84,14 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
     // Before the engine, whose memory lies near the thread that first touches it. GPUs have nodes of their
     // own.
     if (s.options.rank_devices.empty()) stay_on_nodes(memory_nodes(), rank, num_ranks);
-    const std::shared_ptr<const NcclConnection> nccl =
+    const std::shared_ptr<DevicePeers> peers =
         s.options.messages == GpuMessages::kNccl
             ? join_by_nccl(s.options.rank_devices[place], rank, num_ranks, *communicator,
                            s.options.longest_wait)
-            : nullptr;
+            : s.peers;
     Engine engine(s.weights, options_of_rank(s.options, num_ranks, rank),
                   {layout_of_rank(s.weights->config(), s.options.parallel, rank), communicator.get(),
-                   nccl ? peer_rank(nccl.get()) : peer_rank(s.peers.get(), rank)});
+                   peers == nullptr ? nullptr : peers->rank(rank)});
     lock.lock();
     s.engines[place] = &engine;
     for (std::int64_t seen = 0;;) {

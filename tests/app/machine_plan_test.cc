@@ -16,11 +16,11 @@ const SimulatedModel& simulated_flash() {
 
 GpuGroup gpus(const std::string& name, int count) {
   GpuGroup group{.name = name};
-  for (int index = 0; index < count; ++index) group.gpus.push_back({DeviceKind::kCuda, index});
+  for (int index = 0; index < count; ++index) group.gpus.push_back(planned_gpu(index));
   return group;
 }
 
-EngineOptions on_a_gpu() { return {.device = {DeviceKind::kCuda, 0}}; }
+EngineOptions on_a_gpu() { return {.device = planned_gpu()}; }
 
 TEST(MachinePlan, TwoGpusHoldAllOfFlash) {
   EngineOptions options = on_a_gpu();
@@ -57,14 +57,14 @@ TEST(MachinePlan, AGivenPlanTakesAsManyGpusAsItHasRanks) {
   EngineOptions options{.parallel = {.tp = 2}};
   const std::string line = place_on_gpus(options, simulated_flash(), {}, gpus("NVIDIA H200", 4));
   EXPECT_EQ(options.rank_devices.size(), 2u) << line;
-  EXPECT_EQ(options.device.kind, DeviceKind::kCuda);
+  EXPECT_FALSE(options.device.is_cpu());
 }
 
 TEST(MachinePlan, AGivenPlanOfMoreRanksThanGpusRunsOnTheCpu) {
   EngineOptions options{.parallel = {.tp = 4}};
   const std::string line = place_on_gpus(options, simulated_flash(), {}, gpus("NVIDIA H200", 2));
   EXPECT_TRUE(options.rank_devices.empty());
-  EXPECT_EQ(options.device.kind, DeviceKind::kCpu);
+  EXPECT_TRUE(options.device.is_cpu());
   EXPECT_NE(line.find("4 ranks run on the CPU"), std::string::npos) << line;
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 class SimulateServe : public testing::Test {
  protected:
-  /// An H200 whose scratch is planned as a CPU's: builds without CUDA plan no other.
+  /// An H200 whose scratch is planned as a CPU's: without a module no other is planned.
   SimulateServe() : device_(write("device.json", "")) {
     DeviceProfile device = load_device_profile("h200");
     device.is_cpu = true;

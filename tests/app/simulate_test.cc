@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "device/device_kind.h"
+#include "device/device_choice.h"
 #include "tests/support/run_program.h"
 
 namespace baleen {
@@ -27,12 +27,10 @@ void expect_failure(const ProgramResult& result, int status, const std::string& 
 TEST(Simulate, TableAndJson) {
   const ProgramResult table = simulate({"flash", "--num-devices", "4", "--tp", "4", "--decode"});
   EXPECT_EQ(table.status, 0) << table.err;
-  // The scratch of kernels is known only where they were built in.
-  EXPECT_EQ(table.err.find("built without CUDA") == std::string::npos,
-            knows_scratch(device_traits({DeviceKind::kCuda}, 1)))
-      << table.err;
-  EXPECT_EQ(std::ranges::count(table.err, '\n'), knows_scratch(device_traits({DeviceKind::kCuda}, 1)) ? 0 : 1)
-      << table.err;
+  // The scratch of kernels is known only where their module is.
+  const bool knows_scratch = why_not_scratch(device_traits(planned_gpu(), 1)).empty();
+  EXPECT_EQ(table.err.find("baleen_sm90.so") == std::string::npos, knows_scratch) << table.err;
+  EXPECT_EQ(std::ranges::count(table.err, '\n'), knows_scratch ? 0 : 1) << table.err;
   for (const char* part : {"Name ", "\nexperts ", "time per token", "weights", "are left"})
     EXPECT_NE(table.out.find(part), std::string::npos) << part;
   const ProgramResult json = simulate({"flash", "--num-devices", "4", "--tp", "4", "--decode", "--json"});

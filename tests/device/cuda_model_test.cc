@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "device/cuda_device.h"
+#include "device/device_choice.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
 #include "tests/support/compare.h"
@@ -14,12 +14,12 @@
 #include "tests/support/run_sequence.h"
 
 #define BALEEN_NEEDS_USABLE_GPU() \
-  if (const std::string why = why_not_cuda(0); !why.empty()) GTEST_SKIP() << why
+  if (const std::string why = why_not_gpu(0); !why.empty()) GTEST_SKIP() << why
 
 namespace baleen {
 namespace {
 
-constexpr DeviceChoice kGpu{DeviceKind::kCuda, 0};
+const DeviceChoice kGpu = planned_gpu();
 
 EngineOptions options(DeviceChoice device, std::int64_t max_sequences = 1) {
   return {.device = device,

@@ -35,7 +35,7 @@ class CudaOffloadRanks : public testing::Test {
   }
 
   EngineOptions options(const ParallelPlan& plan) const {
-    EngineOptions some{.device = {DeviceKind::kCuda, 0},
+    EngineOptions some{.device = planned_gpu(),
                        .num_threads = 2,
                        .max_batch_tokens = kPrompt,
                        .max_logit_rows = kPrompt,
@@ -44,7 +44,7 @@ class CudaOffloadRanks : public testing::Test {
                        .max_draft_tokens = 1,
                        .parallel = plan};
     for (const int gpu : test::gpus_of_ranks(resolved(plan, weights_->config()).num_devices))
-      some.rank_devices.push_back({DeviceKind::kCuda, gpu});
+      some.rank_devices.push_back(planned_gpu(gpu));
     some.longest_wait = std::chrono::seconds(60);
     return resolved(some, weights_->config());
   }

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "device/cuda_device.h"
+#include "device/device_choice.h"
 #include "model/expert_block.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
@@ -21,7 +21,7 @@
 #include "tests/support/run_sequence.h"
 
 #define BALEEN_NEEDS_USABLE_GPU() \
-  if (const std::string why = why_not_cuda(0); !why.empty()) GTEST_SKIP() << why
+  if (const std::string why = why_not_gpu(0); !why.empty()) GTEST_SKIP() << why
 
 namespace baleen {
 namespace {
@@ -30,7 +30,7 @@ constexpr std::int64_t kMaxSequences = 200;
 constexpr std::int64_t kBatches[] = {2, 16, 64, kMaxSequences};
 
 EngineOptions options() {
-  return {.device = {DeviceKind::kCuda, 0},
+  return {.device = planned_gpu(),
           .num_threads = 2,
           .max_batch_tokens = 512,
           .max_logit_rows = 512,

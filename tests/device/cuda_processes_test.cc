@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "comm/peer/peer_process.h"
-#include "device/cuda_device.h"
+#include "device/make_device.h"
 #include "rank_engine/process_team.h"
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/thread_team.h"
@@ -21,7 +21,7 @@ constexpr std::int64_t kRanks = 2;
 constexpr std::string_view kTooFew = "fewer than two GPUs";
 
 EngineOptions options(const ParallelPlan& plan, GpuMessages messages = GpuMessages::kAutomatic) {
-  EngineOptions some{.device = {DeviceKind::kCuda, 0},
+  EngineOptions some{.device = planned_gpu(),
                      .num_threads = 2,
                      .max_batch_tokens = 640,
                      .max_logit_rows = 640,
@@ -30,7 +30,7 @@ EngineOptions options(const ParallelPlan& plan, GpuMessages messages = GpuMessag
                      .max_draft_tokens = 1,
                      .parallel = plan};
   if (plan.is_one_rank()) return some;
-  for (int gpu = 0; gpu < kRanks; ++gpu) some.rank_devices.push_back({DeviceKind::kCuda, gpu});
+  for (int gpu = 0; gpu < kRanks; ++gpu) some.rank_devices.push_back(planned_gpu(gpu));
   some.longest_wait = std::chrono::seconds(30);
   some.messages = messages;
   return some;
@@ -63,10 +63,11 @@ std::vector<float> work(StepEngine& engine, std::uint32_t num_sequences) {
 
 void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank, std::uint32_t num_sequences,
                                 GpuMessages messages = GpuMessages::kAutomatic) {
-  if (messages == GpuMessages::kNccl && !why_not_nccl().empty()) GTEST_SKIP() << why_not_nccl();
+  if (messages == GpuMessages::kNccl && !why_not_nccl(planned_gpu()).empty())
+    GTEST_SKIP() << why_not_nccl(planned_gpu());
   const test::RandomCheckpoint checkpoint("tiny-real-heads");
   const std::string failed = test::run_processes(kRanks, [&](const std::shared_ptr<MpiWorld>& world) {
-    if (num_cuda_devices() < kRanks) fail("{}", kTooFew);
+    if (num_gpus() < kRanks) fail("{}", kTooFew);
     const auto weights = std::make_shared<const ModelWeights>(checkpoint.path());
     const EngineOptions wanted = resolved(options(plan, messages), weights->config());
     if (world->rank() > 0) {
@@ -117,7 +118,7 @@ TEST(CudaProcessesByNccl, TensorParallel) {
 
 TEST(CudaProcesses, OneGpuForTwoIsRefused) {
   const std::string failed = test::run_processes(kRanks, [&](const std::shared_ptr<MpiWorld>& world) {
-    if (num_cuda_devices() == 0) fail("{}", kTooFew);
+    if (num_gpus() == 0) fail("{}", kTooFew);
     MpiCommunicator communicator(world, std::chrono::seconds(10));
     const PeerProcess process(0, world->rank(), kRanks, communicator, std::chrono::seconds(10));
   });

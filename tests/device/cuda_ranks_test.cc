@@ -14,8 +14,8 @@
 #include "comm/local_communicator.h"
 #include "comm/peer/peer_memory.h"
 #include "device/cpu_device.h"
-#include "device/cuda_device.h"
-#include "device/hopper_traits.h"
+#include "device/cuda/cuda_device.h"
+#include "device/sm90/kernels.h"
 #include "model/device_weights.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
@@ -32,7 +32,7 @@ using test::Reading;
 constexpr std::chrono::seconds kLongestWait{30};
 
 DeviceOptions device_options(const ModelConfig& config) {
-  return {.scratch_bytes = test::reading_scratch(config, hopper_traits()),
+  return {.scratch_bytes = test::reading_scratch(config, planned_gpu().architecture->traits),
           .max_rows = test::kMaxReadingRows,
           .max_sequences = 8,
           .max_pages = 4,
@@ -45,7 +45,7 @@ class GpuRank {
   GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu)
       : config_(rank_config(config, layout.plan(), layout.stage())),
         share_(config, whole, layout),
-        device_(gpu, device_options(config_)),
+        device_(gpu, planned_gpu().architecture->traits, sm90::kernels(), device_options(config_)),
         weights_(share_.tree(), device_.memory()),
         reading_(config_, weights_.tree(), device_, layout, Precision::kReleased) {}
 
@@ -75,7 +75,7 @@ class CudaRanks : public test::WithNccl {
   /// Logits that each rank has at the end. `captured`: up to so many rows a step is replayed.
   std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured) {
     ParallelPlan plan = resolved(given, config_);
-    const bool dispatches = expert_transport(plan, DeviceKind::kCuda).way.has_value();
+    const bool dispatches = expert_transport(plan, device_traits(planned_gpu(), 1)).way.has_value();
     if (by_nccl_ && dispatches) plan.expert_transport = ExpertTransport::kNccl;
     check_runnable(plan, config_);
     const std::vector<int> gpus = test::gpus_of_ranks(plan.num_devices);

@@ -22,7 +22,7 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   const ModelConfig config = preset_config("flash");
   const std::int64_t free_bytes = std::int64_t{139} << 30;
   EngineOptions options =
-      resolved({.device = {DeviceKind::kCuda, 0}, .max_batch_tokens = 512, .cache_tokens = 8192}, config);
+      resolved({.device = planned_gpu(), .max_batch_tokens = 512, .cache_tokens = 8192}, config);
   const MemoryPlan whole = plan_memory(config, StorageFormats(), options);
   EXPECT_GT(whole.total_bytes(), free_bytes);
   MemoryPlan plan = whole;
@@ -60,7 +60,7 @@ TEST(ExpertsOnTheHost, FlashOnOne80GbCard) {
   const ModelConfig config = preset_config("flash");
   const std::int64_t free_bytes = std::int64_t{78} << 30;
   EngineOptions options =
-      resolved({.device = {DeviceKind::kCuda, 0}, .max_batch_tokens = 512, .cache_tokens = 8192}, config);
+      resolved({.device = planned_gpu(), .max_batch_tokens = 512, .cache_tokens = 8192}, config);
   const MemoryPlan whole = plan_memory(config, StorageFormats(), options);
   MemoryPlan plan = whole;
   EXPECT_EQ(leave_experts_to_host(plan, movable(config, options), options, free_bytes), std::nullopt);
@@ -82,7 +82,7 @@ TEST(ExpertsOnTheHost, FlashOnOne80GbCard) {
 
 TEST(ExpertsOnTheHost, NothingChangesWhereWeightsFit) {
   const ModelConfig config = preset_config("tiny-flash");
-  const EngineOptions options = resolved({.device = {DeviceKind::kCuda, 0}}, config);
+  const EngineOptions options = resolved({.device = planned_gpu()}, config);
   MemoryPlan plan = plan_memory(config, StorageFormats(), options);
   EXPECT_EQ(leave_experts_to_host(plan, movable(config, options), options, plan.total_bytes()), std::nullopt);
   EXPECT_EQ(plan.experts.num_on_host, 0);
@@ -91,7 +91,7 @@ TEST(ExpertsOnTheHost, NothingChangesWhereWeightsFit) {
 /// The budget with which scripts/check_device_program.py runs it: some experts do not fit, the rest does.
 TEST(ExpertsOnTheHost, TheBundledModelInTwentyTwoMegabytes) {
   const ModelWeights weights("models/stories");
-  EngineOptions options = resolved({.device = {DeviceKind::kCuda, 0}}, weights.config());
+  EngineOptions options = resolved({.device = planned_gpu()}, weights.config());
   options.gpu_weight_bytes = 22'000'000;
   MemoryPlan plan = plan_memory(weights.config(), device_weight_bytes(weights.tree()), options);
   const MovableExperts experts =
@@ -119,11 +119,10 @@ TEST(ExpertsOnTheHost, TheProcessorHasOneMemory) {
 class RankExperts : public testing::Test {
  protected:
   void share(ParallelPlan plan) {
-    options_ = {.device = {DeviceKind::kCuda, 0}, .num_threads = 1, .cache_tokens = 4096};
+    options_ = {.device = planned_gpu(), .num_threads = 1, .cache_tokens = 4096};
     plan.shared_tp = 1;
     plan_ = options_.parallel = resolved(plan, config());
-    for (std::int64_t i = 0; i < plan_.num_devices; ++i)
-      options_.rank_devices.push_back({DeviceKind::kCuda, 0});
+    for (std::int64_t i = 0; i < plan_.num_devices; ++i) options_.rank_devices.push_back(planned_gpu());
     options_ = resolved(options_, config());
     layout_ = RankLayout(config(), plan_, even_stage(config(), plan_.pp, 0), 0, plan_.stage_ranks() - 1);
     weights_.emplace(config(), whole_.tree(), layout_);

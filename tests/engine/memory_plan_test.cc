@@ -50,7 +50,7 @@ TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
   const auto limits = [&](const EngineOptions& options) {
     return engine_limits(config, resolved(options, config));
   };
-  const DeviceChoice gpu{DeviceKind::kCuda, 0};
+  const DeviceChoice gpu = planned_gpu();
   EXPECT_TRUE(limits({.device = gpu}).chooses);
   EXPECT_TRUE(limits({.device = gpu}).runs_ahead);
   EXPECT_TRUE(
@@ -130,7 +130,7 @@ std::int64_t address_space_bytes() {
 /// Outputs of experts that are split are float32 until they are added; half of the columns are of this rank.
 TEST(MemoryPlan, OfGpusThatSplitExperts) {
   const ModelConfig config = preset_config("flash");
-  const DeviceChoice first{DeviceKind::kCuda, 0}, second{DeviceKind::kCuda, 1};
+  const DeviceChoice first = planned_gpu(), second = planned_gpu(1);
   const auto plan_of = [&](const ParallelPlan& parallel) {
     EngineOptions wanted{.device = first, .rank_devices = {first, second}, .parallel = parallel};
     wanted.max_batch_tokens = 4096;
@@ -191,9 +191,9 @@ TEST(MemoryPlan, ScratchSufficesForTheLargestStep) {
 TEST(GpuMessages, GoOneWayForAllOperations) {
   const ModelConfig config = preset_config("flash");
   const auto with = [&](const ParallelPlan& plan, GpuMessages messages) {
-    EngineOptions options{.device = {DeviceKind::kCuda, 0}, .parallel = plan};
+    EngineOptions options{.device = planned_gpu(), .parallel = plan};
     options.messages = messages;
-    for (int rank = 0; rank < 2; ++rank) options.rank_devices.push_back({DeviceKind::kCuda, rank});
+    for (int rank = 0; rank < 2; ++rank) options.rank_devices.push_back(planned_gpu(rank));
     return resolved(options, config);
   };
   const auto by = [](ExpertTransport transport) {

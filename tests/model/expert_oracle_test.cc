@@ -7,12 +7,15 @@
 #include <string>
 
 #include "base/error.h"
+#include "device/device_choice.h"
 #include "model/presets.h"
 
 namespace baleen {
 namespace {
 
-ExpertRequest request(const ParallelPlan& plan, DeviceKind device, std::int64_t step_rows = 4) {
+const DeviceTraits kProcessor = device_traits({}, 1), kOneGpu = device_traits(planned_gpu(), 1);
+
+ExpertRequest request(const ParallelPlan& plan, const DeviceTraits& device, std::int64_t step_rows = 4) {
   const ModelConfig config = preset_config("flash");
   return {.config = config,
           .weights = WeightFormat::kFp4,
@@ -42,7 +45,7 @@ const ExpertCandidate& candidate(const std::vector<ExpertCandidate>& all, std::s
 }
 
 TEST(ExpertOracle, ListsEveryPairOfTheCpuInOrder) {
-  const std::vector<ExpertCandidate> all = expert_candidates(request({.dp = 4}, DeviceKind::kCpu));
+  const std::vector<ExpertCandidate> all = expert_candidates(request({.dp = 4}, kProcessor));
   std::vector<std::string> pairs;
   for (const ExpertCandidate& one : all)
     pairs.push_back(std::string(one.transport->name) + " " + std::string(one.verdict.variant));
@@ -52,7 +55,7 @@ TEST(ExpertOracle, ListsEveryPairOfTheCpuInOrder) {
       want.push_back(std::string(transport.name) + " " + backend);
   }
   EXPECT_EQ(pairs, want);
-  EXPECT_EQ(chosen_pair(request({.dp = 4}, DeviceKind::kCpu)), "all-to-all simd");
+  EXPECT_EQ(chosen_pair(request({.dp = 4}, kProcessor)), "all-to-all simd");
   const ExpertCandidate& sums = candidate(all, "all-reduce", "simd");
   EXPECT_EQ(sums.verdict.outcome, VariantOutcome::kRefused);
   EXPECT_TRUE(sums.refused_transport);
@@ -65,7 +68,7 @@ TEST(ExpertOracle, ListsEveryPairOfTheCpuInOrder) {
 }
 
 TEST(ExpertOracle, ForcedNamesExcludeTheOthers) {
-  ExpertRequest asked = request({.dp = 4}, DeviceKind::kCpu);
+  ExpertRequest asked = request({.dp = 4}, kProcessor);
   asked.plan.expert_transport = ExpertTransport::kAllGather;
   asked.forced_variants = {{"experts", "reference"}};
   EXPECT_EQ(chosen_pair(asked), "all-gather reference");
@@ -77,48 +80,48 @@ TEST(ExpertOracle, ForcedNamesExcludeTheOthers) {
 }
 
 TEST(ExpertOracle, ANameThatIsRefusedLeavesNothingChosen) {
-  ExpertRequest asked = request({.dp = 4}, DeviceKind::kCuda);
+  ExpertRequest asked = request({.dp = 4}, kOneGpu);
   asked.plan.expert_transport = ExpertTransport::kAllGather;
   EXPECT_EQ(chosen_pair(asked), "");
 }
 
 /// Back-ends of GPUs say what they take of each transport, on a machine without one.
 TEST(ExpertOracle, BackendsOfGpusAnswerForWhatTheyAreBrought) {
-  const ExpertRequest one_token = request({.tp = 2}, DeviceKind::kCuda, 1);
+  const ExpertRequest one_token = request({.tp = 2}, kOneGpu, 1);
   const std::vector<ExpertCandidate> all = expert_candidates(one_token);
   if (all.front().verdict.variant.empty()) {
-    EXPECT_EQ(chosen_pair(one_token), "all-reduce ") << "built without CUDA";
+    EXPECT_EQ(chosen_pair(one_token), "all-reduce ") << "no module";
     return;
   }
   EXPECT_EQ(chosen_pair(one_token), "all-reduce sm90/four_tokens");
   EXPECT_EQ(candidate(all, "all-reduce", "sm90/bf16").verdict.reason, "takes BF16 weights; these are codes");
-  EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 32)), "all-reduce sm90/few_tokens");
-  EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 512)), "all-reduce sm90/many_tokens");
+  EXPECT_EQ(chosen_pair(request({.tp = 2}, kOneGpu, 32)), "all-reduce sm90/few_tokens");
+  EXPECT_EQ(chosen_pair(request({.tp = 2}, kOneGpu, 512)), "all-reduce sm90/many_tokens");
   // A place for each of 2 x 1 x 6 assignments.
-  ExpertRequest one_by_one = request({.dp = 2}, DeviceKind::kCuda, 1);
+  ExpertRequest one_by_one = request({.dp = 2}, kOneGpu, 1);
   EXPECT_EQ(chosen_pair(one_by_one), "fused sm90/fused");
   one_by_one.plan.expert_transport = ExpertTransport::kPeerMemory;
   EXPECT_EQ(chosen_pair(one_by_one), "peer-memory sm90/few_tokens");
   // Above its number of tokens a step is done one operation after the other, also where it is named.
-  ExpertRequest large = request({.dp = 2}, DeviceKind::kCuda, 257);
+  ExpertRequest large = request({.dp = 2}, kOneGpu, 257);
   EXPECT_EQ(chosen_pair(large), "peer-memory sm90/many_tokens");
   large.plan.expert_transport = ExpertTransport::kFused;
   EXPECT_EQ(chosen_pair(large), "peer-memory sm90/many_tokens");
   EXPECT_EQ(candidate(expert_candidates(large), "fused", "sm90/fused").verdict.reason,
             "stages the rows of at most 256 tokens a rank, and 16,384 assignments of all ranks");
-  ExpertRequest bf16 = request({.dp = 2}, DeviceKind::kCuda, 1);
+  ExpertRequest bf16 = request({.dp = 2}, kOneGpu, 1);
   bf16.weights = WeightFormat::kBF16;
   EXPECT_EQ(chosen_pair(bf16), "peer-memory sm90/bf16");
   // Parts of inner widths are experts as well.
   const ParallelPlan split{.tp = 2, .ep = 1, .moe_tp = 2};
-  EXPECT_EQ(chosen_pair(request(split, DeviceKind::kCuda, 4)), "all-reduce sm90/four_tokens");
-  EXPECT_EQ(chosen_pair(request(split, DeviceKind::kCuda, 512)), "all-reduce sm90/many_tokens");
+  EXPECT_EQ(chosen_pair(request(split, kOneGpu, 4)), "all-reduce sm90/four_tokens");
+  EXPECT_EQ(chosen_pair(request(split, kOneGpu, 512)), "all-reduce sm90/many_tokens");
 }
 
 /// Verdicts of the oracle are those of the table that runs: no pair is a list of its own.
 TEST(ExpertOracle, OfOneRankAsWell) {
-  EXPECT_EQ(chosen_pair(request({}, DeviceKind::kCpu)), "none simd");
-  EXPECT_EQ(chosen_pair(request({.pp = 2}, DeviceKind::kCpu, 0)), "none simd") << "a step without rows";
+  EXPECT_EQ(chosen_pair(request({}, kProcessor)), "none simd");
+  EXPECT_EQ(chosen_pair(request({.pp = 2}, kProcessor, 0)), "none simd") << "a step without rows";
 }
 
 }  // namespace

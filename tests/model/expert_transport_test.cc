@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/device_choice.h"
 #include "model/parallel_plan.h"
 #include "model/presets.h"
 #include "model/rank_layout.h"
@@ -14,12 +15,14 @@
 namespace baleen {
 namespace {
 
+const DeviceTraits kCpu = device_traits({}, 1), kGpu = device_traits(planned_gpu(), 1);
+
 const ModelConfig& tiny() {
   static const ModelConfig config = preset_config("tiny-flash");
   return config;
 }
 
-std::string chosen(const ParallelPlan& plan, DeviceKind device) {
+std::string chosen(const ParallelPlan& plan, const DeviceTraits& device) {
   return std::string(expert_transport(resolved(plan, tiny()), device).name);
 }
 
@@ -46,8 +49,8 @@ TEST(ExpertTransport, ThoseThatKeepBitsAddNoSums) {
 
 TEST(ExpertTransport, APlanTakesTheFirstThatServesIt) {
   const auto expect = [](const ParallelPlan& plan, const char* on_cpu, const char* on_gpu) {
-    EXPECT_EQ(chosen(plan, DeviceKind::kCpu), on_cpu) << to_text(resolved(plan, tiny()));
-    EXPECT_EQ(chosen(plan, DeviceKind::kCuda), on_gpu) << to_text(resolved(plan, tiny()));
+    EXPECT_EQ(chosen(plan, kCpu), on_cpu) << to_text(resolved(plan, tiny()));
+    EXPECT_EQ(chosen(plan, kGpu), on_gpu) << to_text(resolved(plan, tiny()));
   };
   expect({}, "none", "none");
   expect({.pp = 3}, "none", "none");
@@ -69,8 +72,8 @@ TEST(ExpertTransport, BothDevicesMoveTheSame) {
       for (const bool sequence_parallel : {false, true}) {
         const ParallelPlan plan =
             resolved({.tp = tp, .dp = dp, .sequence_parallel = sequence_parallel}, tiny());
-        const ExpertTransportTraits& cpu = expert_transport(plan, DeviceKind::kCpu);
-        const ExpertTransportTraits& gpu = expert_transport(plan, DeviceKind::kCuda);
+        const ExpertTransportTraits& cpu = expert_transport(plan, kCpu);
+        const ExpertTransportTraits& gpu = expert_transport(plan, kGpu);
         EXPECT_EQ(cpu.way, gpu.way);
         EXPECT_EQ(cpu.adds_sums, gpu.adds_sums);
         EXPECT_EQ(&expert_transport(plan), &cpu);
@@ -104,14 +107,13 @@ TEST(ExpertTransport, EveryRefusalOfAPlanHasItsReason) {
   }
   EXPECT_EQ(refusal(ExpertTransport::kFused, {.dp = 2, .ep = 1, .moe_tp = 2}),
             "takes whole experts; these are split over ranks");
-  EXPECT_EQ(chosen({.dp = 2, .ep = 1, .moe_tp = 2}, DeviceKind::kCuda), "peer-memory");
+  EXPECT_EQ(chosen({.dp = 2, .ep = 1, .moe_tp = 2}, kGpu), "peer-memory");
 }
 
 TEST(ExpertTransport, EveryRefusalOfADeviceHasItsReason) {
-  const auto reason = [](ExpertTransport transport, DeviceKind device) {
+  const auto reason = [](ExpertTransport transport, const DeviceTraits& device) {
     return std::string(why_not(traits_of(transport), device).value_or(""));
   };
-  constexpr DeviceKind kCpu = DeviceKind::kCpu, kGpu = DeviceKind::kCuda;
   for (const ExpertTransport both : {ExpertTransport::kNone, ExpertTransport::kAllReduce}) {
     EXPECT_EQ(reason(both, kCpu), "");
     EXPECT_EQ(reason(both, kGpu), "");
@@ -137,10 +139,10 @@ TEST(ExpertTransport, ANameIsTakenOrRefused) {
     return resolved(plan, tiny());
   };
   const ParallelPlan gathers = named({.dp = 2}, ExpertTransport::kAllGather);
-  EXPECT_EQ(expert_transport(gathers, DeviceKind::kCpu).name, "all-gather");
+  EXPECT_EQ(expert_transport(gathers, kCpu).name, "all-gather");
   EXPECT_TRUE(violations(gathers, tiny()).empty());
-  EXPECT_FALSE(transport_violation(gathers, DeviceKind::kCpu));
-  EXPECT_EQ(transport_violation(gathers, DeviceKind::kCuda).value_or(""),
+  EXPECT_FALSE(transport_violation(gathers, kCpu));
+  EXPECT_EQ(transport_violation(gathers, kGpu).value_or(""),
             "--expert-transport all-gather: has no kernels on GPUs so far: theirs send each assignment to a "
             "place of its own; this plan can have fused, peer-memory, nccl");
   EXPECT_EQ(to_text(gathers), "2 devices: tp 1, dp 2, ep 2, experts by all-gather");
@@ -151,21 +153,19 @@ TEST(ExpertTransport, ANameIsTakenOrRefused) {
       std::vector<std::string>{"--expert-transport all-reduce: ranks have tokens of their own: there is "
                                "more than one data-parallel group; this plan can have all-to-all, fused, "
                                "peer-memory, all-gather, reduce-scatter, nccl"});
-  EXPECT_EQ(transport_violation(adds, DeviceKind::kCpu).value_or("").substr(0, 30),
-            "--expert-transport all-reduce:");
+  EXPECT_EQ(transport_violation(adds, kCpu).value_or("").substr(0, 30), "--expert-transport all-reduce:");
   EXPECT_THROW(check_runnable(adds, tiny()), Error);
 
   const ParallelPlan by_nccl = named({.dp = 2}, ExpertTransport::kNccl);
   EXPECT_TRUE(violations(by_nccl, tiny()).empty());
-  EXPECT_FALSE(transport_violation(by_nccl, DeviceKind::kCuda));
-  EXPECT_EQ(expert_transport(by_nccl, DeviceKind::kCuda).name, "nccl");
-  EXPECT_EQ(transport_violation(by_nccl, DeviceKind::kCpu).value_or("").substr(0, 30),
-            "--expert-transport nccl: NCCL ");
+  EXPECT_FALSE(transport_violation(by_nccl, kGpu));
+  EXPECT_EQ(expert_transport(by_nccl, kGpu).name, "nccl");
+  EXPECT_EQ(transport_violation(by_nccl, kCpu).value_or("").substr(0, 30), "--expert-transport nccl: NCCL ");
   EXPECT_EQ(
       transport_violation(named({}, ExpertTransport::kAllToAll)).value_or(""),
       "--expert-transport all-to-all: every rank has all experts of its stage: nothing has to move; this "
       "plan can have none");
-  EXPECT_FALSE(transport_violation(named({}, ExpertTransport::kNone), DeviceKind::kCuda));
+  EXPECT_FALSE(transport_violation(named({}, ExpertTransport::kNone), kGpu));
 }
 
 TEST(ExpertTransport, ALayoutHasRoomForWhatItsTransportBrings) {

@@ -421,7 +421,7 @@ TEST(PrefillGroups, BytesThatChangeOnTheWayAreRefused) {
   const ModelConfig config = load_config(tiny().path());
   const CacheGeometry geometry =
       cache_geometry(config, resolved(options({.dp = 2, .prefill_groups = 1}, 1), config));
-  const bool on_cpu = test::device().kind == DeviceKind::kCpu;
+  const bool on_cpu = test::device().is_cpu();
   const std::size_t stream_value = on_cpu ? sizeof(float) : sizeof(Bf16Bits);
   std::mt19937 random(std::random_device{}());
   for (const std::int64_t size :

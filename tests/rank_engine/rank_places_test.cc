@@ -16,12 +16,12 @@ using Gpus = std::vector<int>;
 
 std::vector<DeviceChoice> choices(const Gpus& indices) {
   std::vector<DeviceChoice> devices;
-  for (const int index : indices) devices.push_back({DeviceKind::kCuda, index});
+  for (const int index : indices) devices.push_back(planned_gpu(index));
   return devices;
 }
 
 EngineOptions on_gpus(const ParallelPlan& plan, const Gpus& devices = {}) {
-  return {.device = {DeviceKind::kCuda, 0}, .rank_devices = choices(devices), .parallel = plan};
+  return {.device = planned_gpu(), .rank_devices = choices(devices), .parallel = plan};
 }
 
 Gpus places(const EngineOptions& options) {

@@ -16,6 +16,7 @@
 #include "comm/local_communicator.h"
 #include "comm/nccl/nccl_rank.h"
 #include "comm/peer/peer_memory.h"
+#include "comm/shared_gpus.h"
 #include "cuda/cuda_graph.h"
 #include "tests/support/test_cuda.h"
 

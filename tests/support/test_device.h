@@ -4,7 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "device/device_kind.h"
+#include "comm/shared_gpus.h"
+#include "device/device_choice.h"
 #include "device/make_device.h"
 #include "engine/memory_plan.h"
 
@@ -13,7 +14,7 @@ namespace baleen::test {
 [[nodiscard]] inline DeviceChoice device() {
   const char* name = std::getenv("BALEEN_TEST_DEVICE");
   if (name == nullptr) return {};
-  static const bool kPrepared = (prepare_shared_devices(), true);
+  static const bool kPrepared = (prepare_shared_gpus(), true);
   static_cast<void>(kPrepared);
   return device_from_name(name);
 }
@@ -22,7 +23,7 @@ namespace baleen::test {
 [[nodiscard]] inline EngineOptions on_device(EngineOptions options, const ModelConfig& config) {
   options.device = device();
   const std::int64_t num_ranks = resolved(options.parallel, config).num_devices;
-  if (options.device.kind == DeviceKind::kCuda && num_ranks > 1) {
+  if (!options.device.is_cpu() && num_ranks > 1) {
     options.rank_devices.assign(static_cast<std::size_t>(num_ranks), options.device);
     options.longest_wait = std::chrono::seconds(30);
   }
@@ -33,4 +34,4 @@ namespace baleen::test {
 
 /// First line of tests of what only the CPU has: the other precisions, reference kernels.
 #define BALEEN_CPU_ONLY() \
-  if (::baleen::test::device().kind != ::baleen::DeviceKind::kCpu) GTEST_SKIP() << "of the CPU alone"
+  if (!::baleen::test::device().is_cpu()) GTEST_SKIP() << "of the CPU alone"

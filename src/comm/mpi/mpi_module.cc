@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/program_module.h"
 #include "comm/mpi/mpi_world.h"
 
 namespace baleen {
@@ -105,4 +106,4 @@ class OpenMpiWorld final : public MpiWorld {
 }  // namespace
 }  // namespace baleen
 
-extern "C" baleen::MpiWorld* baleen_mpi_world_2() { return new baleen::OpenMpiWorld; }
+BALEEN_EXPORTED baleen::MpiWorld* baleen_mpi_world_2() { return new baleen::OpenMpiWorld; }

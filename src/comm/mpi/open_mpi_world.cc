@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
-#include <filesystem>
 #include <mutex>
 #include <thread>
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/program_module.h"
 #include "base/standard_streams.h"
 #include "comm/mpi/mpi_world.h"
 
@@ -18,13 +18,6 @@ namespace baleen {
 namespace {
 
 constexpr const char* kModule = "baleen_mpi.so";
-
-/// Beside the program where it is built, and in lib/ where it is installed.
-std::filesystem::path module_path() {
-  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  const std::filesystem::path beside = folder / kModule;
-  return std::filesystem::exists(beside) ? beside : folder.parent_path() / "lib" / "baleen" / kModule;
-}
 
 std::int64_t number_in_environment(const char* name) {
   const char* text = std::getenv(name);
@@ -66,19 +59,17 @@ std::optional<std::int64_t> seconds_before_mpirun_kills() {
 }
 
 std::shared_ptr<MpiWorld> open_mpi_world() {
-  const std::filesystem::path path = module_path();
-  // MPI's own plug-ins look for its symbols, so they are global; it stays in use, so it is never unloaded.
-  void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-  if (module == nullptr) {
-    const char* why = ::dlerror();
+  // MPI's own plug-ins look for its symbols, so they are global.
+  const ProgramModule module = load_program_module(kModule, RTLD_NOW | RTLD_GLOBAL);
+  if (module.handle == nullptr) {
     fail(
         "this process is one of several that MPI started, but {} cannot be loaded ({}); it needs Open MPI: "
         "install the packages openmpi-bin and libopenmpi-dev and build again",
-        path.string(), why == nullptr ? "no reason given" : why);
+        module.path, module.why_not);
   }
-  const auto make = reinterpret_cast<MakeMpiWorld>(::dlsym(module, kMakeMpiWorld));
+  const auto make = reinterpret_cast<MakeMpiWorld>(::dlsym(module.handle, kMakeMpiWorld));
   if (make == nullptr)
-    fail("{} belongs to another version of this program: build both together", path.string());
+    fail("{} belongs to another version of this program: build both together", module.path);
   const MeetingWatch watch;
   return std::shared_ptr<MpiWorld>(make());
 }

@@ -44,12 +44,6 @@ bool can_access_memory(int gpu, int other) {
   return access != 0;
 }
 
-void prepare_shared_gpus() {
-  constexpr int kKeepWhatIsSet = 0;
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeepWhatIsSet);
-  setenv("CUDA_MODULE_LOADING", "EAGER", kKeepWhatIsSet);
-}
-
 uint4* PeerRank::inbox(std::int64_t sender) const {
   return reinterpret_cast<uint4*>(region_ + sender * kInboxBytes);
 }

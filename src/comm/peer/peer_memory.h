@@ -20,11 +20,6 @@ namespace baleen {
 /// Whether kernels of GPU `gpu` can load and store the memory of GPU `other`.
 [[nodiscard]] bool can_access_memory(int gpu, int other);
 
-/// Before the first call of CUDA in a process some of whose ranks will share a GPU: so many queues that none
-/// of them waits in another's, and kernels loaded at start, because loading one waits for those that run.
-/// Where the environment says otherwise, that counts.
-void prepare_shared_gpus();
-
 class NcclRank;
 class PeerProcess;
 
@@ -85,7 +80,7 @@ class PeerRank {
 /// Owns the regions of all ranks.
 class PeerMemory {
  public:
-  /// Rank i runs on GPU `gpus[i]`. Ranks may share a GPU (`prepare_shared_gpus`): that is for trying plans.
+  /// Rank i runs on GPU `gpus[i]`. Ranks may share a GPU (comm/shared_gpus.h): that is for trying plans.
   /// Throws `Error` where two GPUs have no access to each other's memory. Takes 34 MiB for each rank on
   /// every rank's GPU.
   PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait);

@@ -9,12 +9,24 @@
 
 namespace baleen {
 
+/// Messages that are posted beside other operations (MessageLane): what pays, as measured on the device.
+struct PostedMessages {
+  /// Of a rank's step, for which the shared expert runs beside the dispatch.
+  std::int64_t least_rows = 0;
+  /// Units that a dispatch has beside the shared expert.
+  int dispatch_units = 1;
+  /// Units that messages of one half of a step have beside the other half. They are nearly always under way,
+  /// so the other half's operations lose these for good.
+  int half_step_units = 1;
+};
+
 struct DeviceTraits {
   /// Of its kernels; a GPU architecture's is the name of its folders: "cpu", "sm90".
   std::string_view architecture = "cpu";
   /// Of activations that hold BF16 values.
   ElementType activation_type = ElementType::kF32;
-  /// Operations work in the host's memory: weights where the checkpoint is mapped, results where the host reads them.
+  /// Operations work in the host's memory: weights where the checkpoint is mapped, results where the host reads
+  /// them. Ranks then exchange messages through the host; otherwise by kernels, each on a device that is named.
   bool shares_host_memory = true;
   /// Operations take effect later, and the host may be a step ahead. Timing each of them slows a step down.
   bool queues = false;
@@ -26,6 +38,15 @@ struct DeviceTraits {
   std::int64_t overhead_bytes = 0;
   /// Threads of a CPU, multiprocessors of a GPU.
   int num_units = 1;
+  /// Most shared memory of a block; 0: kernels have none.
+  std::int64_t shared_bytes_per_block = 0;
+  /// Size of the last cache before a GPU's memory; 0: not a GPU.
+  std::int64_t l2_bytes = 0;
+  /// Tensor cores multiply FP8 values.
+  bool has_fp8_units = false;
+  /// Kernels queue copies of tensors (TMA).
+  bool has_tensor_copies = false;
+  PostedMessages posted;
 
   [[nodiscard]] bool replays() const { return max_replayed_rows > 0; }
 

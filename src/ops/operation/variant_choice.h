@@ -42,7 +42,7 @@ class VariantChoice {
     std::vector<std::size_t> places;
     for (std::size_t length = parts.size(); length > 0; --length) {
       for (std::size_t i = 0; i < num_variants(); ++i) {
-        if (std::ranges::equal(variant(i).sequence->parts, parts.first(length))) places.push_back(i);
+        if (are_same(variant(i).sequence->parts, parts.first(length))) places.push_back(i);
       }
     }
     return places;
@@ -78,6 +78,10 @@ class VariantChoice {
   }
 
  private:
+  /// By name: a table may be a module's, whose descriptions of operations lie at addresses of their own.
+  [[nodiscard]] static bool are_same(Parts one, Parts other) {
+    return std::ranges::equal(one, other, {}, &OperationInfo::name, &OperationInfo::name);
+  }
   [[nodiscard]] bool is_excluded(std::size_t place) const {
     return forced_.excludes({variant(place).name, variant(place).sequence});
   }

@@ -7,7 +7,7 @@
 #include <functional>
 #include <string>
 
-#include "device/device_kind.h"
+#include "device/device_choice.h"
 #include "hardware/device_profile.h"
 #include "parallel/thread_pool.h"
 

@@ -4,14 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <numeric>
-#include <sstream>
 #include <vector>
 
 #include "base/error.h"
 #include "device/cpu_device.h"
 #include "simulator/graph/recording_device.h"
+#include "tests/support/page_code.h"
 
 namespace baleen {
 namespace {
@@ -112,32 +111,11 @@ TEST(Scale, IsSizedAndRecordedByGenericCode) {
   EXPECT_EQ(graph.ops[0].cost.scalar_ops, 64);
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// Each block of code of a page, indented by four spaces, in one of the files.
-void expect_compiled(const std::string& page) {
-  const std::string code = text_of("tests/ops/scale/scale.h") + text_of("tests/ops/scale/scale.cc") +
-                           text_of("tests/ops/scale/scale_test.cc");
-  std::istringstream lines(text_of(page));
-  std::string line;
-  int num_lines = 0;
-  while (std::getline(lines, line)) {
-    if (!line.starts_with("    ") || line.starts_with("    $")) continue;
-    ++num_lines;
-    EXPECT_NE(code.find(line.substr(4)), std::string::npos) << page << ": not compiled anywhere: " << line;
-  }
-  EXPECT_GT(num_lines, 5) << page;
-}
-
 TEST(Scale, ThePagesShowWhatIsCompiled) {
-  expect_compiled("docs/adding_an_operation.md");
-  expect_compiled("docs/adding_a_variant.md");
+  const std::vector<std::string> files{"tests/ops/scale/scale.h", "tests/ops/scale/scale.cc",
+                                       "tests/ops/scale/scale_test.cc"};
+  test::expect_compiled("docs/adding_an_operation.md", files);
+  test::expect_compiled("docs/adding_a_variant.md", files);
 }
 
 }  // namespace

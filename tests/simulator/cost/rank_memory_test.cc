@@ -25,7 +25,7 @@ TEST(RankMemory, OfASingleDeviceIsTheEnginesPlan) {
     const ModelConfig config = preset_config(preset);
     const RankModel model(config, {}, resolved({.num_devices = 1}, config));
     EngineOptions options;
-    options.device.kind = DeviceKind::kCuda;
+    options.device = planned_gpu();
     options.max_batch_tokens = 512;
     options.max_logit_rows = kSequences;
     options.max_sequences = kSequences;

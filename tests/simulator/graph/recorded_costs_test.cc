@@ -20,7 +20,7 @@ class RecordedCosts : public testing::TestWithParam<const char*> {
   void SetUp() override {
     config_ = preset_config(GetParam());
     EngineOptions options;
-    options.device = {DeviceKind::kCpu, 0};
+    options.device = {};
     options.num_threads = 1;
     options.max_batch_tokens = 512;
     options.max_sequences = 4;

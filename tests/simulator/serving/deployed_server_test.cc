@@ -14,7 +14,7 @@
 namespace baleen {
 namespace {
 
-/// An H200 whose scratch is planned as a CPU's: builds without CUDA plan no other.
+/// An H200 whose scratch is planned as a CPU's: without a module no other is planned.
 DeviceProfile test_device() {
   DeviceProfile device = load_device_profile("h200");
   device.is_cpu = true;

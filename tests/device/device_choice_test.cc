@@ -1,4 +1,4 @@
-#include "device/device_kind.h"
+#include "device/device_choice.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace baleen {
 namespace {
 
-TEST(DeviceKind, NamesThatAreNone) {
+TEST(DeviceChoice, NamesThatAreNone) {
   for (const char* name : {"", "gpu", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda1", "CUDA"}) {
     try {
       static_cast<void>(device_from_name(name));
@@ -21,7 +21,7 @@ TEST(DeviceKind, NamesThatAreNone) {
   EXPECT_EQ(device_from_name("cpu"), DeviceChoice());
 }
 
-TEST(DeviceKind, AGpuThatIsNotThereIsASentence) {
+TEST(DeviceChoice, AGpuThatIsNotThereIsASentence) {
   try {
     const DeviceChoice choice = device_from_name("cuda:4095");
     ADD_FAILURE() << device_name(choice);
@@ -30,21 +30,21 @@ TEST(DeviceKind, AGpuThatIsNotThereIsASentence) {
   }
 }
 
-TEST(DeviceKind, StepsArePaddedToFewSizes) {
-  EXPECT_EQ(device_traits({DeviceKind::kCpu}, 1).padded_rows(7), 7);
-  const DeviceTraits hopper = device_traits({DeviceKind::kCuda}, 1);
+TEST(DeviceChoice, StepsArePaddedToFewSizes) {
+  EXPECT_EQ(device_traits({}, 1).padded_rows(7), 7);
+  const DeviceTraits gpu = device_traits(planned_gpu(), 1);
   std::int64_t before = 0, sizes = 0;
   for (std::int64_t rows = 1; rows <= kMaxGraphRows; ++rows) {
-    const std::int64_t padded = hopper.padded_rows(rows);
+    const std::int64_t padded = gpu.padded_rows(rows);
     EXPECT_GE(padded, rows);
     EXPECT_LE(padded, std::max(2 * rows, rows + 31));
     EXPECT_GE(padded, before);
-    EXPECT_EQ(hopper.padded_rows(padded), padded);
+    EXPECT_EQ(gpu.padded_rows(padded), padded);
     sizes += padded != before ? 1 : 0;
     before = padded;
   }
   EXPECT_EQ(sizes, 13);  // 1, 2, 4, ..., 32, then every 32
-  EXPECT_EQ(hopper.padded_rows(kMaxGraphRows + 1), kMaxGraphRows + 1);
+  EXPECT_EQ(gpu.padded_rows(kMaxGraphRows + 1), kMaxGraphRows + 1);
 }
 
 }  // namespace

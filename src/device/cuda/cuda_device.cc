@@ -1,4 +1,4 @@
-#include "device/cuda_device.h"
+#include "device/cuda/cuda_device.h"
 
 #include <cuda_runtime_api.h>
 
@@ -6,14 +6,9 @@
 #include <utility>
 
 #include "cuda/cuda_error.h"
-#include "cuda/gpu_limits.h"
-#include "device/hopper_traits.h"
-#include "ops/sm90/variants.h"
 
 namespace baleen {
 namespace {
-
-constexpr int kHopperMajor = 9;
 
 cudaDeviceProp properties(int index) {
   cudaDeviceProp device{};
@@ -22,7 +17,6 @@ cudaDeviceProp properties(int index) {
 }
 
 int select_device(int index) {
-  if (const std::string why = why_not_cuda(index); !why.empty()) fail("cuda:{}: {}", index, why);
   check_cuda(cudaSetDevice(index), "selecting the GPU");
   // The host waits for whole steps: it should not take a processor from the threads that serve.
   check_cuda(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "setting up the GPU");
@@ -30,9 +24,17 @@ int select_device(int index) {
   return index;
 }
 
-DeviceTraits traits_of(int index) {
-  DeviceTraits traits = hopper_traits();
-  traits.num_units = properties(index).multiProcessorCount;
+/// `traits` of the architecture, with what this GPU says of itself. Throws `Error` where kernels want more shared
+/// memory than it has.
+DeviceTraits traits_of(int index, DeviceTraits traits) {
+  const cudaDeviceProp device = properties(index);
+  const auto shared_bytes = static_cast<std::int64_t>(device.sharedMemPerBlockOptin);
+  if (shared_bytes < traits.shared_bytes_per_block) {
+    fail("cuda:{}: {} has {} KiB of shared memory a block; kernels of {} want {}", index, device.name,
+         shared_bytes >> 10, traits.architecture, traits.shared_bytes_per_block >> 10);
+  }
+  traits.num_units = device.multiProcessorCount;
+  traits.l2_bytes = device.l2CacheSize;
   return traits;
 }
 
@@ -46,46 +48,20 @@ BatchCapacity capacity_of(const DeviceOptions& options, const DeviceTraits& trai
 
 }  // namespace
 
-std::string why_not_cuda(int index) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorInsufficientDriver) {
-    int driver = 0;
-    static_cast<void>(cudaDriverGetVersion(&driver));
-    if (driver == 0) return "no NVIDIA driver is installed here";
-    return fmt::format("the NVIDIA driver is for CUDA {}.{}, this program needs {}.{}; update the driver",
-                       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-  }
-  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) return "no GPU was found";
-  if (status != cudaSuccess) return fmt::format("CUDA says '{}'", cudaGetErrorString(status));
-  if (index >= count) return fmt::format("there are {} GPUs, numbered from 0", count);
-  const cudaDeviceProp device = properties(index);
-  if (device.major != kHopperMajor) {
-    return fmt::format("{} has compute capability {}.{}; the kernels need 9.0 (Hopper: H100, H200)",
-                       device.name, device.major, device.minor);
-  }
-  return "";
-}
-
-int num_cuda_devices() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-}
-
-std::string cuda_name(int index) { return properties(index).name; }
-
-DeviceCeilings measure_cuda_ceilings(int index) {
+DeviceCeilings measure_cuda_ceilings(const GpuKernels& kernels, int index) {
   select_device(index);
   const CudaStream stream;
   const cudaDeviceProp device = properties(index);
-  const GpuLimits limits = measure_gpu_limits(stream.get(), device.multiProcessorCount);
+  const GpuLimits limits = kernels.measure_limits(stream.get(), device.multiProcessorCount);
   return {device.name, limits.copy_bytes_per_second, limits.bf16_flops_per_second,
           limits.fp8_flops_per_second};
 }
 
-CudaDevice::CudaDevice(int index, const DeviceOptions& options)
+CudaDevice::CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& kernels,
+                       const DeviceOptions& options)
     : index_(select_device(index)),
-      traits_(traits_of(index)),
+      traits_(traits_of(index, traits)),
+      kernels_(kernels),
       memory_(stream_.get()),
       copies_(stream_.get()),
       scratch_(options.scratch_bytes, memory_),
@@ -101,7 +77,7 @@ CudaDevice::CudaDevice(int index, const DeviceOptions& options)
       forced_variants_(options.forced_variants),
       timer_(stream_.get(), profile_) {
   const bool by_nccl = options.connection.peers != nullptr && options.connection.peers->nccl() != nullptr;
-  executor_.emplace(by_nccl ? sm90::variants_over_nccl() : sm90::variants(), traits_, context_,
+  executor_.emplace(by_nccl ? kernels_.variants_over_nccl() : kernels_.variants(), traits_, context_,
                     forced_variants_);
 }
 
@@ -120,7 +96,7 @@ std::int64_t CudaDevice::free_bytes() const {
 void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup steps) {
   context_.peers = &peers;
   if (peers.nccl() != nullptr)
-    executor_.emplace(sm90::variants_over_nccl(), traits_, context_, forced_variants_);
+    executor_.emplace(kernels_.variants_over_nccl(), traits_, context_, forced_variants_);
   context_.num_sms = static_cast<int>(std::max<std::int64_t>(1, traits_.num_units / peers.sharing()));
   batches_.agree(host, std::move(steps));
   steps_.meet_before_capture(host);

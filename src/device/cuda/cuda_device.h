@@ -1,4 +1,4 @@
-/// One NVIDIA Hopper GPU. Operations are queued on a stream; steps of few rows are captured and replayed.
+/// One NVIDIA GPU. Operations are queued on a stream; steps of few rows are captured and replayed.
 #pragma once
 
 #include <optional>
@@ -10,26 +10,18 @@
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_stream.h"
 #include "cuda/stream_branch.h"
-#include "device/cuda_batches.h"
-#include "device/cuda_copies.h"
-#include "device/cuda_messages.h"
-#include "device/cuda_replay.h"
+#include "device/cuda/cuda_batches.h"
+#include "device/cuda/cuda_copies.h"
+#include "device/cuda/cuda_messages.h"
+#include "device/cuda/cuda_replay.h"
+#include "device/cuda/gpu_kernels.h"
 #include "device/device.h"
 #include "device/make_device.h"
 #include "ops/operation/variant_executor.h"
 
 namespace baleen {
 
-/// Why GPU `index` cannot be used: none there, too old a driver, no Hopper GPU. Empty when it can.
-[[nodiscard]] std::string why_not_cuda(int index);
-
-/// GPUs that the driver has; 0 without a driver.
-[[nodiscard]] int num_cuda_devices();
-
-/// "NVIDIA H200", as the driver calls it. GPU `index` can be used.
-[[nodiscard]] std::string cuda_name(int index);
-
-[[nodiscard]] DeviceCeilings measure_cuda_ceilings(int index);
+[[nodiscard]] DeviceCeilings measure_cuda_ceilings(const GpuKernels& kernels, int index);
 
 /// Puts events around operations; their times are known once the stream has reached them.
 class EventTimer final : public OperationTimer {
@@ -57,8 +49,9 @@ class EventTimer final : public OperationTimer {
 /// One thread at a time; the GPU becomes its current one.
 class CudaDevice final : public Device {
  public:
-  /// Throws `Error` when the GPU cannot be used, has no room for scratch and batch, or has no variant that is forced.
-  CudaDevice(int index, const DeviceOptions& options);
+  /// GPU `index`, on which `kernels` run; `traits` are those of their architecture. Throws `Error` when the GPU
+  /// has not what they want, or no room for scratch and batch, or there is no variant that is forced.
+  CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& kernels, const DeviceOptions& options);
   ~CudaDevice() override;
 
   /// For collectives with the GPUs of other ranks. `host`: for what their threads have to agree on, at the
@@ -96,6 +89,7 @@ class CudaDevice final : public Device {
  private:
   int index_;
   DeviceTraits traits_;
+  GpuKernels kernels_;
   CudaStream stream_;
   CudaMemory memory_;
   CudaPinnedMemory pinned_memory_;

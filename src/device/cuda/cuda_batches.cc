@@ -1,4 +1,4 @@
-#include "device/cuda_batches.h"
+#include "device/cuda/cuda_batches.h"
 
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-#include "device/cuda_messages.h"
+#include "device/cuda/cuda_messages.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "device/cuda_copies.h"
+#include "device/cuda/cuda_copies.h"
 
 namespace baleen {
 

@@ -9,7 +9,7 @@
 #include "comm/communicator.h"
 #include "cuda/cuda_graph.h"
 #include "cuda/cuda_stream.h"
-#include "device/cuda_batches.h"
+#include "device/cuda/cuda_batches.h"
 #include "device/step_replay.h"
 
 namespace baleen {

@@ -1,4 +1,4 @@
-#include "device/cuda_replay.h"
+#include "device/cuda/cuda_replay.h"
 
 #include "base/check.h"
 #include "comm/meet.h"

@@ -1,16 +1,17 @@
+#include "cuda/sm90/gpu_limits.h"
+
 #include <algorithm>
 #include <array>
 
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_stream.h"
-#include "cuda/gpu_limits.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "tensor/buffer.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr int kRepeats = 9;
@@ -91,7 +92,7 @@ double tensor_flops(cudaStream_t stream, int num_sms, float* out) {
 
 }  // namespace
 
-GpuLimits measure_gpu_limits(cudaStream_t stream, int num_sms) {
+GpuLimits measure_gpu_limits(CUstream_st* stream, int num_sms) {
   std::size_t free_bytes = 0, total_bytes = 0;
   check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
   constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
@@ -107,4 +108,4 @@ GpuLimits measure_gpu_limits(cudaStream_t stream, int num_sms) {
   return limits;
 }
 
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -1,0 +1,37 @@
+// The list of architectures. A row is all that the program, its plans and its build know of one.
+
+#include <array>
+#include <cstdint>
+
+#include "device/gpu_architecture.h"
+#include "tensor/captured_rows.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::array<GpuArchitecture, 1> kArchitectures{
+    {{.name = "sm90",
+      .least = {9, 0},
+      .most = {9, 0},  // warpgroup instructions are no part of other architectures
+      .gpus = "H100, H200",
+      .compiler_flags = "-gencode=arch=compute_90a,code=sm_90a",
+      .traits = {.architecture = "sm90",
+                 .activation_type = ElementType::kBf16,
+                 .shares_host_memory = false,
+                 .queues = true,
+                 .released_only = true,
+                 .max_replayed_rows = kMaxGraphRows,
+                 .overhead_bytes = std::int64_t{1} << 30,  // context, modules and captured graphs
+                 .num_units = 132,                         // of the SXM parts; others have fewer
+                 .shared_bytes_per_block = 227 << 10,
+                 .l2_bytes = 50 << 20,
+                 .has_fp8_units = true,
+                 .has_tensor_copies = true,
+                 // H100: with 16 and 32 units a dispatch gains less in prompts and as much in decoding.
+                 .posted = {.least_rows = 32, .dispatch_units = 24, .half_step_units = 8}}}}};
+
+}  // namespace
+
+std::span<const GpuArchitecture> gpu_architectures() { return kArchitectures; }
+
+}  // namespace baleen
