@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs baleen with the arguments given; with none, the bundled model tells a
-# story. The second time only the last of these takes time. Kernels for GPUs are built where a GPU and nvcc are.
+# Installs what is missing, builds, and runs baleen with the arguments given; with none, the bundled model
+# tells a story. The second time only the last of these takes time. Kernels for GPUs are built where a GPU
+# and nvcc are.
 set -euo pipefail
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 

@@ -1,5 +1,5 @@
-# CUDA: modules of kernels are targets where nvcc is found. The runtime is linked into them statically and finds
-# the driver at run time.
+# CUDA: modules of kernels are targets where nvcc is found. The runtime is linked into them statically and
+# finds the driver at run time.
 
 option(BALEEN_CUDA "Kernels for GPUs are targets (on by default where nvcc 12.3 or later is)" ON)
 if(CMAKE_CROSSCOMPILING OR BALEEN_SANITIZE OR BALEEN_FUZZERS)
@@ -28,7 +28,8 @@ if(BALEEN_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # -lineinfo lets profilers name lines. fmt 9 believes that nvcc has no constexpr and then uses it all the same.
+  # -lineinfo lets profilers name lines. fmt 9 believes that nvcc has no constexpr and then uses it all the
+  # same.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-DFMT_USE_CONSTEXPR=1>")
   find_package(CUDAToolkit REQUIRED)
 endif()

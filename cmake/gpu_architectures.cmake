@@ -35,8 +35,8 @@ function(baleen_kernels)
   baleen_compile_for(baleen_${flat} ${KERNELS_ARCH})
 endfunction()
 
-# baleen_compile_for_folder(TARGET): for the architecture whose name the current folder has (tests/ops/linear/sm90);
-# in other folders for all of them.
+# baleen_compile_for_folder(TARGET): for the architecture whose name the current folder has
+# (tests/ops/linear/sm90); in other folders for all of them.
 function(baleen_compile_for_folder target)
   cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME name)
   if(name IN_LIST BALEEN_GPU_ARCHITECTURES)
@@ -46,8 +46,8 @@ function(baleen_compile_for_folder target)
   endif()
 endfunction()
 
-# baleen_gpu_module(ARCH sm90 SOURCE module.cc USES device/sm90 FOLDER dir): the module of an architecture, built
-# into a folder: that of the program, which looks for it there.
+# baleen_gpu_module(ARCH sm90 SOURCE module.cc USES device/sm90 FOLDER dir): the module of an architecture,
+# built into a folder: that of the program, which looks for it there.
 function(baleen_gpu_module)
   cmake_parse_arguments(MODULE "" "ARCH;SOURCE;USES;FOLDER" "" ${ARGN})
   string(REPLACE "/" "_" flat ${MODULE_USES})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_gpu.sh [--programs FILE.tar.xz] PART...: what a machine with a GPU that has kernels can prove. Writes logs and
-# results to $OUT (default: build/gpu_results). Parts:
+# test_gpu.sh [--programs FILE.tar.xz] PART...: what a machine with a GPU that has kernels can prove. Writes
+# logs and results to $OUT (default: build/gpu_results). Parts:
 #   kernels   every kernel against its reference
 #   models    whole models against the CPU; the engine's tests on the GPU
 #   commands  perplexity, logits and chat with --device cuda against the CPU

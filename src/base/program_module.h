@@ -1,5 +1,5 @@
-/// Modules of the program: shared objects that it loads when it needs them, so that it starts without what they
-/// are linked with.
+/// Modules of the program: shared objects that it loads when it needs them, so that it starts without what
+/// they are linked with.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
 /// Where operations run on a CUDA device.
 ///
-/// A kernel of an operation (in the folder of its architecture, `sm90/`) gets the same arguments as its siblings. Every
-/// pointer in them is a device address, and activations are BF16 where the CPU's hold BF16 values (float32 arrays stay float32), with two
-/// exceptions: `RaggedBatch` lies in host memory, its device form is `CudaContext::batch`; and the descriptions of
-/// weights (`WeightMatrix`, `LinearOutput`, spans of `ExpertWeights`) are host structs that hold device addresses.
-/// A variant only queues work on `stream`: no synchronisation, no allocation, no copies to or from the host, so that
-/// it can be captured in a graph.
+/// A kernel of an operation (in the folder of its architecture, `sm90/`) gets the same arguments as its
+/// siblings. Every pointer in them is a device address, and activations are BF16 where the CPU's hold BF16
+/// values (float32 arrays stay float32), with two exceptions: `RaggedBatch` lies in host memory, its device
+/// form is `CudaContext::batch`; and the descriptions of weights (`WeightMatrix`, `LinearOutput`, spans of
+/// `ExpertWeights`) are host structs that hold device addresses. A variant only queues work on `stream`: no
+/// synchronisation, no allocation, no copies to or from the host, so that it can be captured in a graph.
 #pragma once
 
 #include "cuda/device_batch.h"

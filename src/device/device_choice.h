@@ -27,13 +27,13 @@ struct DeviceChoice {
   bool operator==(const DeviceChoice&) const = default;
 };
 
-/// "cpu", "cuda", "cuda:1", or "auto": the first GPU that this program can use, the CPU if there is none. A GPU gets the
-/// kernels of `architecture`, a name of the registry; empty: of the first row that runs on it. Throws `Error`
-/// for anything else, and for a GPU that cannot be used, saying why.
+/// "cpu", "cuda", "cuda:1", or "auto": the first GPU that this program can use, the CPU if there is none. A
+/// GPU gets the kernels of `architecture`, a name of the registry; empty: of the first row that runs on it.
+/// Throws `Error` for anything else, and for a GPU that cannot be used, saying why.
 [[nodiscard]] DeviceChoice device_from_name(std::string_view name, std::string_view architecture = {});
 
-/// Why GPU `index` cannot be used: none there, no kernels for it, its module missing, too old a driver. Empty:
-/// it can.
+/// Why GPU `index` cannot be used: none there, no kernels for it, its module missing, too old a driver.
+/// Empty: it can.
 [[nodiscard]] std::string why_not_gpu(int index, std::string_view architecture = {});
 
 /// GPUs of this machine that have kernels, but whose module this program has not: a sentence about the first
@@ -46,8 +46,9 @@ struct GpuGroup {
   std::vector<DeviceChoice> gpus;
 };
 
-/// The first GPU that this program can use, and those of the same name that have access to the memory of all
-/// before them, both ways. Empty where none can be used. Initialises the driver: some 100 ms at the first call.
+/// The first GPU that this program can use, and those of the same name that have access to the memory of
+/// all before them, both ways. Empty where none can be used. Initialises the driver: some 100 ms at the
+/// first call.
 [[nodiscard]] GpuGroup usable_gpus(std::string_view architecture = {});
 
 /// GPUs that the driver has; 0 without a driver.

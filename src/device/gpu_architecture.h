@@ -37,8 +37,8 @@ struct GpuArchitecture {
 /// All rows, best first: a GPU gets the first that runs on it.
 [[nodiscard]] std::span<const GpuArchitecture> gpu_architectures();
 
-/// The first row that runs on such a GPU, or the row `forced` by name where it does. Throws `Error` that says what
-/// each row needs where there is none, and where no row has that name.
+/// The first row that runs on such a GPU, or the row `forced` by name where it does. Throws `Error` that
+/// says what each row needs where there is none, and where no row has that name.
 [[nodiscard]] const GpuArchitecture& choose_architecture(std::span<const GpuArchitecture> rows,
                                                          const std::string& gpu_name,
                                                          ComputeCapability capability,

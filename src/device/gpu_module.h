@@ -1,5 +1,5 @@
-/// The module of an architecture: its kernels, and what drives a GPU that runs them. The program links neither;
-/// it loads `baleen_sm90.so` where a GPU of that architecture is used or planned for.
+/// The module of an architecture: its kernels, and what drives a GPU that runs them. The program links
+/// neither; it loads `baleen_sm90.so` where a GPU of that architecture is used or planned for.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// A libcuda.so.1 with one GPU, of which it says what BALEEN_MADE_UP_GPU says: "8.6" or "error". The program finds
-// it where LD_LIBRARY_PATH leads to it.
+// A libcuda.so.1 with one GPU, of which it says what BALEEN_MADE_UP_GPU says: "8.6" or "error". The program
+// finds it where LD_LIBRARY_PATH leads to it.
 #include <cstdlib>
 #include <cstring>
 

@@ -45,10 +45,12 @@ module=lib/baleen/baleen_sm90.so
 if [[ -e $build/src/app/baleen_sm90.so ]]; then
   [[ -s $root/usr/$module ]] || fail "the package has no /usr/$module"
   # It is found where it is installed.
-  [[ $("$root/usr/bin/baleen" --version) == *sm90,\ toolkit* ]] || fail "the package's program finds no kernels"
+  [[ $("$root/usr/bin/baleen" --version) == *sm90,\ toolkit* ]] ||
+    fail "the package's program finds no kernels"
 fi
 places='usr/share/(baleen|man|bash-completion|zsh|fish|doc/baleen)/'
-places+='|usr/bin/baleen$|usr/lib/baleen/baleen_sm[0-9]+[.]so$|usr/lib/systemd/system/baleen.service$|etc/default/baleen$'
+places+='|usr/lib/baleen/baleen_sm[0-9]+[.]so$'
+places+='|usr/bin/baleen$|usr/lib/systemd/system/baleen.service$|etc/default/baleen$'
 strays=$(cd "$root" && find . -type f | grep -vE "^\./($places)" || true)
 [[ -z $strays ]] || fail "unexpected files: $strays"
 loose=$(find "$root" -perm /022 ! -type l)

@@ -18,7 +18,8 @@ namespace baleen::test {
   return text.str();
 }
 
-/// Each line of code of `page`, which is indented by four spaces and no command ("    $ ..."), is in one of `files`.
+/// Each line of code of `page`, which is indented by four spaces and no command ("    $ ..."), is in one of
+/// `files`.
 inline void expect_compiled(const std::string& page, const std::vector<std::string>& files) {
   std::string code;
   for (const std::string& file : files) code += text_of_file(file);

@@ -24,8 +24,8 @@ int select_device(int index) {
   return index;
 }
 
-/// `traits` of the architecture, with what this GPU says of itself. Throws `Error` where kernels want more shared
-/// memory than it has.
+/// `traits` of the architecture, with what this GPU says of itself. Throws `Error` where kernels want more
+/// shared memory than it has.
 DeviceTraits traits_of(int index, DeviceTraits traits) {
   const cudaDeviceProp device = properties(index);
   const auto shared_bytes = static_cast<std::int64_t>(device.sharedMemPerBlockOptin);

@@ -49,8 +49,8 @@ class EventTimer final : public OperationTimer {
 /// One thread at a time; the GPU becomes its current one.
 class CudaDevice final : public Device {
  public:
-  /// GPU `index`, on which `kernels` run; `traits` are those of their architecture. Throws `Error` when the GPU
-  /// has not what they want, or no room for scratch and batch, or there is no variant that is forced.
+  /// GPU `index`, on which `kernels` run; `traits` are those of their architecture. Throws `Error` when the
+  /// GPU has not what they want, or no room for scratch and batch, or there is no variant that is forced.
   CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& kernels, const DeviceOptions& options);
   ~CudaDevice() override;
 

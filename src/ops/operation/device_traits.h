@@ -25,8 +25,9 @@ struct DeviceTraits {
   std::string_view architecture = "cpu";
   /// Of activations that hold BF16 values.
   ElementType activation_type = ElementType::kF32;
-  /// Operations work in the host's memory: weights where the checkpoint is mapped, results where the host reads
-  /// them. Ranks then exchange messages through the host; otherwise by kernels, each on a device that is named.
+  /// Operations work in the host's memory: weights where the checkpoint is mapped, results where the host
+  /// reads them. Ranks then exchange messages through the host; otherwise by kernels, each on a device that
+  /// is named.
   bool shares_host_memory = true;
   /// Operations take effect later, and the host may be a step ahead. Timing each of them slows a step down.
   bool queues = false;

@@ -1,5 +1,5 @@
-/// A made-up architecture, the example of docs/adding_an_architecture.md. Its kernels are plain functions on the
-/// host's memory, so that it needs neither toolkit nor GPU.
+/// A made-up architecture, the example of docs/adding_an_architecture.md. Its kernels are plain functions
+/// on the host's memory, so that it needs neither toolkit nor GPU.
 #pragma once
 
 #include "device/cuda/gpu_kernels.h"
