@@ -16,7 +16,8 @@ enum class ElementType : std::uint8_t { kF32, kBf16 };
 [[nodiscard]] constexpr std::int64_t size_of(ElementType type) { return type == ElementType::kF32 ? 4 : 2; }
 
 /// A view like `View`, row-major with a contiguous last axis. Elements are reached through float32 accessors (which
-/// want kF32), or as a whole through `bf16()`; extents and cuts are the same for both. `Float` is float or const float.
+/// want kF32), or as a whole through `bf16()`; extents and cuts are the same for both. `Float` is float or
+/// const float; of doubles, in which gradients are checked, elements are what they are.
 template <class Float, int Rank>
 class ActivationView {
  public:
@@ -61,7 +62,9 @@ class ActivationView {
     BALEEN_DCHECK(begin >= 0 && begin <= end && end <= extent(0));
     Extents extents = view_.extents();
     extents[0] = end - begin;
-    return {address() + begin * stride(0) * size_of(type_), type_, extents, view_.strides()};
+    constexpr bool kDouble = std::is_same_v<std::remove_const_t<Float>, double>;
+    const std::int64_t element_bytes = kDouble ? std::int64_t{sizeof(double)} : size_of(type_);
+    return {address() + begin * stride(0) * element_bytes, type_, extents, view_.strides()};
   }
 
   [[nodiscard]] View<Float, Rank> f32() const {

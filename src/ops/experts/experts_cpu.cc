@@ -13,53 +13,12 @@
 #include "base/check.h"
 #include "numeric/bf16.h"
 #include "numeric/block_scale.h"
-#include "numeric/simd_targets.h"
+#include "ops/experts/swiglu.h"
 #include "ops/linear/linear.h"
 #include "ops/matmul/int8_copies.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/experts/experts_cpu.cc"
-#include <hwy/foreach_target.h>  // IWYU pragma: keep
-#include <hwy/highway.h>
-
-#include <hwy/contrib/math/math-inl.h>
-
-#include "numeric/rounding-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace baleen::HWY_NAMESPACE {
-
-/// out[i] = bf(weight * silu(min(gate[i], limit)) * clamp(up[i])); count a multiple of 16; not rounded if
-/// `exact`.
-void swiglu_cpu(const float* gate, const float* up, std::int64_t count, float limit, float weight, bool exact,
-                float* out) {
-  const hn::CappedTag<float, 16> d;
-  const auto bound = hn::Set(d, limit > 0 ? limit : std::numeric_limits<float>::infinity());
-  const auto one = hn::Set(d, 1.0F);
-  const auto factor = hn::Set(d, weight);
-  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
-    const auto raw_gate = hn::LoadU(d, gate + i);
-    const auto raw_up = hn::LoadU(d, up + i);
-    // Comparisons rather than Min and Max, which would turn NaN into the bound.
-    const auto g = hn::IfThenElse(hn::Gt(raw_gate, bound), bound, raw_gate);
-    const auto below = hn::IfThenElse(hn::Gt(raw_up, bound), bound, raw_up);
-    const auto v = hn::IfThenElse(hn::Lt(below, hn::Neg(bound)), hn::Neg(bound), below);
-    // Highway's Exp promises nothing above 104; at 88 the quotient has long vanished.
-    const auto exponent = hn::IfThenElse(hn::Lt(g, hn::Set(d, -88.0F)), hn::Set(d, 88.0F), hn::Neg(g));
-    const auto silu = hn::Div(g, hn::Add(one, hn::Exp(d, exponent)));
-    const auto a = hn::Mul(factor, hn::Mul(silu, v));
-    hn::StoreU(exact ? a : round_bf16_simd(d, a), d, out + i);
-  }
-}
-
-}  // namespace baleen::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace baleen {
 namespace {
-
-HWY_EXPORT(swiglu_cpu);
 
 constexpr std::int64_t kInnerColumns = kActivationBlock;
 // Few rows only wait for weights, and every item begins with some that were not prefetched: longer items.
@@ -229,9 +188,8 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
   const ActivationRounding rounding = rounding_of(format, args, plan.on_int8);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * item.num_columns;
-    HWY_DYNAMIC_DISPATCH(swiglu_cpu)
-    (inner, up + row * item.num_columns, item.num_columns, args.swiglu_limit,
-     plan.weight_of_slot[first_slot + row], exact, inner);
+    swiglu_row(inner, up + row * item.num_columns, item.num_columns, args.swiglu_limit,
+               plan.weight_of_slot[first_slot + row], !exact, inner);
     pack_activations(
         {inner, static_cast<std::size_t>(item.num_columns)}, format, rounding,
         packed_inner + group.first_inner + (item.row + row) * group.expert->w1.rows + item.column);
@@ -320,4 +278,3 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
 }
 
 }  // namespace baleen
-#endif  // HWY_ONCE

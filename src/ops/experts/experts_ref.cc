@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "numeric/bf16.h"
 #include "ops/experts/experts.h"
+#include "ops/experts/swiglu.h"
 #include "ops/linear/linear.h"
 
 namespace baleen {
@@ -25,9 +25,7 @@ Row expert_output(const ExpertWeights& expert, const Row& x, float routing_weigh
   const Row up = product(expert.w3, x, precision);
   Row inner(gate.size());
   for (std::size_t i = 0; i < inner.size(); ++i) {
-    const float g = limit > 0 ? std::min(gate[i], limit) : gate[i];
-    const float v = limit > 0 ? std::clamp(up[i], -limit, limit) : up[i];
-    const float activated = routing_weight * (g / (1.0F + std::exp(-g)) * v);
+    const float activated = swiglu_ref(gate[i], up[i], limit, routing_weight);
     inner[i] = precision == Precision::kExact ? activated : round_bf16(activated);
   }
   return product(expert.w2, inner, precision, !is_split);

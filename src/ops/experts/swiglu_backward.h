@@ -1,6 +1,5 @@
-/// Training of the clamped SwiGLU: a = weight silu(min(g, limit)) clamp(v, ±limit). dg and dv are
-/// overwritten.
-/// (source: forward pass 6.2, training 11.9)
+/// The backward of `swiglu_forward`: dg and dv are overwritten, the rounding passes gradients as they are.
+/// (source: training 11.9)
 #pragma once
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cstdint>
 
 #include "numeric/row_math.h"
+#include "ops/experts/swiglu.h"
 
 namespace baleen {
 
@@ -31,29 +31,12 @@ struct Gates {
 
 }  // namespace swiglu_detail
 
-/// `weights` [rows] or null: ones.
-template <class T>
-void swiglu_forward(std::int64_t rows, std::int64_t width, const T* g, const T* v, const T* weights,
-                    double limit, T* a) {
-  using swiglu_detail::kValues;
-  const T most = static_cast<T>(limit);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const T weight = weights != nullptr ? weights[row] : T{1};
-    for (std::int64_t at = row * width; at < (row + 1) * width; at += kValues) {
-      const std::int64_t count = std::min(kValues, (row + 1) * width - at);
-      const swiglu_detail::Gates<T> gates(g + at, count, most);
-      for (std::int64_t i = 0; i < count; ++i)
-        a[at + i] = weight * (gates.gate[i] * gates.sigma[i] * std::clamp(v[at + i], -most, most));
-    }
-  }
-}
-
 /// `dweights` [rows] is overwritten where `weights` is given.
 template <class T>
 void swiglu_backward(std::int64_t rows, std::int64_t width, const T* g, const T* v, const T* weights,
-                     double limit, const T* da, T* dg, T* dv, T* dweights) {
+                     float limit, const T* da, T* dg, T* dv, T* dweights) {
   using swiglu_detail::kValues;
-  const T most = static_cast<T>(limit);
+  const T most = limit > 0 ? static_cast<T>(limit) : std::numeric_limits<T>::infinity();
   T activated[kValues];
   for (std::int64_t row = 0; row < rows; ++row) {
     const T weight = weights != nullptr ? weights[row] : T{1};

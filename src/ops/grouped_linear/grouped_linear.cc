@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ops/matmul/int8_copies.h"
+#include "ops/matmul/training_products.h"
 #include "ops/operation/argument_bytes.h"
 
 namespace baleen {
@@ -28,7 +29,7 @@ void make_products(const GroupedLinearArgs& args, const WeightMatrix& all, Activ
   const std::int64_t num_groups = args.x.extent(1);
   const std::int64_t group_rows = all.rows / num_groups;
   // Row slices of FP8 weights start on a scale block; the config asks for o_lora_rank in multiples of 128.
-  BALEEN_CHECK(all.rows % num_groups == 0 && group_rows % 128 == 0);
+  BALEEN_CHECK(all.rows % num_groups == 0 && (all.format == WeightFormat::kF32 || group_rows % 128 == 0));
   const View<float, 3> y(args.y.data(), {args.y.extent(0), num_groups, group_rows},
                          {args.y.stride(0), group_rows, 1});
   for (std::int64_t group = 0; group < num_groups; ++group) {
@@ -55,6 +56,14 @@ void run(const GroupedLinearArgs& args, const WeightMatrix& weight, ActivationRo
 
 void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context) {
   run(args, *args.weight, rounding_of(args), context);
+}
+
+void grouped_linear_training(const GroupedLinearArgs& args, Operands operands, CpuContext& context) {
+  const auto num_groups = static_cast<std::size_t>(args.x.extent(1));
+  std::vector<WeightMatrix> weights(num_groups);
+  std::vector<MatmulProduct> products(num_groups);
+  make_products(args, *args.weight, ActivationRounding::kNone, weights.data(), products.data());
+  matmul_training(products, operands, context);
 }
 
 void grouped_linear_int8(const GroupedLinearArgs& args, CpuContext& context) {
@@ -99,6 +108,15 @@ std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t nu
 namespace baleen::ops {
 namespace {
 
+template <Operands kOperands>
+void train(const GroupedLinearArgs& args, CpuContext& context) {
+  grouped_linear_training(args, kOperands, context);
+}
+
+std::optional<Reason> why_not_training_call(const GroupedLinearArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_training(args.weight->format);
+}
+
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
   return grouped_linear_scratch_bytes(shape.max_rows, shape.o_groups, shape.group_dim);
 }
@@ -112,7 +130,7 @@ CallShape GroupedLinear::shape(const GroupedLinearArgs& args) {
 }
 
 std::span<const CpuVariant<GroupedLinear>> GroupedLinear::cpu_variants() {
-  static constexpr std::array<CpuVariant<GroupedLinear>, 3> kVariants{
+  static constexpr std::array<CpuVariant<GroupedLinear>, 5> kVariants{
       {{.name = kSimdVariant, .run = grouped_linear_cpu, .scratch_bytes = scratch_bytes},
        {.name = kInt8Variant,
         .run = grouped_linear_int8,
@@ -123,6 +141,8 @@ std::span<const CpuVariant<GroupedLinear>> GroupedLinear::cpu_variants() {
           return std::nullopt;
         },
         .scratch_bytes = scratch_bytes},
+       {.name = kTrainingVariant, .run = train<Operands::kAsStored>, .why_not = why_not_training_call},
+       {.name = kTrainingBf16Variant, .run = train<Operands::kBf16>, .why_not = why_not_training_call},
        {.name = kReferenceVariant,
         .run = [](const GroupedLinearArgs& args, CpuContext& /*context*/) { grouped_linear_ref(args); }}}};
   return kVariants;

@@ -1,10 +1,12 @@
 /// First half of the output projection: every group of heads has its own matrix.   (source: forward pass 5.8)
 /// z[t, g, :] = W_g o[t, g, :].  The FP8 weights act as their exact BF16 values: o is not quantised.
+/// `training` and `training_bf16` take float32 weights and the sums of ops/dense_product.
 #pragma once
 
 #include <string_view>
 
 #include "numeric/dtype.h"
+#include "ops/dense_product/dense_product.h"
 #include "ops/matmul/matmul.h"
 #include "ops/operation/variant.h"
 
@@ -18,6 +20,8 @@ struct GroupedLinearArgs {
   std::string_view name{};  ///< of the weight, for people
 };
 
+/// The variants `training` and `training_bf16`.
+void grouped_linear_training(const GroupedLinearArgs& args, Operands operands, CpuContext& context);
 void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context);
 /// With activations of 8 bits, and copies of FP8 weights as integers; `released` only.
 void grouped_linear_int8(const GroupedLinearArgs& args, CpuContext& context);

@@ -14,8 +14,9 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 CallShape HcHead::shape(const HcHeadArgs& args) { return {.num_rows = args.y.extent(0)}; }
 
 std::span<const CpuVariant<HcHead>> HcHead::cpu_variants() {
-  static constexpr std::array<CpuVariant<HcHead>, 2> kVariants{
+  static constexpr std::array<CpuVariant<HcHead>, 3> kVariants{
       {{.name = kSimdVariant, .run = hc_head_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kTrainingVariant, .run = hc_head_training, .scratch_bytes = scratch_bytes},
        {.name = kReferenceVariant,
         .run = [](const HcHeadArgs& args, CpuContext& /*context*/) { hc_head_ref(args); }}}};
   return kVariants;

@@ -26,6 +26,26 @@ void hc_head_rows(const HcHeadArgs& args, ConstActivations<2> products, std::int
   }
 }
 
+/// One token a lane, as the backward computes the same again.
+void hc_head_training_rows(const HcHeadArgs& args, ConstActivations<2> products, std::int64_t begin,
+                           std::int64_t end) {
+  const hn::CappedTag<float, 8> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  alignas(64) float pre[kMaxStreams * 8];  // [stream, lane]
+  for (std::int64_t t = begin; t < end; t += lanes) {
+    const std::int64_t count = std::min(lanes, end - t);
+    mix_logits(d, args.streams, args.weights, args.norm_eps, products, t, count, pre);
+    for (std::int64_t j = 0; j < args.streams.extent(1); ++j) {
+      const auto gate = sigmoid_simd(d, hn::Load(d, pre + j * lanes));
+      hn::Store(hn::Add(gate, hn::Set(d, args.hc_eps)), d, pre + j * lanes);
+    }
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      weighted_stream_sum(args.streams[t + lane], pre + lane, lanes, args.precision,
+                          args.y.row(t + lane).data());
+    }
+  }
+}
+
 }  // namespace baleen::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -33,12 +53,20 @@ HWY_AFTER_NAMESPACE();
 namespace baleen {
 
 HWY_EXPORT(hc_head_rows);
+HWY_EXPORT(hc_head_training_rows);
 
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context) {
-  hc_mix_in_blocks(args.streams, args.weights, context,
+  hc_mix_in_blocks(args.streams, args.weights, args.products, context,
                    [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
                      HWY_DYNAMIC_DISPATCH(hc_head_rows)(args, products, begin, end);
                    });
+}
+
+void hc_head_training(const HcHeadArgs& args, CpuContext& context) {
+  hc_mix_in_training(args.streams, args.weights, args.products, context,
+                     [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
+                       HWY_DYNAMIC_DISPATCH(hc_head_training_rows)(args, products, begin, end);
+                     });
 }
 
 std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams, std::int64_t width) {

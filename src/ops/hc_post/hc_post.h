@@ -9,15 +9,25 @@
 
 namespace baleen {
 
-struct HcPostArgs {
-  ConstActivations<2> f;     ///< [T, d], the half-block's result
-  ConstActivations<2> post;  ///< [T, n]
-  ConstActivations<3> comb;  ///< [T, n, n], first index = source stream
+template <class T>
+struct HcPostArgsOf {
+  ActivationView<const T, 2> f;     ///< [T, d], the half-block's result
+  ActivationView<const T, 2> post;  ///< [T, n]
+  ActivationView<const T, 3> comb;  ///< [T, n, n], first index = source stream
   Precision precision = Precision::kReleased;
-  Activations<3> streams;  ///< [T, n, d], read and overwritten
+  ActivationView<T, 3> streams;  ///< [T, n, d], read and overwritten
+  /// [T, n, d], read in the place of `streams`, where a backward needs them afterwards: on a CPU. Empty: not.
+  ActivationView<const T, 3> before{};
+
+  [[nodiscard]] ActivationView<const T, 3> entering() const {
+    return before.empty() ? ActivationView<const T, 3>(streams) : before;
+  }
 };
+using HcPostArgs = HcPostArgsOf<float>;
 
 void hc_post_ref(const HcPostArgs& args);
+/// The same in float64, for gradients that are checked in it; roundings go by way of float32.
+void hc_post_f64(const HcPostArgsOf<double>& args);
 void hc_post_cpu(const HcPostArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_post_cost(const HcPostArgs& args);
 [[nodiscard]] OpCost hc_post_backward_cost(const HcPostArgs& args);
@@ -29,6 +39,9 @@ namespace ops {
 
 struct HcPost {
   using Args = HcPostArgs;
+  template <class T>
+  using ArgsOf = HcPostArgsOf<T>;
+  static void run_f64(const HcPostArgsOf<double>& args) { hc_post_f64(args); }
   static constexpr std::string_view kName = "hc_post";
   [[nodiscard]] static OpCost cost(const HcPostArgs& args) { return hc_post_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const HcPostArgs& args) { return hc_post_backward_cost(args); }

@@ -1,5 +1,6 @@
-/// Training of hc_post: X'[k] = post_k f + Σ_j comb[j][k] X[j]. Gradients accumulate, dpost and dcomb are
-/// overwritten.
+/// The backward of HcPost: X'[k] = post_k f + Σ_j comb[j][k] X[j], whose X are `entering()`. Gradients
+/// accumulate, dpost and dcomb are overwritten; roundings pass gradients as they are. Arrays are dense. Runs
+/// on the calling thread.
 /// (source: training 11.1)
 #pragma once
 
@@ -7,75 +8,33 @@
 #include <cstdint>
 
 #include "numeric/row_products.h"
-#include "ops/hc_pre/sinkhorn_backward.h"
+#include "ops/hc_post/hc_post.h"
 
 namespace baleen {
 
+/// dout, dx: [T, n, d]; df [T, d]; dpost [T, n]; dcomb [T, n, n].
 template <class T>
-struct HcPostValues {
-  std::int64_t rows = 0;
-  int streams = 4;
-  std::int64_t width = 0;
-  const T* x = nullptr;     ///< [rows, n, d]
-  const T* f = nullptr;     ///< [rows, d]
-  const T* post = nullptr;  ///< [rows, n]
-  const T* comb = nullptr;  ///< [rows, n, n]
-};
-
-namespace hc_detail {
-
-/// The rows that meet in one token, and the coefficients between them.
-template <class T>
-struct PostToken {
-  PostToken(const HcPostValues<T>& v, std::int64_t row) : streams(v.streams) {
-    const std::int64_t n = v.streams;
-    in[0] = v.f + row * v.width;
-    for (std::int64_t j = 0; j < n; ++j) in[1 + j] = v.x + (row * n + j) * v.width;
-    std::copy_n(v.post + row * n, n, mix);
-    std::copy_n(v.comb + row * n * n, n * n, mix + n);
-  }
-
-  /// Of each result, by what it is made of: mix transposed.
-  void transposed(T* by_result) const {
-    for (int k = 0; k < streams; ++k)
-      for (int i = 0; i <= streams; ++i) by_result[k * (1 + streams) + i] = mix[i * streams + k];
-  }
-
-  int streams;
-  const T* in[1 + kMaxStreams];            ///< f, x_0, x_1, ...
-  T mix[(1 + kMaxStreams) * kMaxStreams];  ///< [1 + n, n]: of each `in`, to each result
-};
-
-}  // namespace hc_detail
-
-template <class T>
-void hc_post_forward(const HcPostValues<T>& v, T* out) {
-  const int n = v.streams;
-  T by_result[(1 + kMaxStreams) * kMaxStreams];
-  T* results[kMaxStreams];
-  for (std::int64_t row = 0; row < v.rows; ++row) {
-    const hc_detail::PostToken<T> token(v, row);
-    token.transposed(by_result);
-    for (int k = 0; k < n; ++k) results[k] = out + (row * n + k) * v.width;
-    row_math::combine(n, results, 1 + n, token.in, by_result, v.width, false);
-  }
-}
-
-template <class T>
-void hc_post_backward(const HcPostValues<T>& v, const T* dout, T* dx, T* df, T* dpost, T* dcomb) {
-  const int n = v.streams;
+void hc_post_backward(const HcPostArgsOf<T>& args, const T* dout, T* dx, T* df, T* dpost, T* dcomb) {
+  const auto n = static_cast<int>(args.streams.extent(1));
+  const std::int64_t width = args.streams.extent(2);
+  const ActivationView<const T, 3> x = args.entering();
+  const T* in[1 + kMaxStreams];            // f, x_0, x_1, ...
+  T mix[(1 + kMaxStreams) * kMaxStreams];  // [1 + n, n]: of each `in`, to each result
   T products[(1 + kMaxStreams) * kMaxStreams];
   const T* dresults[kMaxStreams];
   T* din[1 + kMaxStreams];
-  for (std::int64_t row = 0; row < v.rows; ++row) {
-    const hc_detail::PostToken<T> token(v, row);
-    din[0] = df + row * v.width;
+  for (std::int64_t row = 0; row < args.streams.extent(0); ++row) {
+    in[0] = args.f.row(row).data();
+    din[0] = df + row * width;
     for (int j = 0; j < n; ++j) {
-      din[1 + j] = dx + (row * n + j) * v.width;
-      dresults[j] = dout + (row * n + j) * v.width;
+      in[1 + j] = x[row].row(j).data();
+      din[1 + j] = dx + (row * n + j) * width;
+      dresults[j] = dout + (row * n + j) * width;
     }
-    row_math::combine(1 + n, din, n, dresults, token.mix, v.width, true);
-    row_math::dot_all(1 + n, token.in, n, dresults, v.width, products);
+    std::copy_n(args.post.row(row).data(), n, mix);
+    std::copy_n(args.comb[row].data(), n * n, mix + n);
+    row_math::combine(1 + n, din, n, dresults, mix, width, true);
+    row_math::dot_all(1 + n, in, n, dresults, width, products);
     std::copy_n(products, n, dpost + row * n);
     std::copy_n(products + n, n * n, dcomb + row * n * n);
   }

@@ -25,12 +25,13 @@ constexpr std::int64_t kOldValues = 1024;
 /// Columns [begin, begin + count) of token t.
 void post_columns(const HcPostArgs& args, std::int64_t t, std::int64_t begin, std::int64_t count) {
   const View<float, 2> streams = args.streams[t];
+  const View<const float, 2> entering = args.entering()[t];
   const std::int64_t n = streams.extent(0);
   const bool round = args.precision != Precision::kExact;
   const float* f = args.f.row(t).data() + begin;
   alignas(64) float old[kOldValues];
   for (std::int64_t j = 0; j < n; ++j) {
-    std::memcpy(old + j * count, streams.row(j).data() + begin,
+    std::memcpy(old + j * count, entering.row(j).data() + begin,
                 static_cast<std::size_t>(count) * sizeof(float));
   }
   for (std::int64_t k = 0; k < n; ++k) {

@@ -14,8 +14,9 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 CallShape HcPre::shape(const HcPreArgs& args) { return {.num_rows = args.u.extent(0)}; }
 
 std::span<const CpuVariant<HcPre>> HcPre::cpu_variants() {
-  static constexpr std::array<CpuVariant<HcPre>, 2> kVariants{
+  static constexpr std::array<CpuVariant<HcPre>, 3> kVariants{
       {{.name = kSimdVariant, .run = hc_pre_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kTrainingVariant, .run = hc_pre_training, .scratch_bytes = scratch_bytes},
        {.name = kReferenceVariant,
         .run = [](const HcPreArgs& args, CpuContext& /*context*/) { hc_pre_ref(args); }}}};
   return kVariants;

@@ -9,6 +9,9 @@
 /// Sinkhorn: row softmax + hc_eps, a column step, then iterations - 1 times row step and column step, each
 /// dividing by (sum + hc_eps). All float32; only u is rounded. NaN or infinity in a token's streams makes its
 /// results NaN.
+///
+/// `training` takes the products from ops/dense_product and multiplies the first softmax by the inverse of
+/// its sum, where `simd` divides.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +28,36 @@ namespace baleen {
 inline constexpr std::int64_t kMaxStreams = 8;
 
 /// Parameters of one mHC site: tensors "hc_*_fn", "hc_*_base", "hc_*_scale". n streams of width d.
-struct HcWeights {
-  View<const float, 2> fn;       ///< [(2 + n) n, n d] (hc_head: [n, n d]), dense
-  std::span<const float> base;   ///< [(2 + n) n]      (hc_head: [n])
-  std::span<const float> scale;  ///< [3]              (hc_head: [1])
+template <class T>
+struct HcWeightsOf {
+  View<const T, 2> fn;       ///< [(2 + n) n, n d] (hc_head: [n, n d]), dense
+  std::span<const T> base;   ///< [(2 + n) n]      (hc_head: [n])
+  std::span<const T> scale;  ///< [3]              (hc_head: [1])
 };
+using HcWeights = HcWeightsOf<float>;
 
-struct HcPreArgs {
-  ConstActivations<3>
-      streams;  ///< [T, n, d], the streams of a token one behind the other; n d a multiple of 128
-  HcWeights weights;
+template <class T>
+struct HcPreArgsOf {
+  /// [T, n, d], the streams of a token one behind the other; n d a multiple of 128, but for `training`
+  ActivationView<const T, 3> streams;
+  HcWeightsOf<T> weights;
   float norm_eps = 1e-6F;
   float hc_eps = 1e-6F;
   int sinkhorn_iterations = 20;
   Precision precision = Precision::kReleased;
-  Activations<2> u;     ///< [T, d]
-  Activations<2> post;  ///< [T, n]
-  Activations<3> comb;  ///< [T, n, n]
+  ActivationView<T, 2> u;           ///< [T, d]
+  ActivationView<T, 2> post;        ///< [T, n]
+  ActivationView<T, 3> comb;        ///< [T, n, n]
+  ActivationView<T, 2> products{};  ///< [T, (2 + n) n] fn x, for the backward, on a CPU; empty: not kept
 };
+using HcPreArgs = HcPreArgsOf<float>;
 
 void hc_pre_ref(const HcPreArgs& args);
+/// The same in float64, for gradients that are checked in it; roundings go by way of float32.
+void hc_pre_f64(const HcPreArgsOf<double>& args);
 void hc_pre_cpu(const HcPreArgs& args, CpuContext& context);
+/// The variant `training`.
+void hc_pre_training(const HcPreArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_pre_cost(const HcPreArgs& args);
 [[nodiscard]] OpCost hc_pre_backward_cost(const HcPreArgs& args);
 /// Of the two in one pass: u is not written in between.
@@ -58,6 +70,9 @@ namespace ops {
 
 struct HcPre {
   using Args = HcPreArgs;
+  template <class T>
+  using ArgsOf = HcPreArgsOf<T>;
+  static void run_f64(const HcPreArgsOf<double>& args) { hc_pre_f64(args); }
   static constexpr std::string_view kName = "hc_pre";
   [[nodiscard]] static OpCost cost(const HcPreArgs& args) { return hc_pre_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const HcPreArgs& args) { return hc_pre_backward_cost(args); }

@@ -14,9 +14,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "numeric/exp-inl.h"
-#include "numeric/normalise-inl.h"
 #include "numeric/row_products.h"
+#include "ops/hc_pre/hc_mix-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
@@ -26,8 +25,8 @@ using TokenTag = hn::ScalableTag<float>;
 using TokenVec = hn::Vec<TokenTag>;
 constexpr std::int64_t kTokenLanes = hn::MaxLanes(TokenTag());
 
-/// One value of each token.
-struct alignas(64) Lanes {
+/// One value of each token. Arrays of them are vectors one behind the other, as hc_mix-inl.h takes them.
+struct alignas(kTokenLanes * sizeof(float)) Lanes {
   float at[kTokenLanes];
 
   [[nodiscard]] HWY_INLINE TokenVec get() const { return hn::Load(TokenTag(), at); }
@@ -36,11 +35,12 @@ struct alignas(64) Lanes {
 
 using Matrices = Lanes[kMaxStreams * kMaxStreams];  ///< [n, n] of each token
 
-/// As Sinkhorn<float> with a matrix a lane, but for divisions by sums, which multiply by the inverse.
+/// As Sinkhorn<float> with a matrix a lane, as the forward of `training` computes it.
 class LaneSinkhorn {
  public:
-  LaneSinkhorn(std::int64_t n, std::int64_t iterations, float eps)
+  LaneSinkhorn(std::int64_t n, int iterations, float eps)
       : n_(n),
+        iterations_(iterations),
         num_steps_(2 * iterations - 1),
         eps_(eps),
         sums_(static_cast<std::size_t>(num_steps_ * n)),
@@ -48,37 +48,8 @@ class LaneSinkhorn {
 
   /// a becomes comb.
   HWY_INLINE void forward(Matrices& a) {
-    const TokenTag d;
-    for (std::int64_t row = 0; row < n_; ++row) {
-      Lanes* const values = a + row * n_;
-      TokenVec top = values[0].get();
-      for (std::int64_t k = 1; k < n_; ++k) top = hn::Max(top, values[k].get());
-      TokenVec sum = hn::Zero(d);
-      for (std::int64_t k = 0; k < n_; ++k) {
-        const TokenVec e = safe_exp(d, hn::Sub(values[k].get(), top));
-        sum = hn::Add(sum, e);
-        values[k].set(e);
-      }
-      const TokenVec inverse = hn::Div(hn::Set(d, 1.0F), sum);
-      for (std::int64_t k = 0; k < n_; ++k) {
-        const TokenVec soft = hn::Mul(values[k].get(), inverse);
-        soft_[row * n_ + k].set(soft);
-        values[k].set(hn::Add(soft, hn::Set(d, eps_)));
-      }
-    }
-    for (std::int64_t step = 0; step < num_steps_; ++step) {
-      for (std::int64_t line = 0; line < n_; ++line) {
-        TokenVec sum = hn::Set(d, eps_);
-        for (std::int64_t i = 0; i < n_; ++i) sum = hn::Add(sum, a[at(step, line, i)].get());
-        const TokenVec inverse = hn::Div(hn::Set(d, 1.0F), sum);
-        for (std::int64_t i = 0; i < n_; ++i) {
-          Lanes& value = a[at(step, line, i)];
-          value.set(hn::Mul(value.get(), inverse));
-        }
-        sums_[divisor(step, line)].set(sum);
-        inverses_[divisor(step, line)].set(inverse);
-      }
-    }
+    sinkhorn_simd<true>(TokenTag(), a[0].at, n_, iterations_, eps_,
+                        {soft_[0].at, sums_[0].at, inverses_[0].at});
   }
 
   /// dcomb becomes da, after `forward`, which gave `comb`; comb is used up.
@@ -119,7 +90,9 @@ class LaneSinkhorn {
     return static_cast<std::size_t>(step * n_ + line);
   }
 
-  std::int64_t n_, num_steps_;
+  std::int64_t n_;
+  int iterations_;
+  std::int64_t num_steps_;
   float eps_;
   Matrices soft_;
   std::vector<Lanes> sums_, inverses_;  ///< [steps, n]
@@ -128,45 +101,18 @@ class LaneSinkhorn {
 /// Up to a vector of tokens from `begin` on. Lanes without a token hold zeros.
 class Group {
  public:
-  Group(const HcMixShape<float>& s, const HcMixValues<float>& v, std::int64_t begin, std::int64_t count)
-      : s_(s), v_(v), begin_(begin), count_(count), n_(s.streams) {
+  Group(const HcMixing<float>& v, std::int64_t begin, std::int64_t count)
+      : v_(v), begin_(begin), count_(count), n_(v.streams) {
     std::fill_n(&rho_.at[0], kTokenLanes, 0.0F);
-    for (std::int64_t i = 0; i < s.mixes(); ++i) {
+    for (std::int64_t i = 0; i < v.mixes(); ++i) {
       for (std::int64_t lane = 0; lane < kTokenLanes; ++lane)
-        raw_[i].at[lane] = lane < count ? v.raw[(begin + lane) * s.mixes() + i] : 0.0F;
+        raw_[i].at[lane] = lane < count ? v.raw[(begin + lane) * v.mixes() + i] : 0.0F;
     }
     for (std::int64_t lane = 0; lane < count; ++lane)
-      rho_.at[lane] = inverse_rms_simd(x(lane), n_ * s.width, static_cast<float>(s.norm_eps));
+      rho_.at[lane] = inverse_rms_simd(x(lane), n_ * v.width, v.norm_eps);
   }
 
-  HWY_INLINE void forward(LaneSinkhorn& sinkhorn) const {
-    const TokenTag d;
-    Lanes pre[kMaxStreams];
-    for (std::int64_t j = 0; j < n_; ++j)
-      pre[j].set(hn::Add(sigmoid_simd(d, coefficient(j)), hn::Set(d, static_cast<float>(s_.hc_eps))));
-    const float* in[kMaxStreams];
-    for (std::int64_t lane = 0; lane < count_; ++lane) {
-      float weights[kMaxStreams];
-      for (std::int64_t j = 0; j < n_; ++j) {
-        weights[j] = pre[j].at[lane];
-        in[j] = x(lane) + j * s_.width;
-      }
-      float* const u = v_.u + (begin_ + lane) * s_.width;
-      row_math::combine(1, &u, s_.streams, in, weights, s_.width, false);
-    }
-    if (s_.head_only) return;
-    for (std::int64_t j = 0; j < n_; ++j) {
-      Lanes post;
-      post.set(hn::Mul(hn::Set(d, 2.0F), sigmoid_simd(d, coefficient(n_ + j))));
-      scatter(post, v_.post + j, n_);
-    }
-    Matrices comb;
-    combination(comb);
-    sinkhorn.forward(comb);
-    for (std::int64_t i = 0; i < n_ * n_; ++i) scatter(comb[i], v_.comb + i, n_ * n_);
-  }
-
-  HWY_INLINE void backward(const HcMixGradients<float>& g, LaneSinkhorn& sinkhorn) const {
+  HWY_INLINE void backward(const HcGradients<float>& g, LaneSinkhorn& sinkhorn) const {
     const TokenTag d;
     const TokenVec one = hn::Set(d, 1.0F);
     Lanes pre[kMaxStreams];
@@ -174,10 +120,10 @@ class Group {
     dots_with_du(g.du, da);
     for (std::int64_t j = 0; j < n_; ++j) {
       const TokenVec sigma = sigmoid_simd(d, coefficient(j));
-      pre[j].set(hn::Add(sigma, hn::Set(d, static_cast<float>(s_.hc_eps))));
+      pre[j].set(hn::Add(sigma, hn::Set(d, v_.hc_eps)));
       da[j].set(hn::Mul(hn::Mul(da[j].get(), sigma), hn::Sub(one, sigma)));
     }
-    if (!s_.head_only) {
+    if (!v_.head_only) {
       for (std::int64_t j = 0; j < n_; ++j) {
         const TokenVec post = gather(v_.post + j, n_).get();
         const TokenVec slope = hn::Mul(post, hn::Sub(one, hn::Mul(hn::Set(d, 0.5F), post)));
@@ -195,7 +141,7 @@ class Group {
   }
 
  private:
-  [[nodiscard]] const float* x(std::int64_t lane) const { return v_.x + (begin_ + lane) * n_ * s_.width; }
+  [[nodiscard]] const float* x(std::int64_t lane) const { return v_.x + (begin_ + lane) * n_ * v_.width; }
   [[nodiscard]] std::int64_t part(std::int64_t mix) const { return std::min<std::int64_t>(mix / n_, 2); }
 
   /// raw rho scale + base
@@ -223,19 +169,19 @@ class Group {
     const float* streams[kMaxStreams];
     float products[kMaxStreams];
     for (std::int64_t lane = 0; lane < count_; ++lane) {
-      const float* const row = du + (begin_ + lane) * s_.width;
-      for (std::int64_t j = 0; j < n_; ++j) streams[j] = x(lane) + j * s_.width;
-      row_math::dot_all(s_.streams, streams, 1, &row, s_.width, products);
+      const float* const row = du + (begin_ + lane) * v_.width;
+      for (std::int64_t j = 0; j < n_; ++j) streams[j] = x(lane) + j * v_.width;
+      row_math::dot_all(v_.streams, streams, 1, &row, v_.width, products);
       for (std::int64_t j = 0; j < n_; ++j) dots[j].at[lane] = products[j];
     }
   }
 
   /// Gradients of raw, scale and base. Returns what pulls x: rho depends on x too.
-  [[nodiscard]] HWY_INLINE Lanes to_raw(const HcMixGradients<float>& g, const Lanes* da) const {
+  [[nodiscard]] HWY_INLINE Lanes to_raw(const HcGradients<float>& g, const Lanes* da) const {
     const TokenTag d;
     const TokenVec rho = rho_.get();
     TokenVec along = hn::Zero(d);  // <dm, m>
-    for (std::int64_t i = 0; i < s_.mixes(); ++i) {
+    for (std::int64_t i = 0; i < v_.mixes(); ++i) {
       const TokenVec m = hn::Mul(raw_[i].get(), rho);
       const TokenVec dm = hn::Mul(da[i].get(), hn::Set(d, v_.scale[part(i)]));
       along = hn::MulAdd(dm, m, along);
@@ -243,7 +189,7 @@ class Group {
       Lanes dscale;
       draw.set(hn::Mul(rho, dm));
       dscale.set(hn::Mul(da[i].get(), m));
-      scatter(draw, g.draw + i, s_.mixes());
+      scatter(draw, g.draw + i, v_.mixes());
       for (std::int64_t lane = 0; lane < count_; ++lane) {
         g.dbase[i] += da[i].at[lane];
         g.dscale[part(i)] += dscale.at[lane];
@@ -251,20 +197,20 @@ class Group {
     }
     Lanes pull;
     pull.set(
-        hn::Mul(hn::Mul(rho, rho), hn::Mul(along, hn::Set(d, 1.0F / static_cast<float>(n_ * s_.width)))));
+        hn::Mul(hn::Mul(rho, rho), hn::Mul(along, hn::Set(d, 1.0F / static_cast<float>(n_ * v_.width)))));
     return pull;
   }
 
   /// dx_j += pre_j du - pull x_j
-  HWY_INLINE void add_to_inputs(const HcMixGradients<float>& g, const Lanes* pre, const Lanes& pull) const {
+  HWY_INLINE void add_to_inputs(const HcGradients<float>& g, const Lanes* pre, const Lanes& pull) const {
     for (std::int64_t lane = 0; lane < count_; ++lane) {
-      const float* const du = g.du + (begin_ + lane) * s_.width;
+      const float* const du = g.du + (begin_ + lane) * v_.width;
       for (std::int64_t j = 0; j < n_; ++j) {
-        const float* const stream = x(lane) + j * s_.width;
-        float* const dx = g.dx + ((begin_ + lane) * n_ + j) * s_.width;
+        const float* const stream = x(lane) + j * v_.width;
+        float* const dx = g.dx + ((begin_ + lane) * n_ + j) * v_.width;
         const float to_du = pre[j].at[lane];
         const float to_x = pull.at[lane];
-        for_each_vector(s_.width, [=](auto d, std::int64_t i) HWY_ATTR {
+        for_each_vector(v_.width, [=](auto d, std::int64_t i) HWY_ATTR {
           const auto sum = hn::MulAdd(hn::Set(d, to_du), hn::LoadU(d, du + i), hn::LoadU(d, dx + i));
           hn::StoreU(hn::NegMulAdd(hn::Set(d, to_x), hn::LoadU(d, stream + i), sum), d, dx + i);
         });
@@ -272,28 +218,16 @@ class Group {
     }
   }
 
-  const HcMixShape<float>& s_;
-  const HcMixValues<float>& v_;
+  const HcMixing<float>& v_;
   std::int64_t begin_, count_, n_;
   Lanes raw_[(2 + kMaxStreams) * kMaxStreams];
   Lanes rho_;
 };
 
-/// body(group, sinkhorn) for all rows.
-template <class Body>
-HWY_INLINE void for_groups(const HcMixShape<float>& s, const HcMixValues<float>& v, const Body& body) {
-  LaneSinkhorn sinkhorn(s.streams, s.sinkhorn_iterations, static_cast<float>(s.hc_eps));
-  for (std::int64_t row = 0; row < s.rows; row += kTokenLanes)
-    body(Group(s, v, row, std::min(kTokenLanes, s.rows - row)), sinkhorn);
-}
-
-void mix_forward(const HcMixShape<float>& s, const HcMixValues<float>& v) {
-  for_groups(s, v, [](const Group& group, LaneSinkhorn& sinkhorn) HWY_ATTR { group.forward(sinkhorn); });
-}
-
-void mix_backward(const HcMixShape<float>& s, const HcMixValues<float>& v, const HcMixGradients<float>& g) {
-  for_groups(s, v,
-             [&g](const Group& group, LaneSinkhorn& sinkhorn) HWY_ATTR { group.backward(g, sinkhorn); });
+void mix_backward(const HcMixing<float>& v, const HcGradients<float>& g) {
+  LaneSinkhorn sinkhorn(v.streams, v.sinkhorn_iterations, v.hc_eps);
+  for (std::int64_t row = 0; row < v.rows; row += kTokenLanes)
+    Group(v, row, std::min(kTokenLanes, v.rows - row)).backward(g, sinkhorn);
 }
 
 }  // namespace
@@ -303,18 +237,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(mix_forward);
 HWY_EXPORT(mix_backward);
 
 template <>
-void hc_mix_forward(const HcMixShape<float>& s, const HcMixValues<float>& v) {
-  HWY_DYNAMIC_DISPATCH(mix_forward)(s, v);
-}
-
-template <>
-void hc_mix_backward(const HcMixShape<float>& s, const HcMixValues<float>& v,
-                     const HcMixGradients<float>& g) {
-  HWY_DYNAMIC_DISPATCH(mix_backward)(s, v, g);
+void hc_mix_backward(const HcMixing<float>& v, const HcGradients<float>& g) {
+  HWY_DYNAMIC_DISPATCH(mix_backward)(v, g);
 }
 
 }  // namespace baleen

@@ -13,7 +13,6 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "numeric/exp-inl.h"
 #include "ops/hc_pre/hc_mix-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,70 +22,20 @@ namespace {
 // Eight lanes, although there may be sixteen: decode fills one, and wider divisions take twice the time.
 using TokenTag = hn::CappedTag<float, 8>;
 
-/// c[j][k] <- c[j][k] / (sum_k c[j][k] + eps) with element (j, k) at c + j * stride + k * step.
-HWY_INLINE void divide_by_sums_simd(float* HWY_RESTRICT c, std::int64_t n, std::int64_t stride,
-                                    std::int64_t step, float eps) {
-  const TokenTag d;
-  for (std::int64_t j = 0; j < n; ++j) {
-    auto sum = hn::Set(d, eps);
-    for (std::int64_t k = 0; k < n; ++k) sum = hn::Add(sum, hn::Load(d, c + j * stride + k * step));
-    const auto inverse = hn::Div(hn::Set(d, 1.0F), sum);
-    for (std::int64_t k = 0; k < n; ++k) {
-      float* element = c + j * stride + k * step;
-      hn::Store(hn::Mul(hn::Load(d, element), inverse), d, element);
-    }
-  }
-}
-
-/// c: n x n vectors, one matrix a lane.
-HWY_INLINE void sinkhorn_simd(float* HWY_RESTRICT c, std::int64_t n, int iterations, float eps) {
-  const TokenTag d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t j = 0; j < n; ++j) {
-    float* row = c + j * n * lanes;
-    auto largest = hn::Load(d, row);
-    for (std::int64_t k = 1; k < n; ++k) largest = hn::Max(largest, hn::Load(d, row + k * lanes));
-    auto sum = hn::Zero(d);
-    for (std::int64_t k = 0; k < n; ++k) {
-      const auto e = safe_exp(d, hn::Sub(hn::Load(d, row + k * lanes), largest));
-      sum = hn::Add(sum, e);
-      hn::Store(e, d, row + k * lanes);
-    }
-    for (std::int64_t k = 0; k < n; ++k) {
-      hn::Store(hn::Add(hn::Div(hn::Load(d, row + k * lanes), sum), hn::Set(d, eps)), d, row + k * lanes);
-    }
-  }
-  divide_by_sums_simd(c, n, lanes, n * lanes, eps);
-  for (int i = 1; i < iterations; ++i) {
-    divide_by_sums_simd(c, n, n * lanes, lanes, eps);
-    divide_by_sums_simd(c, n, lanes, n * lanes, eps);
-  }
-}
-
 /// Tokens [begin, begin + count), at most one a lane.
+template <bool kTrains>
 void pre_group(const HcPreArgs& args, ConstActivations<2> products, std::int64_t begin, std::int64_t count) {
   const TokenTag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t n = args.streams.extent(1);
-  const std::int64_t num_mixes = (2 + n) * n;
   alignas(64) float values[(2 + kMaxStreams) * kMaxStreams * 8];  // [mix, lane]
-  alignas(64) float rho[8] = {};
-  std::fill(values, values + num_mixes * lanes, 0.0F);
-  for (std::int64_t lane = 0; lane < count; ++lane) {
-    rho[lane] = streams_inverse_rms(args.streams[begin + lane], args.norm_eps);
-    for (std::int64_t i = 0; i < num_mixes; ++i) values[i * lanes + lane] = products(begin + lane, i);
+  mix_logits(d, args.streams, args.weights, args.norm_eps, products, begin, count, values);
+  for (std::int64_t i = 0; i < 2 * n; ++i) {
+    const auto gate = sigmoid_simd(d, hn::Load(d, values + i * lanes));
+    const auto scaled = i < n ? hn::Add(gate, hn::Set(d, args.hc_eps)) : hn::Mul(gate, hn::Set(d, 2.0F));
+    hn::Store(scaled, d, values + i * lanes);
   }
-
-  for (std::int64_t i = 0; i < num_mixes; ++i) {
-    const auto scale =
-        hn::Set(d, args.weights.scale[static_cast<std::size_t>(std::min<std::int64_t>(i / n, 2))]);
-    const auto base = hn::Set(d, args.weights.base[static_cast<std::size_t>(i)]);
-    auto v = hn::MulAdd(hn::Mul(hn::Load(d, values + i * lanes), hn::Load(d, rho)), scale, base);
-    if (i < n) v = hn::Add(sigmoid_simd(d, v), hn::Set(d, args.hc_eps));
-    if (n <= i && i < 2 * n) v = hn::Mul(sigmoid_simd(d, v), hn::Set(d, 2.0F));
-    hn::Store(v, d, values + i * lanes);
-  }
-  sinkhorn_simd(values + 2 * n * lanes, n, args.sinkhorn_iterations, args.hc_eps);
+  sinkhorn_simd<kTrains>(d, values + 2 * n * lanes, n, args.sinkhorn_iterations, args.hc_eps);
 
   for (std::int64_t lane = 0; lane < count; ++lane) {
     const std::int64_t t = begin + lane;
@@ -98,11 +47,21 @@ void pre_group(const HcPreArgs& args, ConstActivations<2> products, std::int64_t
   }
 }
 
+template <bool kTrains>
+void pre_rows(const HcPreArgs& args, ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(TokenTag()));
+  for (std::int64_t t = begin; t < end; t += lanes)
+    pre_group<kTrains>(args, products, t, std::min(lanes, end - t));
+}
+
 }  // namespace
 
 void hc_pre_rows(const HcPreArgs& args, ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(TokenTag()));
-  for (std::int64_t t = begin; t < end; t += lanes) pre_group(args, products, t, std::min(lanes, end - t));
+  pre_rows<false>(args, products, begin, end);
+}
+void hc_pre_training_rows(const HcPreArgs& args, ConstActivations<2> products, std::int64_t begin,
+                          std::int64_t end) {
+  pre_rows<true>(args, products, begin, end);
 }
 
 }  // namespace baleen::HWY_NAMESPACE
@@ -112,12 +71,20 @@ HWY_AFTER_NAMESPACE();
 namespace baleen {
 
 HWY_EXPORT(hc_pre_rows);
+HWY_EXPORT(hc_pre_training_rows);
 
 void hc_pre_cpu(const HcPreArgs& args, CpuContext& context) {
-  hc_mix_in_blocks(args.streams, args.weights, context,
+  hc_mix_in_blocks(args.streams, args.weights, args.products, context,
                    [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
                      HWY_DYNAMIC_DISPATCH(hc_pre_rows)(args, products, begin, end);
                    });
+}
+
+void hc_pre_training(const HcPreArgs& args, CpuContext& context) {
+  hc_mix_in_training(args.streams, args.weights, args.products, context,
+                     [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
+                       HWY_DYNAMIC_DISPATCH(hc_pre_training_rows)(args, products, begin, end);
+                     });
 }
 
 std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams, std::int64_t width) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ops/matmul/int8_copies.h"
+#include "ops/matmul/training_products.h"
 
 namespace baleen {
 
@@ -60,6 +61,18 @@ void linear_ref(const LinearArgs& args) {
 namespace baleen::ops {
 namespace {
 
+template <Operands kOperands>
+void train(const LinearArgs& args, CpuContext& context) {
+  std::array<MatmulProduct, 8> products;
+  matmul_training(products_of(args, products), kOperands, context);
+}
+
+std::optional<Reason> why_not_training_call(const LinearArgs& args, const DeviceTraits& /*traits*/) {
+  for (const LinearOutput& output : args.outputs)
+    if (const auto why = why_not_training(output.weight->format)) return why;
+  return std::nullopt;
+}
+
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
   const std::int64_t widest_input = std::max({shape.hidden_size, shape.q_lora_rank, shape.o_dim});
   return std::max(linear_scratch_bytes(shape.max_rows, widest_input),
@@ -79,7 +92,7 @@ CallShape Linear::shape(const LinearArgs& args) {
 }
 
 std::span<const CpuVariant<Linear>> Linear::cpu_variants() {
-  static constexpr std::array<CpuVariant<Linear>, 3> kVariants{
+  static constexpr std::array<CpuVariant<Linear>, 5> kVariants{
       {{.name = kSimdVariant, .run = linear_cpu, .scratch_bytes = scratch_bytes},
        {.name = kInt8Variant,
         .run = linear_int8,
@@ -88,6 +101,8 @@ std::span<const CpuVariant<Linear>> Linear::cpu_variants() {
           return std::nullopt;
         },
         .scratch_bytes = scratch_bytes},
+       {.name = kTrainingVariant, .run = train<Operands::kAsStored>, .why_not = why_not_training_call},
+       {.name = kTrainingBf16Variant, .run = train<Operands::kBf16>, .why_not = why_not_training_call},
        {.name = kReferenceVariant,
         .run = [](const LinearArgs& args, CpuContext& /*context*/) { linear_ref(args); }}}};
   return kVariants;

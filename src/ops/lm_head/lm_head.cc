@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "ops/matmul/training_products.h"
 #include "ops/operation/argument_bytes.h"
 
 namespace baleen {
@@ -48,6 +49,16 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
   return matmul_scratch_bytes(shape.max_logit_rows, shape.hidden_size);
 }
 
+template <Operands kOperands>
+void train(const LmHeadArgs& args, CpuContext& context) {
+  const MatmulProduct product{.weight = args.weight, .x = args.x, .y = args.logits};
+  matmul_training({&product, 1}, kOperands, context);
+}
+
+std::optional<Reason> why_not_training_call(const LmHeadArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_training(args.weight->format);
+}
+
 }  // namespace
 
 CallShape LmHead::shape(const LmHeadArgs& args) {
@@ -56,8 +67,10 @@ CallShape LmHead::shape(const LmHeadArgs& args) {
 }
 
 std::span<const CpuVariant<LmHead>> LmHead::cpu_variants() {
-  static constexpr std::array<CpuVariant<LmHead>, 2> kVariants{
+  static constexpr std::array<CpuVariant<LmHead>, 4> kVariants{
       {{.name = kSimdVariant, .run = lm_head_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kTrainingVariant, .run = train<Operands::kAsStored>, .why_not = why_not_training_call},
+       {.name = kTrainingBf16Variant, .run = train<Operands::kBf16>, .why_not = why_not_training_call},
        {.name = kReferenceVariant,
         .run = [](const LmHeadArgs& args, CpuContext& /*context*/) { lm_head_ref(args); }}}};
   return kVariants;

@@ -6,17 +6,27 @@
 #include "ops/operation/argument_bytes.h"
 
 namespace baleen {
+namespace {
+
+template <class T>
+void combine_row(const MtpCombineArgsOf<T>& args, std::int64_t row) {
+  const bool exact = args.precision == Precision::kExact;
+  for (std::int64_t stream = 0; stream < args.streams.extent(1); ++stream) {
+    for (std::int64_t i = 0; i < args.streams.extent(2); ++i) {
+      const T sum = args.embedded(row, i) + args.streams(row, stream, i);
+      args.streams(row, stream, i) = exact ? sum : round_bf16(static_cast<float>(sum));
+    }
+  }
+}
+
+}  // namespace
 
 void mtp_combine_ref(const MtpCombineArgs& args, CpuContext& context) {
-  const bool exact = args.precision == Precision::kExact;
-  context.pool.parallel_for(args.streams.extent(0), [&](std::int64_t row, int) {
-    for (std::int64_t stream = 0; stream < args.streams.extent(1); ++stream) {
-      for (std::int64_t i = 0; i < args.streams.extent(2); ++i) {
-        const float sum = args.embedded(row, i) + args.streams(row, stream, i);
-        args.streams(row, stream, i) = exact ? sum : round_bf16(sum);
-      }
-    }
-  });
+  context.pool.parallel_for(args.streams.extent(0), [&](std::int64_t row, int) { combine_row(args, row); });
+}
+
+void mtp_combine_f64(const MtpCombineArgsOf<double>& args) {
+  for (std::int64_t row = 0; row < args.streams.extent(0); ++row) combine_row(args, row);
 }
 
 OpCost mtp_combine_cost(const MtpCombineArgs& args) {

@@ -35,6 +35,12 @@ struct Variant {
 /// Names that most operations have on a CPU: vector code for the machine's best instruction set, and the specification.
 inline constexpr std::string_view kSimdVariant = "simd";
 inline constexpr std::string_view kReferenceVariant = "reference";
+/// On a CPU, the order of sums and the roundings that training has: the bits of its logs and checkpoints. Of
+/// float32 weights. They run where they are forced, as the trainer does; operations without them train by
+/// `simd`. The second rounds the operands of its products to BF16.
+inline constexpr std::string_view kTrainingVariant = "training";
+inline constexpr std::string_view kTrainingBf16Variant = "training_bf16";
+inline constexpr Reason kTrainsFloat32 = "takes float32 weights";
 /// Products of activations of 8 bits, on a CPU: other results than the model's, as far from them as is
 /// measured (docs/performance.md), so it runs where it is forced.
 inline constexpr std::string_view kInt8Variant = "int8";

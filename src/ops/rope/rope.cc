@@ -7,8 +7,9 @@ namespace baleen::ops {
 CallShape Rope::shape(const RopeArgs& args) { return {.num_rows = args.x.extent(0)}; }
 
 std::span<const CpuVariant<Rope>> Rope::cpu_variants() {
-  static constexpr std::array<CpuVariant<Rope>, 2> kVariants{
+  static constexpr std::array<CpuVariant<Rope>, 3> kVariants{
       {{.name = kSimdVariant, .run = rope_cpu},
+       {.name = kTrainingVariant, .run = rope_training},
        {.name = kReferenceVariant,
         .run = [](const RopeArgs& args, CpuContext& /*context*/) { rope_ref(args); }}}};
   return kVariants;

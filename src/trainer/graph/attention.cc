@@ -1,6 +1,7 @@
 #include "trainer/graph/attention.h"
 
 #include "ops/dense_attention/dense_attention.h"
+#include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/rms_norm/rms_norm_backward.h"
 #include "trainer/graph/compressor.h"
@@ -29,16 +30,9 @@ class Attention {
     c_.round_results(n_, q_dim(), a.rotated.data());
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, true, a.rotated.data());
     resized(a.grouped, n_ * config_.o_dim());
-    for (std::int64_t group = 0; group < config_.o_groups; ++group) {
-      linear_forward(group_shape(), a.rotated.data() + group * config_.group_dim(),
-                     w.wo_a + group * config_.o_lora_rank * config_.group_dim(),
-                     a.grouped.data() + group * config_.o_lora_rank, c_.pool);
-    }
-    c_.round_results(n_, config_.o_dim(), a.grouped.data());
+    project_groups(w.wo_a, a);
     c_.round_inputs(config_.dense_format, n_, config_.o_dim(), a.grouped.data());
-    linear_forward<T>(c_.linear(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b, out,
-                      c_.pool);
-    c_.round_results(n_, config_.hidden_size, out);
+    c_.linear("wo_b", n_, config_.o_dim(), config_.hidden_size, a.grouped.data(), w.wo_b, out);
   }
 
   void backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -47,15 +41,15 @@ class Attention {
     Values<T> d_o;
     zeros(d_grouped, n_ * config_.o_dim(), c_.pool);
     zeros(d_o, n_ * q_dim(), c_.pool);
-    linear_backward<T>(c_.linear(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b, dout,
-                       d_grouped.data(), g.wo_b, c_.pool);
+    linear_backward<T>(c_.linear_shape(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b,
+                       dout, d_grouped.data(), g.wo_b, c_.pool);
     for (std::int64_t group = 0; group < config_.o_groups; ++group) {
       const std::int64_t rows = group * config_.o_lora_rank * config_.group_dim();
       linear_backward(group_shape(), a.rotated.data() + group * config_.group_dim(), w.wo_a + rows,
                       d_grouped.data() + group * config_.o_lora_rank,
                       d_o.data() + group * config_.group_dim(), g.wo_a + rows, c_.pool);
     }
-    rotate_rows(c_, shape_, shape_.num_heads, shape_.head_dim, false, d_o.data());
+    rotate_gradient(c_, shape_, shape_.num_heads, shape_.head_dim, true, d_o.data());
     Values<T> dq;
     Values<T> dkv;
     Values<T> dentry;
@@ -72,7 +66,7 @@ class Attention {
 
  private:
   [[nodiscard]] std::int64_t q_dim() const { return config_.q_dim(); }
-  [[nodiscard]] LinearShape<T> group_shape() const {
+  [[nodiscard]] LinearShape group_shape() const {
     return {.rows = n_,
             .in = config_.group_dim(),
             .out = config_.o_lora_rank,
@@ -81,58 +75,65 @@ class Attention {
             .operands = c_.operands};
   }
 
-  void norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y) const {
-    for_row_blocks(c_.pool, rows, [&](std::int64_t row, std::int64_t count) {
-      if (w == nullptr && c_.rounding.norm_heads(count, width, x + row * width, y + row * width)) return;
-      rms_norm_forward(count, width, x + row * width, w, config_.rms_norm_eps, y + row * width);
-      c_.rounding.result(count, width, y + row * width);
-    });
+  void project_groups(const T* wo_a, AttentionActivations<T>& a) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const WeightMatrix weight = float_matrix(config_.o_dim(), config_.group_dim(), wo_a);
+      c_.executors.products.template execute<ops::GroupedLinear>(
+          {.x = {a.rotated.data(), {n_, config_.o_groups, config_.group_dim()}},
+           .weight = &weight,
+           .y = {a.grouped.data(), {n_, config_.o_dim()}},
+           .precision = c_.precision(),
+           .name = "wo_a"});
+    } else {
+      for (std::int64_t group = 0; group < config_.o_groups; ++group) {
+        dense_linear(group_shape(), a.rotated.data() + group * config_.group_dim(),
+                     wo_a + group * config_.o_lora_rank * config_.group_dim(),
+                     a.grouped.data() + group * config_.o_lora_rank, c_.pool);
+      }
+      c_.round_results(n_, config_.o_dim(), a.grouped.data());
+    }
   }
+
   void norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* w, const T* dy, T* dx,
                      T* dw) const {
     sum_over_rows<T>(c_.pool, rows, w != nullptr ? width : 0, dw,
                      [&](std::int64_t row, std::int64_t count, T* partial) {
-                       rms_norm_backward(count, width, x + row * width, w, config_.rms_norm_eps,
-                                         dy + row * width, dx + row * width, partial);
+                       rms_norm_backward(c_.norm_of(count, width, x + row * width, w), dy + row * width,
+                                         dx + row * width, partial);
                      });
   }
 
   void queries(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t rank = config_.q_lora_rank;
-    linear_forward<T>(c_.linear(n_, config_.hidden_size, rank), x, w.wq_a, resized(a.q_latent, n_ * rank),
-                      c_.pool);
-    c_.round_results(n_, rank, a.q_latent.data());
-    norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
+    c_.linear("wq_a", n_, config_.hidden_size, rank, x, w.wq_a, resized(a.q_latent, n_ * rank));
+    c_.norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
     c_.round_inputs(config_.dense_format, n_, rank, a.q_latent_normed.data());
-    linear_forward<T>(c_.linear(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b,
-                      resized(a.q_raw, n_ * q_dim()), c_.pool);
-    c_.round_results(n_, q_dim(), a.q_raw.data());
-    norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()));
+    c_.linear("wq_b", n_, rank, q_dim(), a.q_latent_normed.data(), w.wq_b, resized(a.q_raw, n_ * q_dim()));
+    c_.norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()),
+            shape_.num_heads);
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, false, a.q.data());
   }
   void queries_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
                         const AttentionActivations<T>& a, Values<T>& dq, T* dx) const {
     const std::int64_t rank = config_.q_lora_rank;
-    rotate_rows(c_, shape_, shape_.num_heads, shape_.head_dim, true, dq.data());
+    rotate_gradient(c_, shape_, shape_.num_heads, shape_.head_dim, false, dq.data());
     Values<T> d_raw;
     Values<T> d_normed;
     Values<T> d_latent;
     norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, dq.data(),
                   zeros(d_raw, n_ * q_dim(), c_.pool), nullptr);
-    linear_backward<T>(c_.linear(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b, d_raw.data(),
+    linear_backward<T>(c_.linear_shape(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b, d_raw.data(),
                        zeros(d_normed, n_ * rank, c_.pool), g.wq_b, c_.pool);
     norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank),
                   g.q_norm);
-    linear_backward<T>(c_.linear(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx, g.wq_a,
+    linear_backward<T>(c_.linear_shape(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx, g.wq_a,
                        c_.pool);
   }
 
   void keys(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t width = shape_.head_dim;
-    linear_forward<T>(c_.linear(n_, config_.hidden_size, width), x, w.wkv, resized(a.kv_raw, n_ * width),
-                      c_.pool);
-    c_.round_results(n_, width, a.kv_raw.data());
-    norm(n_, width, a.kv_raw.data(), w.kv_norm, resized(a.kv, n_ * width));
+    c_.linear("wkv", n_, config_.hidden_size, width, x, w.wkv, resized(a.kv_raw, n_ * width));
+    c_.norm(n_, width, a.kv_raw.data(), w.kv_norm, resized(a.kv, n_ * width));
     rotate_result(c_, shape_, 1, width, false, a.kv.data());
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       c_.rounding.latent(rows, a.kv.data() + row * width);
@@ -141,10 +142,11 @@ class Attention {
   void keys_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
                      const AttentionActivations<T>& a, Values<T>& dkv, T* dx) const {
     const std::int64_t width = shape_.head_dim;
-    rotate_rows(c_, shape_, 1, width, true, dkv.data());
+    rotate_gradient(c_, shape_, 1, width, false, dkv.data());
     Values<T> d_raw;
     norm_backward(n_, width, a.kv_raw.data(), w.kv_norm, dkv.data(), zeros(d_raw, n_ * width), g.kv_norm);
-    linear_backward<T>(c_.linear(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx, g.wkv, c_.pool);
+    linear_backward<T>(c_.linear_shape(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx, g.wkv,
+                       c_.pool);
   }
 
   /// Where each document's entries and its matrix of visible entries begin.

@@ -9,27 +9,24 @@
 namespace baleen::graph {
 namespace {
 
+/// The exit of a half-block over rows [row, row + rows): `out` [rows, n, d], null for the backward.
 template <class T>
-HcPostValues<T> post_values(const ModelConfig& config, const SiteActivations<T>& site, const T* x, const T* f,
-                            std::int64_t row, std::int64_t rows) {
-  const std::int64_t streams = config.hc_mult;
-  return {.rows = rows,
-          .streams = static_cast<int>(streams),
-          .width = config.hidden_size,
-          .x = x + row * config.hc_dim(),
-          .f = f + row * config.hidden_size,
-          .post = site.post.data() + row * streams,
-          .comb = site.comb.data() + row * streams * streams};
+HcPostArgsOf<T> exit_of(const GraphContext<T>& context, const SiteActivations<T>& site, const T* x,
+                        const T* f, std::int64_t row, std::int64_t rows, T* out) {
+  const std::int64_t streams = context.config.hc_mult, width = context.config.hidden_size;
+  return {.f = {f + row * width, {rows, width}},
+          .post = {site.post.data() + row * streams, {rows, streams}},
+          .comb = {site.comb.data() + row * streams * streams, {rows, streams, streams}},
+          .precision = context.precision(),
+          .streams = {out, {rows, streams, width}},
+          .before = {x + row * streams * width, {rows, streams, width}}};
 }
 
 /// Leaves a half-block: out [N, n, d] of its streams x and its result f [N, d].
 template <class T>
 void leave(const GraphContext<T>& context, const SiteActivations<T>& site, const T* x, const T* f, T* out) {
   if (context.plain_residual) return plain_leave(context, x, f, out);
-  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
-    hc_post_forward(post_values(context.config, site, x, f, row, rows), out + row * context.config.hc_dim());
-    context.rounding.result(rows, context.config.hc_dim(), out + row * context.config.hc_dim());
-  });
+  context.template run<ops::HcPost>(exit_of(context, site, x, f, 0, context.tokens(), out));
 }
 
 /// Gradients of what `leave` read: of f, post and comb set, of x added to dx.
@@ -49,7 +46,8 @@ struct LeaveGradients {
     zeros(dpost, context.tokens() * streams);
     zeros(dcomb, context.tokens() * streams * streams);
     for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
-      hc_post_backward(post_values(config, site, x, f, row, rows), dout + row * config.hc_dim(),
+      T* const no_result = nullptr;
+      hc_post_backward(exit_of(context, site, x, f, row, rows, no_result), dout + row * config.hc_dim(),
                        dx + row * config.hc_dim(), df.data() + row * config.hidden_size,
                        dpost.data() + row * streams, dcomb.data() + row * streams * streams);
     });

@@ -24,22 +24,19 @@ class Compressor {
         n_(context.tokens()) {}
 
   void forward(const T* x, CompressorActivations<T>& a) const {
-    linear_forward<T>({n_, config_.hidden_size, columns_}, x, w_.wkv, resized(a.k, n_ * columns_), c_.pool);
-    linear_forward<T>({n_, config_.hidden_size, columns_}, x, w_.wgate, resized(a.g, n_ * columns_), c_.pool);
-    resized(a.e, entry_begin_.back() * width_);
-    resized(a.entry, entry_begin_.back() * width_);
-    c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {
-      const PoolingValues<T> v = pooling(a, i);
-      const T* pooled = a.e.data() + place(i);
-      T* entries = a.entry.data() + place(i);
-      pooling_forward(v, a.e.data() + place(i));
-      rms_norm_forward(v.entries(), width_, pooled_results(v.entries(), pooled).data(), w_.norm,
-                       config_.rms_norm_eps, entries);
-      c_.rounding.result(v.entries(), width_, entries);
-      rotate_entries(c_, shape_, i, v.entries(), width_, false, entries);
-      c_.rounding.result(v.entries(), width_, entries);
-      kind_ == EntryKind::kLatent ? c_.rounding.latent(v.entries(), entries)
-                                  : c_.rounding.index_vectors(v.entries(), entries);
+    const std::string_view name = kind_ == EntryKind::kLatent ? "compressor" : "indexer.compressor";
+    const std::int64_t count = entry_begin_.back();
+    c_.linear_f32(name, n_, config_.hidden_size, columns_, x, w_.wkv, resized(a.k, n_ * columns_));
+    c_.linear_f32(name, n_, config_.hidden_size, columns_, x, w_.wgate, resized(a.g, n_ * columns_));
+    resized(a.e, count * width_);
+    T* const entries = resized(a.entry, count * width_);
+    c_.pool.parallel_for(c_.documents(),
+                         [&](std::int64_t i, int) { pooling_forward(pooling(a, i), a.e.data() + place(i)); });
+    c_.norm(count, width_, pooled_results(count, a.e.data()).data(), w_.norm, entries);
+    EntryAngles<T>(c_, shape_, entry_begin_).rotate(c_, count, width_, false, c_.precision(), entries);
+    for_row_blocks(c_.pool, count, [&](std::int64_t row, std::int64_t rows) {
+      kind_ == EntryKind::kLatent ? c_.rounding.latent(rows, entries + row * width_)
+                                  : c_.rounding.index_vectors(rows, entries + row * width_);
     });
   }
 
@@ -52,20 +49,22 @@ class Compressor {
     Values<T> vectors;  // of ape, then of the norm
     const std::int64_t ape_size = shape_.ratio * columns_;
     zeros(vectors, ape_size + width_);
-    sum_over_items<T>(
-        c_.pool, c_.documents(), ape_size + width_, vectors.data(), [&](std::int64_t i, T* partial) {
-          const PoolingValues<T> v = pooling(a, i);
-          const T* pooled = a.e.data() + place(i);
-          T* dentries = dentry.data() + place(i);
-          const std::int64_t rows = c_.document(i).begin * columns_;
-          if (kind_ == EntryKind::kIndexKey) c_.rounding.index_vectors_backward(v.entries(), dentries);
-          rotate_entries(c_, shape_, i, v.entries(), width_, true, dentries);
-          Values<T> de;
-          zeros(de, v.entries() * width_);
-          rms_norm_backward(v.entries(), width_, pooled_results(v.entries(), pooled).data(), w_.norm,
-                            config_.rms_norm_eps, dentries, de.data(), partial + ape_size);
-          pooling_backward(v, pooled, de.data(), dk.data() + rows, dg.data() + rows, partial);
-        });
+    const std::int64_t count = entry_begin_.back();
+    if (kind_ == EntryKind::kIndexKey) c_.rounding.index_vectors_backward(count, dentry.data());
+    EntryAngles<T>(c_, shape_, entry_begin_)
+        .rotate(c_, count, width_, true, Precision::kExact, dentry.data());
+    sum_over_items<T>(c_.pool, c_.documents(), ape_size + width_, vectors.data(),
+                      [&](std::int64_t i, T* partial) {
+                        const PoolingValues<T> v = pooling(a, i);
+                        const T* pooled = a.e.data() + place(i);
+                        const std::int64_t rows = c_.document(i).begin * columns_;
+                        Values<T> de;
+                        zeros(de, v.entries() * width_);
+                        const Values<T> results = pooled_results(v.entries(), pooled);
+                        rms_norm_backward(c_.norm_of(v.entries(), width_, results.data(), w_.norm),
+                                          dentry.data() + place(i), de.data(), partial + ape_size);
+                        pooling_backward(v, pooled, de.data(), dk.data() + rows, dg.data() + rows, partial);
+                      });
     for (std::int64_t i = 0; i < ape_size; ++i) g.ape[i] += vectors[static_cast<std::size_t>(i)];
     for (std::int64_t i = 0; i < width_; ++i) g.norm[i] += vectors[static_cast<std::size_t>(ape_size + i)];
     linear_backward<T>({n_, config_.hidden_size, columns_}, x, w_.wkv, dk.data(), dx, g.wkv, c_.pool);

@@ -30,7 +30,7 @@ class Experts {
 
   void forward(std::int64_t block, const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a,
                T* out) const {
-    linear_forward<T>({n_, d_, num_experts_}, x, w.gate, resized(a.logits, n_ * num_experts_), c_.pool);
+    c_.linear_f32("gate", n_, d_, num_experts_, x, w.gate, resized(a.logits, n_ * num_experts_));
     choose(block, w, a);
     a.balance_loss = has_balance_loss(w) ? balance_loss(a) : 0;
     assign_slots(a);
@@ -74,6 +74,7 @@ class Experts {
   }
 
  private:
+  [[nodiscard]] float swiglu_limit() const { return static_cast<float>(c_.config.swiglu_limit); }
   [[nodiscard]] int top_k() const { return static_cast<int>(k_); }
 
   /// Hash layers have no bias, and none of it.
@@ -182,21 +183,21 @@ class Experts {
     const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(part.expert)];
     const T* x = a.x.data() + part.begin * d_;
     const std::int64_t at = part.begin * width_;
-    linear_forward<T>(c_.linear(part.rows, d_, width_), x, expert.w1, a.g.data() + at);
-    linear_forward<T>(c_.linear(part.rows, d_, width_), x, expert.w3, a.v.data() + at);
+    dense_linear<T>(c_.linear_shape(part.rows, d_, width_), x, expert.w1, a.g.data() + at);
+    dense_linear<T>(c_.linear_shape(part.rows, d_, width_), x, expert.w3, a.v.data() + at);
+    c_.rounding.result(part.rows, width_, a.g.data() + at);
+    c_.rounding.result(part.rows, width_, a.v.data() + at);
     activate(c_.config.expert_format, part.rows, a.g.data() + at, a.v.data() + at,
              a.slot_weight.data() + part.begin, a.a.data() + at);
-    linear_forward<T>(c_.linear(part.rows, width_, d_), a.a.data() + at, expert.w2,
-                      a.y.data() + part.begin * d_);
+    dense_linear<T>(c_.linear_shape(part.rows, width_, d_), a.a.data() + at, expert.w2,
+                    a.y.data() + part.begin * d_);
     c_.rounding.result(part.rows, d_, a.y.data() + part.begin * d_);
   }
 
-  /// a = swiglu of g and v, which become results, as w2 in `format` multiplies it.
-  void activate(WeightFormat format, std::int64_t rows, T* g, T* v, const T* slot_weight, T* a) const {
-    c_.rounding.result(rows, width_, g);
-    c_.rounding.result(rows, width_, v);
-    swiglu_forward<T>(rows, width_, g, v, slot_weight, c_.config.swiglu_limit, a);
-    c_.rounding.result(rows, width_, a);
+  /// a = swiglu of g and v, as w2 in `format` multiplies it.
+  void activate(WeightFormat format, std::int64_t rows, const T* g, const T* v, const T* slot_weight,
+                T* a) const {
+    swiglu_forward<T>(rows, width_, g, v, slot_weight, swiglu_limit(), c_.rounding.active(), a);
     c_.rounding.input(format, rows, width_, a);
   }
 
@@ -211,11 +212,11 @@ class Experts {
     T* dg = slots.g.data() + at;
     T* dv = slots.v.data() + at;
     gather_rows(a, part.begin, part.begin + part.rows, dout, dy);
-    linear_backward<T>(c_.linear(part.rows, width_, d_), nullptr, expert.w2, dy, da, nullptr);
+    linear_backward<T>(c_.linear_shape(part.rows, width_, d_), nullptr, expert.w2, dy, da, nullptr);
     swiglu_backward<T>(part.rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + part.begin,
-                       c_.config.swiglu_limit, da, dg, dv, slots.weight.data() + part.begin);
-    linear_backward<T>(c_.linear(part.rows, d_, width_), nullptr, expert.w1, dg, dx, nullptr);
-    linear_backward<T>(c_.linear(part.rows, d_, width_), nullptr, expert.w3, dv, dx, nullptr);
+                       swiglu_limit(), da, dg, dv, slots.weight.data() + part.begin);
+    linear_backward<T>(c_.linear_shape(part.rows, d_, width_), nullptr, expert.w1, dg, dx, nullptr);
+    linear_backward<T>(c_.linear_shape(part.rows, d_, width_), nullptr, expert.w3, dv, dx, nullptr);
   }
 
   /// Of w1, w2 or w3 (`matrix` 0, 1, 2) of expert e.
@@ -225,8 +226,8 @@ class Experts {
     const std::int64_t rows = a.slot_begin[static_cast<std::size_t>(e) + 1] - begin;
     if (rows == 0) return;
     const SwigluWeights<T>& gradient = g.experts[static_cast<std::size_t>(e)];
-    const LinearShape<T> up = c_.linear(rows, d_, width_);
-    const LinearShape<T> down = c_.linear(rows, width_, d_);
+    const LinearShape up = c_.linear_shape(rows, d_, width_);
+    const LinearShape down = c_.linear_shape(rows, width_, d_);
     const T* x = a.x.data() + begin * d_;
     const std::int64_t at = begin * width_;
     if (matrix == 0) linear_backward<T>(up, x, nullptr, slots.g.data() + at, nullptr, gradient.w1);
@@ -248,16 +249,15 @@ class Experts {
 
   void shared_forward(const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a, T* out) const {
     const T* in = c_.rounded_input(c_.config.dense_format, x, a.x_rounded);
-    linear_forward<T>(c_.linear(n_, d_, width_), in, w.shared.w1, resized(a.shared_g, n_ * width_), c_.pool);
-    linear_forward<T>(c_.linear(n_, d_, width_), in, w.shared.w3, resized(a.shared_v, n_ * width_), c_.pool);
+    c_.linear("shared.w1", n_, d_, width_, in, w.shared.w1, resized(a.shared_g, n_ * width_));
+    c_.linear("shared.w3", n_, d_, width_, in, w.shared.w3, resized(a.shared_v, n_ * width_));
     resized(a.shared_a, n_ * width_);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       const std::int64_t at = row * width_;
       activate(c_.config.dense_format, rows, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
                a.shared_a.data() + at);
     });
-    linear_forward<T>(c_.linear(n_, width_, d_), a.shared_a.data(), w.shared.w2, out, c_.pool);
-    c_.round_results(n_, d_, out);
+    c_.linear("shared.w2", n_, width_, d_, a.shared_a.data(), w.shared.w2, out);
   }
 
   void shared_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -268,16 +268,16 @@ class Experts {
     zeros(da, n_ * width_);
     resized(dg, n_ * width_);
     resized(dv, n_ * width_);
-    linear_backward<T>(c_.linear(n_, width_, d_), a.shared_a.data(), w.shared.w2, dout, da.data(),
+    linear_backward<T>(c_.linear_shape(n_, width_, d_), a.shared_a.data(), w.shared.w2, dout, da.data(),
                        g.shared.w2, c_.pool);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       const std::int64_t at = row * width_;
       swiglu_backward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
-                         c_.config.swiglu_limit, da.data() + at, dg.data() + at, dv.data() + at, nullptr);
+                         swiglu_limit(), da.data() + at, dg.data() + at, dv.data() + at, nullptr);
     });
     const T* in = c_.rounding.rounds_inputs(c_.config.dense_format) ? a.x_rounded.data() : x;
-    linear_backward<T>(c_.linear(n_, d_, width_), in, w.shared.w1, dg.data(), dx, g.shared.w1, c_.pool);
-    linear_backward<T>(c_.linear(n_, d_, width_), in, w.shared.w3, dv.data(), dx, g.shared.w3, c_.pool);
+    linear_backward<T>(c_.linear_shape(n_, d_, width_), in, w.shared.w1, dg.data(), dx, g.shared.w1, c_.pool);
+    linear_backward<T>(c_.linear_shape(n_, d_, width_), in, w.shared.w3, dv.data(), dx, g.shared.w3, c_.pool);
   }
 
   void router_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,

@@ -1,5 +1,6 @@
 #include "trainer/graph/graph_context.h"
 
+#include "ops/linear/linear.h"
 #include "ops/rope/rope_frequencies.h"
 
 namespace baleen::graph {
@@ -34,10 +35,12 @@ T share_of(double weight, std::int64_t count) {
 
 template <class T>
 GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables& tables,
-                              const TrainingBatch& documents, const PassOptions& options, ThreadPool& threads)
+                              const TrainingBatch& documents, const PassOptions& options,
+                              const PassExecutors& of_operations, ThreadPool& threads)
     : config(model_config),
       hash_tables(tables),
       batch(documents),
+      executors(of_operations),
       pool(threads),
       dense_attention(options.dense_attention),
       plain_residual(options.plain_residual),
@@ -56,6 +59,48 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
       batch,
       rope_frequencies(static_cast<float>(config.compress_rope_theta), rotary, scales ? &yarn : nullptr),
       pool);
+}
+
+namespace {
+
+void run_linear(Executor& executor, std::string_view name, bool keep_f32, Precision precision,
+                std::int64_t rows, std::int64_t in, std::int64_t out, const float* x, const float* w,
+                float* y) {
+  const WeightMatrix weight = float_matrix(out, in, w);
+  const LinearOutput output{&weight, {y, {rows, out}}, keep_f32, name};
+  executor.execute<ops::Linear>({.x = {x, {rows, in}}, .outputs = {&output, 1}, .precision = precision});
+}
+
+}  // namespace
+
+template <class T>
+void GraphContext<T>::linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out,
+                             const T* x, const T* w, T* y) const {
+  if constexpr (std::is_same_v<T, float>) {
+    run_linear(executors.products, name, false, precision(), rows, in, out, x, w, y);
+  } else {
+    dense_linear<T>(linear_shape(rows, in, out), x, w, y, pool);
+    round_results(rows, out, y);
+  }
+}
+
+template <class T>
+void GraphContext<T>::linear_f32(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out,
+                                 const T* x, const T* w, T* y) const {
+  if constexpr (std::is_same_v<T, float>) {
+    run_linear(executors.exact, name, true, precision(), rows, in, out, x, w, y);
+  } else {
+    dense_linear<T>({.rows = rows, .in = in, .out = out}, x, w, y, pool);
+  }
+}
+
+template <class T>
+void GraphContext<T>::norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y,
+                           std::int64_t rows_per_token) const {
+  RmsNormArgsOf<T> args = norm_of(rows, width, x, w);
+  args.y = {y, {rows, width}};
+  args.rows_per_token = rows_per_token;
+  run<ops::RmsNorm>(args);
 }
 
 template <class T>

@@ -1,16 +1,21 @@
-/// What every part of a training pass shares: sizes, the batch, rotation angles, threads, and loops over
-/// rows whose results do not depend on the number of threads.
+/// What every part of a training pass shares: sizes, the batch, rotation angles, what runs its operations,
+/// threads, and loops over rows whose results do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "model/config.h"
 #include "ops/linear/linear_backward.h"
+#include "ops/operation/executor.h"
+#include "ops/rms_norm/rms_norm.h"
 #include "parallel/thread_pool.h"
 #include "trainer/graph/activations.h"
 #include "trainer/graph/parameters.h"
+#include "trainer/graph/pass_executor.h"
 #include "trainer/graph/pass_options.h"
 #include "trainer/graph/pass_rounding.h"
 #include "training_data/batch_sampler.h"
@@ -81,11 +86,12 @@ template <class T>
 struct GraphContext {
   /// All must outlive this. Computes the rotation angles of the batch's positions.
   GraphContext(const ModelConfig& model_config, const HashTables& tables, const TrainingBatch& documents,
-               const PassOptions& options, ThreadPool& threads);
+               const PassOptions& options, const PassExecutors& of_operations, ThreadPool& threads);
 
   const ModelConfig& config;
   const HashTables& hash_tables;
   const TrainingBatch& batch;
+  const PassExecutors& executors;
   ThreadPool& pool;
   RopeTable<T> ropes[kNumRopeKinds];
   bool dense_attention = false;
@@ -95,8 +101,39 @@ struct GraphContext {
   PassRounding<T> rounding;
   Operands operands = Operands::kAsStored;  ///< of products but those of routers, mixings and compressors
 
-  /// Of a product in the pass's arithmetic.
-  [[nodiscard]] LinearShape<T> linear(std::int64_t rows, std::int64_t in, std::int64_t out) const {
+  /// Runs an operation: of floats by the pass's executor, of doubles as it is specified.
+  template <class Op>
+  void run(const typename Op::template ArgsOf<T>& args) const {
+    if constexpr (std::is_same_v<T, float>) {
+      executors.exact.execute<Op>(args);
+    } else {
+      Op::run_f64(args);
+    }
+  }
+  /// y [rows, out] = x [rows, in] Wᵀ in the pass's arithmetic, a result; `name`: of the weight, for people.
+  void linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out, const T* x,
+              const T* w, T* y) const;
+  /// The same in float32 and not rounded, as routers, compressors and heads of indexers take it.
+  void linear_f32(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out, const T* x,
+                  const T* w, T* y) const;
+  /// y [rows, width] = the norm of x by w [width], or without weight where it is null, a result. Rows are
+  /// `rows_per_token` a token.
+  void norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y,
+            std::int64_t rows_per_token = 1) const;
+  /// The arguments of that norm over some of its rows, for the backward.
+  [[nodiscard]] RmsNormArgsOf<T> norm_of(std::int64_t rows, std::int64_t width, const T* x,
+                                         const T* w) const {
+    return {.x = {x, {rows, width}},
+            .weight = {w, w == nullptr ? 0 : static_cast<std::size_t>(width)},
+            .eps = static_cast<float>(config.rms_norm_eps),
+            .precision = precision()};
+  }
+  /// Of what operations return.
+  [[nodiscard]] Precision precision() const {
+    return rounding.active() ? Precision::kReleased : Precision::kExact;
+  }
+  /// Of a product's backward in the pass's arithmetic.
+  [[nodiscard]] LinearShape linear_shape(std::int64_t rows, std::int64_t in, std::int64_t out) const {
     return {.rows = rows, .in = in, .out = out, .operands = operands};
   }
   /// PassRounding::result and input on all threads.

@@ -79,15 +79,14 @@ template <class T>
 void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const BlockWeights<const T>& w,
                    const T* x, AttentionActivations<T>& a) {
   const std::int64_t n = c.tokens(), heads = shape.index_heads, width = heads * shape.index_dim;
-  linear_forward<T>(c.linear(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
-                    resized(a.index_q, n * width), c.pool);
-  c.round_results(n, width, a.index_q.data());
+  c.linear("indexer.wq_b", n, c.config.q_lora_rank, width, a.q_latent_normed.data(), w.index_wq_b,
+           resized(a.index_q, n * width));
   rotate_result(c, shape, heads, shape.index_dim, false, a.index_q.data());
   for_row_blocks(c.pool, n * heads, [&](std::int64_t row, std::int64_t rows) {
     c.rounding.index_vectors(rows, a.index_q.data() + row * shape.index_dim);
   });
-  linear_forward<T>({n, c.config.hidden_size, heads}, x, w.index_weights, resized(a.index_weights, n * heads),
-                    c.pool);
+  c.linear_f32("indexer.weights_proj", n, c.config.hidden_size, heads, x, w.index_weights,
+               resized(a.index_weights, n * heads));
   c.rounding.index_weights(n, a.index_weights.data());
   compressor_forward(c, shape, EntryKind::kIndexKey, w.index_compressor, x, a.entry_begin,
                      a.index_compressor);
@@ -150,9 +149,9 @@ void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, con
   for_row_blocks(c.pool, n * heads, [&](std::int64_t row, std::int64_t rows) {
     c.rounding.index_vectors_backward(rows, dq.data() + row * shape.index_dim);
   });
-  rotate_rows(c, shape, heads, shape.index_dim, true, dq.data());
+  rotate_gradient(c, shape, heads, shape.index_dim, false, dq.data());
   T* const no_dx = nullptr;
-  linear_backward<T>(c.linear(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
+  linear_backward<T>(c.linear_shape(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
                      dq.data(), no_dx, g.index_wq_b, c.pool);
   linear_backward<T>({n, c.config.hidden_size, heads}, x, w.index_weights, dweights.data(), no_dx,
                      g.index_weights, c.pool);

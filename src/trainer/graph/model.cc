@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "ops/linear/linear_backward.h"
 #include "trainer/graph/block.h"
 #include "trainer/graph/indexer.h"
 #include "trainer/graph/mtp.h"
@@ -55,7 +54,9 @@ class Pass {
        const PassOptions& options, const Parameters<T>& weights, Parameters<T>* gradients)
       : config_(config),
         options_(options),
-        context_(config, tables, batch, options, pool),
+        executor_(pool, options.bf16_products),
+        executors_(executor_.executors()),
+        context_(config, tables, batch, options, executors_, pool),
         weights_(config, weights, options.plain_residual),
         batch_(batch) {
     BALEEN_CHECK(!options.plain_residual || config.hc_mult == 1);
@@ -85,7 +86,8 @@ class Pass {
     forward();
     if (of == LogitsOf::kMain) return head_logits(context_, weights_.output, streams_.back());
     const MtpBatch batch(batch_);
-    const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, context_.pool);
+    const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, executors_,
+                                  context_.pool);
     MtpValues values;
     mtp_forward(context, batch, values);
     return head_logits(context, weights_.mtp.output, values.out);
@@ -159,8 +161,7 @@ class Pass {
     SiteActivations<T> a;
     site_forward(context, SiteKind::kHead, w, streams.data(), a);
     std::vector<T> z(static_cast<std::size_t>(context.tokens() * config_.vocab_size));
-    linear_forward<T>(context.linear(context.tokens(), config_.hidden_size, config_.vocab_size),
-                      a.normed.data(), weights_.head, z.data(), context.pool);
+    graph::head_logits(context, context.tokens(), a.normed.data(), weights_.head, z.data());
     return z;
   }
 
@@ -180,7 +181,8 @@ class Pass {
   void run_mtp(Values<T>& dx) {
     CrossEntropy<T> cross_entropy;
     const MtpBatch batch(batch_);
-    const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, context_.pool);
+    const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, executors_,
+                                  context_.pool);
     MtpValues v;
     mtp_forward(context, batch, v);
     Values<T> dout;
@@ -212,6 +214,8 @@ class Pass {
 
   const ModelConfig& config_;
   const PassOptions& options_;
+  PassExecutor executor_;
+  PassExecutors executors_;
   GraphContext<T> context_;
   ModelWeightPlaces<const T> weights_;
   std::optional<ModelWeightPlaces<T>> gradients_;

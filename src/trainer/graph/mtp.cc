@@ -1,6 +1,7 @@
 #include "trainer/graph/mtp.h"
 
 #include "ops/linear/linear_backward.h"
+#include "ops/mtp_combine/mtp_combine.h"
 #include "ops/rms_norm/rms_norm_backward.h"
 
 namespace baleen::graph {
@@ -39,29 +40,15 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
       std::copy_n(x + batch.rows[at] * config.hc_dim(), config.hc_dim(),
                   a.streams.data() + row * config.hc_dim());
     }
-    const T* e = a.embedded.data() + begin * d;
-    const T* h = a.streams.data() + begin * config.hc_dim();
-    rms_norm_forward<T>(rows, d, e, w.enorm, config.rms_norm_eps, a.embedded_normed.data() + begin * d);
-    rms_norm_forward<T>(rows * streams, d, h, w.hnorm, config.rms_norm_eps,
-                        a.streams_normed.data() + begin * config.hc_dim());
-    context.rounding.result(rows, d, a.embedded_normed.data() + begin * d);
-    context.rounding.result(rows * streams, d, a.streams_normed.data() + begin * config.hc_dim());
-    context.rounding.input(config.dense_format, rows, d, a.embedded_normed.data() + begin * d);
-    context.rounding.input(config.dense_format, rows * streams, d,
-                           a.streams_normed.data() + begin * config.hc_dim());
   });
-  linear_forward<T>(context.linear(n, d, d), a.embedded_normed.data(), w.e_proj, resized(term, n * d),
-                    context.pool);
-  linear_forward<T>(context.linear(n * streams, d, d), a.streams_normed.data(), w.h_proj, y, context.pool);
-  context.round_results(n, d, term.data());
-  context.round_results(n * streams, d, y);
-  for_row_blocks(context.pool, n * streams, [&](std::int64_t begin, std::int64_t rows) {
-    for (std::int64_t row = begin; row < begin + rows; ++row) {
-      for (std::int64_t i = 0; i < d; ++i)
-        y[row * d + i] += term[static_cast<std::size_t>(row / streams * d + i)];
-    }
-    context.rounding.result(rows, d, y + begin * d);
-  });
+  context.norm(n, d, a.embedded.data(), w.enorm, a.embedded_normed.data());
+  context.norm(n * streams, d, a.streams.data(), w.hnorm, a.streams_normed.data(), streams);
+  context.round_inputs(config.dense_format, n, d, a.embedded_normed.data());
+  context.round_inputs(config.dense_format, n * streams, d, a.streams_normed.data());
+  context.linear("e_proj", n, d, d, a.embedded_normed.data(), w.e_proj, resized(term, n * d));
+  context.linear("h_proj", n * streams, d, d, a.streams_normed.data(), w.h_proj, y);
+  context.template run<ops::MtpCombine>(
+      {.embedded = {term.data(), {n, d}}, .precision = context.precision(), .streams = {y, {n, streams, d}}});
 }
 
 template <class T>
@@ -83,19 +70,19 @@ void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, c
         dterm[static_cast<std::size_t>(row / streams * d + i)] += dy[row * d + i];
     }
   });
-  linear_backward<T>(context.linear(n, d, d), a.embedded_normed.data(), w.e_proj, dterm.data(),
+  linear_backward<T>(context.linear_shape(n, d, d), a.embedded_normed.data(), w.e_proj, dterm.data(),
                      zeros(dembedded_normed, n * d), g.e_proj, context.pool);
-  linear_backward<T>(context.linear(n * streams, d, d), a.streams_normed.data(), w.h_proj, dy,
+  linear_backward<T>(context.linear_shape(n * streams, d, d), a.streams_normed.data(), w.h_proj, dy,
                      zeros(dstreams_normed, n * config.hc_dim()), g.h_proj, context.pool);
   zeros(dembedded, n * d);
   zeros(dstreams, n * config.hc_dim());
   sum_over_rows<T>(context.pool, n, d, g.enorm, [&](std::int64_t row, std::int64_t rows, T* partial) {
-    rms_norm_backward<T>(rows, d, a.embedded.data() + row * d, w.enorm, config.rms_norm_eps,
+    rms_norm_backward<T>(context.norm_of(rows, d, a.embedded.data() + row * d, w.enorm),
                          dembedded_normed.data() + row * d, dembedded.data() + row * d, partial);
   });
   sum_over_rows<T>(
       context.pool, n * streams, d, g.hnorm, [&](std::int64_t row, std::int64_t rows, T* partial) {
-        rms_norm_backward<T>(rows, d, a.streams.data() + row * d, w.hnorm, config.rms_norm_eps,
+        rms_norm_backward<T>(context.norm_of(rows, d, a.streams.data() + row * d, w.hnorm),
                              dstreams_normed.data() + row * d, dstreams.data() + row * d, partial);
       });
   for (std::int64_t row = 0; row < n; ++row) {

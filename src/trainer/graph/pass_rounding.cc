@@ -9,7 +9,6 @@
 #include "numeric/block_scale.h"
 #include "numeric/row_rounding.h"
 #include "ops/linear/linear.h"
-#include "ops/rms_norm/rms_norm.h"
 
 namespace baleen::graph {
 namespace {
@@ -85,21 +84,6 @@ void PassRounding<T>::index_weights(std::int64_t rows, T* x) const {
     row_rounding::to_bf16(row);
     for (float& value : row) value /= factor;
   });
-}
-
-template <class T>
-bool PassRounding<T>::norm_heads(std::int64_t rows, std::int64_t width, const T* x, T* y) const {
-  if (!active_) return false;
-  std::copy_n(x, rows * width, y);
-  for_each_row(rows, width, y, [&](std::span<float> row) {
-    const Activations<2> of_head(row.data(), {1, width});
-    rms_norm_ref({.x = of_head,
-                  .weight = {},
-                  .eps = static_cast<float>(config_.rms_norm_eps),
-                  .precision = Precision::kReleased,
-                  .y = of_head});
-  });
-  return true;
 }
 
 template class PassRounding<float>;

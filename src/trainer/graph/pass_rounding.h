@@ -37,9 +37,6 @@ class PassRounding {
   /// Weights of an indexer's heads [rows, heads]: BF16 before and after their constant, which is then divided
   /// out again.
   void index_weights(std::int64_t rows, T* x) const;
-  /// y [rows, width] = the norm without weights of x, each step of it in BF16; false where the pass does not
-  /// round, and nothing is done.
-  [[nodiscard]] bool norm_heads(std::int64_t rows, std::int64_t width, const T* x, T* y) const;
 
  private:
   const ModelConfig& config_;

@@ -8,12 +8,7 @@ template <class T>
 void plain_site_forward(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
                         SiteActivations<T>& a) {
   const std::int64_t d = context.config.hidden_size;
-  resized(a.normed, context.tokens() * d);
-  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
-    T* normed = a.normed.data() + row * d;
-    rms_norm_forward<T>(rows, d, x + row * d, w.norm, context.config.rms_norm_eps, normed);
-    context.rounding.result(rows, d, normed);
-  });
+  context.norm(context.tokens(), d, x, w.norm, resized(a.normed, context.tokens() * d));
 }
 
 template <class T>
@@ -22,8 +17,8 @@ void plain_site_backward(const GraphContext<T>& context, const SiteWeights<const
   const std::int64_t d = context.config.hidden_size;
   sum_over_rows<T>(context.pool, context.tokens(), d, g.norm,
                    [&](std::int64_t row, std::int64_t rows, T* partial) {
-                     rms_norm_backward<T>(rows, d, x + row * d, w.norm, context.config.rms_norm_eps,
-                                          dnormed + row * d, dx + row * d, partial);
+                     rms_norm_backward<T>(context.norm_of(rows, d, x + row * d, w.norm), dnormed + row * d,
+                                          dx + row * d, partial);
                    });
 }
 

@@ -1,42 +1,67 @@
 /// Rotation of queries, keys and entries by their positions in the document, of one layer's attention.
 #pragma once
 
-#include "ops/rope/rope_backward.h"
+#include "ops/rope/rope.h"
 #include "trainer/graph/graph_context.h"
 
 namespace baleen::graph {
 
-/// x [N, heads, width], each row at its token's position.
+/// x [N, heads, width], each row at its token's position, rounded as `precision` says.
 template <class T>
-void rotate_rows(const GraphContext<T>& context, const LayerAttention& shape, std::int64_t heads,
-                 std::int64_t width, bool inverse, T* x) {
+void rotate(const GraphContext<T>& context, const LayerAttention& shape, std::int64_t heads,
+            std::int64_t width, bool inverse, Precision precision, T* x) {
   const RopeTable<T>& rope = context.ropes[static_cast<int>(shape.rope)];
-  const std::int64_t pairs = shape.rope_dim / 2;
-  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
-    rope_rotate(rows, heads, width, shape.rope_dim, rope.cosine.data() + row * pairs,
-                rope.sine.data() + row * pairs, inverse, x + row * heads * width);
-  });
+  const std::int64_t pairs = shape.rope_dim / 2, rows = context.tokens();
+  context.template run<ops::Rope>({.x = {x, {rows, heads, width}},
+                                   .cosine = {rope.cosine.data(), {rows, pairs}},
+                                   .sine = {rope.sine.data(), {rows, pairs}},
+                                   .inverse = inverse,
+                                   .precision = precision});
 }
 
-/// The same in the forward: what comes out is a result.
+/// In the forward: what comes out is a result. In the backward gradients are rotated by the opposite angle.
 template <class T>
 void rotate_result(const GraphContext<T>& context, const LayerAttention& shape, std::int64_t heads,
                    std::int64_t width, bool inverse, T* x) {
-  rotate_rows(context, shape, heads, width, inverse, x);
-  context.round_results(context.tokens(), heads * width, x);
+  rotate(context, shape, heads, width, inverse, context.precision(), x);
+}
+template <class T>
+void rotate_gradient(const GraphContext<T>& context, const LayerAttention& shape, std::int64_t heads,
+                     std::int64_t width, bool inverse, T* dx) {
+  rotate(context, shape, heads, width, !inverse, Precision::kExact, dx);
 }
 
-/// entries [count, width] of document i, each at the position of its first token.
+/// The angles of all documents' entries, each at the position of its first token.
 template <class T>
-void rotate_entries(const GraphContext<T>& context, const LayerAttention& shape, std::int64_t i,
-                    std::int64_t count, std::int64_t width, bool inverse, T* entries) {
-  const RopeTable<T>& rope = context.ropes[static_cast<int>(shape.rope)];
-  const std::int64_t pairs = shape.rope_dim / 2;
-  for (std::int64_t j = 0; j < count; ++j) {
-    const std::int64_t row = (context.document(i).begin + j * shape.ratio) * pairs;
-    rope_rotate<T>(1, 1, width, shape.rope_dim, rope.cosine.data() + row, rope.sine.data() + row, inverse,
-                   entries + j * width);
+struct EntryAngles {
+  Values<T> cosine, sine;  ///< [M, rotary / 2]
+
+  EntryAngles(const GraphContext<T>& context, const LayerAttention& shape,
+              const std::vector<std::int64_t>& entry_begin) {
+    const RopeTable<T>& rope = context.ropes[static_cast<int>(shape.rope)];
+    const std::int64_t pairs = shape.rope_dim / 2;
+    T* to_cosine = resized(cosine, entry_begin.back() * pairs);
+    T* to_sine = resized(sine, entry_begin.back() * pairs);
+    for (std::int64_t i = 0; i < context.documents(); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      for (std::int64_t entry = 0; entry < entry_begin[at + 1] - entry_begin[at]; ++entry) {
+        const std::int64_t row = (context.document(i).begin + entry * shape.ratio) * pairs;
+        to_cosine = std::copy_n(rope.cosine.data() + row, pairs, to_cosine);
+        to_sine = std::copy_n(rope.sine.data() + row, pairs, to_sine);
+      }
+    }
   }
-}
+
+  /// entries [M, width]
+  void rotate(const GraphContext<T>& context, std::int64_t count, std::int64_t width, bool inverse,
+              Precision precision, T* entries) const {
+    const std::int64_t pairs = count == 0 ? 0 : static_cast<std::int64_t>(cosine.size()) / count;
+    context.template run<ops::Rope>({.x = {entries, {count, 1, width}},
+                                     .cosine = {cosine.data(), {count, pairs}},
+                                     .sine = {sine.data(), {count, pairs}},
+                                     .inverse = inverse,
+                                     .precision = precision});
+  }
+};
 
 }  // namespace baleen::graph

@@ -1,5 +1,6 @@
 #include "trainer/graph/site.h"
 
+#include "ops/hc_head/hc_head_backward.h"
 #include "ops/hc_pre/hc_pre_backward.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/rms_norm/rms_norm_backward.h"
@@ -9,26 +10,50 @@ namespace baleen::graph {
 namespace {
 
 template <class T>
-HcMixShape<T> mix_shape(const ModelConfig& config, SiteKind kind, std::int64_t rows) {
-  return {.rows = rows,
-          .streams = static_cast<int>(config.hc_mult),
-          .width = config.hidden_size,
-          .head_only = kind == SiteKind::kHead,
-          .sinkhorn_iterations = static_cast<int>(config.hc_sinkhorn_iters),
-          .hc_eps = config.hc_eps,
-          .norm_eps = config.rms_norm_eps};
+HcWeightsOf<T> weights_of(const ModelConfig& config, const SiteWeights<const T>& w, std::int64_t mixes,
+                          std::size_t scales) {
+  return {.fn = {w.mixing.fn, {mixes, config.hc_dim()}},
+          .base = {w.mixing.base, static_cast<std::size_t>(mixes)},
+          .scale = {w.mixing.scale, scales}};
 }
 
+constexpr std::int64_t kScales = 3;  ///< of a half-block's mixing; the head's has one
+
+std::int64_t num_mixes(const ModelConfig& config, SiteKind kind) {
+  return kind == SiteKind::kHead ? config.hc_mult : (2 + config.hc_mult) * config.hc_mult;
+}
+
+/// The mixing of a half-block over rows [begin, begin + rows).
 template <class T>
-HcMixValues<T> mix_values(const HcMixShape<T>& s, const SiteWeights<const T>& w, const T* x,
-                          SiteActivations<T>& a, std::int64_t row) {
-  return {.x = x + row * s.streams * s.width,
-          .raw = a.raw.data() + row * s.mixes(),
-          .scale = w.mixing.scale,
-          .base = w.mixing.base,
-          .post = s.head_only ? nullptr : a.post.data() + row * s.streams,
-          .comb = s.head_only ? nullptr : a.comb.data() + row * s.streams * s.streams,
-          .u = a.u.data() + row * s.width};
+HcPreArgsOf<T> entry_of(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
+                        SiteActivations<T>& a, std::int64_t begin, std::int64_t rows) {
+  const ModelConfig& config = context.config;
+  const std::int64_t n = config.hc_mult, mixes = num_mixes(config, SiteKind::kHalfBlock);
+  return {.streams = {x + begin * config.hc_dim(), {rows, n, config.hidden_size}},
+          .weights = weights_of(config, w, mixes, kScales),
+          .norm_eps = static_cast<float>(config.rms_norm_eps),
+          .hc_eps = static_cast<float>(config.hc_eps),
+          .sinkhorn_iterations = static_cast<int>(config.hc_sinkhorn_iters),
+          .precision = context.precision(),
+          .u = {a.u.data() + begin * config.hidden_size, {rows, config.hidden_size}},
+          .post = {a.post.data() + begin * n, {rows, n}},
+          .comb = {a.comb.data() + begin * n * n, {rows, n, n}},
+          .products = {a.raw.data() + begin * mixes, {rows, mixes}}};
+}
+
+/// The same of the head.
+template <class T>
+HcHeadArgsOf<T> head_of(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
+                        SiteActivations<T>& a, std::int64_t begin, std::int64_t rows) {
+  const ModelConfig& config = context.config;
+  const std::int64_t n = config.hc_mult;
+  return {.streams = {x + begin * config.hc_dim(), {rows, n, config.hidden_size}},
+          .weights = weights_of(config, w, n, 1),
+          .norm_eps = static_cast<float>(config.rms_norm_eps),
+          .hc_eps = static_cast<float>(config.hc_eps),
+          .precision = context.precision(),
+          .y = {a.u.data() + begin * config.hidden_size, {rows, config.hidden_size}},
+          .products = {a.raw.data() + begin * n, {rows, n}}};
 }
 
 }  // namespace
@@ -39,23 +64,17 @@ void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteWeigh
   if (context.plain_residual) return plain_site_forward(context, w, x, a);
   const ModelConfig& config = context.config;
   const std::int64_t n = context.tokens();
-  const HcMixShape<T> whole = mix_shape<T>(config, kind, n);
-  linear_forward<T>({n, config.hc_dim(), whole.mixes()}, x, w.mixing.fn, resized(a.raw, n * whole.mixes()),
-                    context.pool);
+  resized(a.raw, n * num_mixes(config, kind));
   resized(a.u, n * config.hidden_size);
   resized(a.normed, n * config.hidden_size);
   if (kind == SiteKind::kHalfBlock) {
     resized(a.post, n * config.hc_mult);
     resized(a.comb, n * config.hc_mult * config.hc_mult);
+    context.template run<ops::HcPre>(entry_of(context, w, x, a, 0, n));
+  } else {
+    context.template run<ops::HcHead>(head_of(context, w, x, a, 0, n));
   }
-  for_row_blocks(context.pool, n, [&](std::int64_t row, std::int64_t rows) {
-    const HcMixShape<T> s = mix_shape<T>(config, kind, rows);
-    const HcMixValues<T> v = mix_values(s, w, x, a, row);
-    hc_mix_forward(s, v);
-    context.rounding.result(rows, s.width, v.u);
-    rms_norm_forward<T>(rows, s.width, v.u, w.norm, config.rms_norm_eps, a.normed.data() + row * s.width);
-    context.rounding.result(rows, s.width, a.normed.data() + row * s.width);
-  });
+  context.norm(n, config.hidden_size, a.u.data(), w.norm, a.normed.data());
 }
 
 template <class T>
@@ -67,8 +86,7 @@ void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeig
   const std::int64_t n = context.tokens();
   const std::int64_t width = config.hidden_size;
   const std::int64_t streams = config.hc_mult;
-  const std::int64_t mixes = mix_shape<T>(config, kind, n).mixes();
-  constexpr std::int64_t kScales = 3;
+  const std::int64_t mixes = num_mixes(config, kind);
   Values<T> draw;
   Values<T> vectors;  // gradients of norm, base, scale
   resized(draw, n * mixes);
@@ -77,17 +95,18 @@ void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeig
                    [&](std::int64_t row, std::int64_t rows, T* partial) {
                      Values<T> du;
                      zeros(du, rows * width);
-                     rms_norm_backward<T>(rows, width, a.u.data() + row * width, w.norm, config.rms_norm_eps,
+                     rms_norm_backward<T>(context.norm_of(rows, width, a.u.data() + row * width, w.norm),
                                           dnormed + row * width, du.data(), partial);
-                     const HcMixShape<T> s = mix_shape<T>(config, kind, rows);
-                     hc_mix_backward<T>(s, mix_values(s, w, x, a, row),
-                                        {.du = du.data(),
-                                         .dpost = s.head_only ? nullptr : dpost + row * streams,
-                                         .dcomb = s.head_only ? nullptr : dcomb + row * streams * streams,
-                                         .dx = dx + row * streams * width,
-                                         .draw = draw.data() + row * mixes,
-                                         .dscale = partial + width + mixes,
-                                         .dbase = partial + width});
+                     HcGradients<T> gradients{.du = du.data(),
+                                              .dx = dx + row * streams * width,
+                                              .draw = draw.data() + row * mixes,
+                                              .dscale = partial + width + mixes,
+                                              .dbase = partial + width};
+                     if (kind == SiteKind::kHead)
+                       return hc_head_backward(head_of(context, w, x, a, row, rows), gradients);
+                     gradients.dpost = dpost + row * streams;
+                     gradients.dcomb = dcomb + row * streams * streams;
+                     hc_pre_backward(entry_of(context, w, x, a, row, rows), gradients);
                    });
   const T* sum = vectors.data();
   for (std::int64_t i = 0; i < width; ++i) g.norm[i] += *sum++;

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "ops/linear/linear_backward.h"
+#include "ops/lm_head/lm_head.h"
 #include "trainer/graph/site.h"
 
 namespace baleen::graph {
@@ -17,6 +18,18 @@ Targets targets_of(const TrainingBatch& batch) {
     }
   }
   return targets;
+}
+
+template <class T>
+void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, const T* head, T* logits) {
+  const std::int64_t d = context.config.hidden_size, vocabulary = context.config.vocab_size;
+  if constexpr (std::is_same_v<T, float>) {
+    const WeightMatrix weight = float_matrix(vocabulary, d, head);
+    context.executors.products.template execute<ops::LmHead>(
+        {.x = {x, {rows, d}}, .weight = &weight, .logits = {logits, {rows, vocabulary}}});
+  } else {
+    dense_linear<T>(context.linear_shape(rows, d, vocabulary), x, head, logits, context.pool);
+  }
 }
 
 template <class T>
@@ -38,8 +51,7 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
     const std::int64_t* row = targets.rows.data() + begin;
     resized(x, rows * d);
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d);
-    linear_forward<T>(context.linear(rows, d, vocabulary), x.data(), head, resized(logits, rows * vocabulary),
-                      context.pool);
+    head_logits(context, rows, x.data(), head, resized(logits, rows * vocabulary));
     objective.begin_chunk(begin, rows, context.pool);
     context.pool.parallel_for(rows, [&](std::int64_t i, int) {
       const auto at = static_cast<std::size_t>(begin + i);
@@ -47,7 +59,7 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
       losses[at] = objective.loss(begin + i, targets.tokens[at], z, gradients.scale);
     });
     if (gradients.site == nullptr) continue;
-    linear_backward<T>(context.linear(rows, d, vocabulary), x.data(), head, logits.data(),
+    linear_backward<T>(context.linear_shape(rows, d, vocabulary), x.data(), head, logits.data(),
                        zeros(dx, rows * d), gradients.head, context.pool);
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d);
   }
@@ -60,6 +72,8 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
   return sum;
 }
 
+template void head_logits(const GraphContext<float>&, std::int64_t, const float*, const float*, float*);
+template void head_logits(const GraphContext<double>&, std::int64_t, const double*, const double*, double*);
 template double token_loss(const GraphContext<float>&, const SiteWeights<const float>&, const float*,
                            const float*, const Targets&, TokenObjective<float>&, const HeadGradients<float>&);
 template double token_loss(const GraphContext<double>&, const SiteWeights<const double>&, const double*,

@@ -29,6 +29,10 @@ struct HeadGradients {
   T* dstreams = nullptr;                 ///< [N, n, d] +=
 };
 
+/// logits [rows, V] = x [rows, d] times the head, not rounded.
+template <class T>
+void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, const T* head, T* logits);
+
 /// Sum over `targets` of what `objective` says of the logits head(streams [N, n, d]). In chunks of kLossRows
 /// rows: logits, their gradient and both products, so that memory is kLossRows * V values.
 template <class T>

@@ -72,8 +72,7 @@ template <class T>
 void ReverseKl<T>::begin_chunk(std::int64_t begin, std::int64_t count, ThreadPool& pool) {
   begin_ = begin;
   logits_.resize(static_cast<std::size_t>(count * vocabulary_));
-  linear_forward<T>({count, width_, vocabulary_}, hidden_.data() + begin * width_, head_, logits_.data(),
-                    pool);
+  dense_linear<T>({count, width_, vocabulary_}, hidden_.data() + begin * width_, head_, logits_.data(), pool);
 }
 
 template <class T>

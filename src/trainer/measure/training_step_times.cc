@@ -74,7 +74,9 @@ class PartRuns {
         weights_(training_table(config.model, config.ablation.plain_residual)),
         gradients_(weights_.table()),
         hash_tables_(make_hash_tables(config.model, config.run.seed)),
-        context_(config.model, hash_tables_, batch, measured_pass_options(config), pool) {
+        executor_(pool, config.bf16_products()),
+        executors_(executor_.executors()),
+        context_(config.model, hash_tables_, batch, measured_pass_options(config), executors_, pool) {
     initialise(weights_, config.model, config.initializer_range, config.run.seed);
   }
 
@@ -178,6 +180,8 @@ class PartRuns {
   int num_runs_;
   Parameters<float> weights_, gradients_;
   HashTables hash_tables_;
+  PassExecutor executor_;
+  PassExecutors executors_;
   GraphContext<float> context_;
   BothWays attention_, experts_, mixing_, head_;
 };

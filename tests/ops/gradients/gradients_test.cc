@@ -10,18 +10,22 @@
 #include "ops/compressor/compressor_backward.h"
 #include "ops/dense_attention/dense_attention.h"
 #include "ops/experts/swiglu_backward.h"
+#include "ops/hc_head/hc_head_backward.h"
 #include "ops/hc_post/hc_post_backward.h"
 #include "ops/hc_pre/hc_pre_backward.h"
 #include "ops/indexer_loss/index_scores.h"
 #include "ops/indexer_loss/indexer_loss.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/rms_norm/rms_norm_backward.h"
-#include "ops/rope/rope_backward.h"
+#include "ops/rope/rope.h"
 #include "ops/route/route_backward.h"
 #include "ops/route/sequence_balance.h"
+#include "tests/support/trained_operation.h"
 
 namespace baleen {
 namespace {
+
+using test::run_trained;
 
 template <class T>
 using Array = std::vector<T>;
@@ -102,13 +106,13 @@ int between(std::mt19937& random, int low, int high) {
 
 TEST(Gradients, Linear) {
   check_both([]<class T>(T, std::mt19937& random) {
-    const LinearShape<T> s{
+    const LinearShape s{
         .rows = between(random, 1, 7), .in = between(random, 1, 9), .out = between(random, 1, 5)};
     return Problem<T>{{random_array<T>(s.rows * s.in, random), random_array<T>(s.out * s.in, random)},
                       [s](const auto& in) {
                         ThreadPool pool(2);
                         Array<T> y(static_cast<std::size_t>(s.rows * s.out));
-                        linear_forward(s, in[0].data(), in[1].data(), y.data(), pool);
+                        dense_linear(s, in[0].data(), in[1].data(), y.data(), pool);
                         return y;
                       },
                       [s](const auto& in, const auto& dy, auto& d) {
@@ -123,15 +127,20 @@ TEST(Gradients, RmsNorm) {
   check_both([]<class T>(T, std::mt19937& random) {
     const std::int64_t rows = between(random, 1, 4);
     const std::int64_t width = between(random, 2, 9);
+    const auto args = [=](const std::vector<Array<T>>& in) {
+      return RmsNormArgsOf<T>{
+          .x = {in[0].data(), {rows, width}}, .weight = in[1], .precision = Precision::kExact};
+    };
     return Problem<T>{{random_array<T>(rows * width, random), random_array<T>(width, random)},
                       [=](const auto& in) {
                         Array<T> y(in[0].size());
-                        rms_norm_forward(rows, width, in[0].data(), in[1].data(), 1e-6, y.data());
+                        RmsNormArgsOf<T> norm = args(in);
+                        norm.y = {y.data(), {rows, width}};
+                        run_trained<ops::RmsNorm, T>(norm);
                         return y;
                       },
                       [=](const auto& in, const auto& dy, auto& d) {
-                        rms_norm_backward(rows, width, in[0].data(), in[1].data(), 1e-6, dy.data(),
-                                          d[0].data(), d[1].data());
+                        rms_norm_backward(args(in), dy.data(), d[0].data(), d[1].data());
                       }};
   });
 }
@@ -146,57 +155,93 @@ TEST(Gradients, RopeAndItsInverse) {
         cosine.push_back(std::cos(angle));
         sine.push_back(std::sin(angle));
       }
+      const auto rotate = [=](bool by_opposite, Array<T>& x) {
+        run_trained<ops::Rope, T>({.x = {x.data(), {2, 3, 6}},
+                                   .cosine = {cosine.data(), {2, 2}},
+                                   .sine = {sine.data(), {2, 2}},
+                                   .inverse = by_opposite,
+                                   .precision = Precision::kExact});
+      };
       return Problem<T>{{random_array<T>(2 * 3 * 6, random)},
                         [=](const auto& in) {
                           Array<T> y = in[0];
-                          rope_rotate<T>(2, 3, 6, 4, cosine.data(), sine.data(), inverse, y.data());
+                          rotate(inverse, y);
                           return y;
                         },
                         [=](const auto&, const auto& dy, auto& d) {
                           d[0] = dy;
-                          rope_rotate<T>(2, 3, 6, 4, cosine.data(), sine.data(), !inverse, d[0].data());
+                          rotate(!inverse, d[0]);
                         }};
     });
   }
 }
 
-/// Outputs side by side: u, and of a block's mixing post and comb.
+/// A mixing of two rows of width 3 with inputs x, fn, scale and base. Outputs side by side: u, and of a
+/// block's mixing post and comb.
+template <class T>
+struct MixingProblem {
+  std::int64_t n = 4;
+  bool head_only = false;
+
+  static constexpr std::int64_t kRows = 2, kWidth = 3;
+
+  [[nodiscard]] std::int64_t mixes() const { return head_only ? n : (2 + n) * n; }
+  [[nodiscard]] HcWeightsOf<T> weights(const std::vector<Array<T>>& in) const {
+    return {.fn = {in[1].data(), {mixes(), n * kWidth}}, .base = in[3], .scale = in[2]};
+  }
+  [[nodiscard]] HcPreArgsOf<T> entry(const std::vector<Array<T>>& in, Array<T>& y, Array<T>& products) const {
+    return {.streams = {in[0].data(), {kRows, n, kWidth}},
+            .weights = weights(in),
+            .precision = Precision::kExact,
+            .u = {y.data(), {kRows, kWidth}},
+            .post = {y.data() + kRows * kWidth, {kRows, n}},
+            .comb = {y.data() + kRows * (kWidth + n), {kRows, n, n}},
+            .products = {products.data(), {kRows, mixes()}}};
+  }
+  [[nodiscard]] HcHeadArgsOf<T> head(const std::vector<Array<T>>& in, Array<T>& y, Array<T>& products) const {
+    return {.streams = {in[0].data(), {kRows, n, kWidth}},
+            .weights = weights(in),
+            .precision = Precision::kExact,
+            .y = {y.data(), {kRows, kWidth}},
+            .products = {products.data(), {kRows, mixes()}}};
+  }
+  void forward(const std::vector<Array<T>>& in, Array<T>& y, Array<T>& products) const {
+    y.assign(static_cast<std::size_t>(kRows * (kWidth + n + n * n)), T{0});
+    products.resize(static_cast<std::size_t>(kRows * mixes()));
+    if (head_only) return run_trained<ops::HcHead, T>(head(in, y, products));
+    run_trained<ops::HcPre, T>(entry(in, y, products));
+  }
+  void backward(const std::vector<Array<T>>& in, const Array<T>& dy, std::vector<Array<T>>& d) const {
+    Array<T> y, products;
+    forward(in, y, products);
+    Array<T> draw(products.size());
+    const HcGradients<T> gradients{.du = dy.data(),
+                                   .dpost = dy.data() + kRows * kWidth,
+                                   .dcomb = dy.data() + kRows * (kWidth + n),
+                                   .dx = d[0].data(),
+                                   .draw = draw.data(),
+                                   .dscale = d[2].data(),
+                                   .dbase = d[3].data()};
+    head_only ? hc_head_backward(head(in, y, products), gradients)
+              : hc_pre_backward(entry(in, y, products), gradients);
+    linear_backward<T>({.rows = kRows, .in = n * kWidth, .out = mixes()}, in[0].data(), in[1].data(),
+                       draw.data(), d[0].data(), d[1].data());
+  }
+};
+
 TEST(Gradients, HcPreThroughSinkhornAndHcHead) {
   for (const bool head_only : {false, true}) {
     check_both([head_only]<class T>(T, std::mt19937& random) {
-      const HcMixShape<T> s{.rows = 2, .streams = between(random, 2, 4), .width = 3, .head_only = head_only};
-      const std::int64_t n = s.streams;
-      const auto place = [=](const std::vector<Array<T>>& in, Array<T>& y) {
-        y.resize(static_cast<std::size_t>(s.rows * (s.width + n + n * n)));
-        return HcMixValues<T>{.x = in[0].data(),
-                              .raw = in[1].data(),
-                              .scale = in[2].data(),
-                              .base = in[3].data(),
-                              .post = y.data() + s.rows * s.width,
-                              .comb = y.data() + s.rows * (s.width + n),
-                              .u = y.data()};
-      };
-      return Problem<T>{
-          {random_array<T>(s.rows * n * s.width, random), random_array<T>(s.rows * s.mixes(), random),
-           random_array<T>(head_only ? 1 : 3, random), random_array<T>(s.mixes(), random)},
-          [=](const auto& in) {
-            Array<T> y;
-            hc_mix_forward(s, place(in, y));
-            return y;
-          },
-          [=](const auto& in, const auto& dy, auto& d) {
-            Array<T> y;
-            const HcMixValues<T> v = place(in, y);
-            hc_mix_forward(s, v);
-            hc_mix_backward(s, v,
-                            {.du = dy.data(),
-                             .dpost = dy.data() + s.rows * s.width,
-                             .dcomb = dy.data() + s.rows * (s.width + n),
-                             .dx = d[0].data(),
-                             .draw = d[1].data(),
-                             .dscale = d[2].data(),
-                             .dbase = d[3].data()});
-          }};
+      const MixingProblem<T> p{between(random, 2, 4), head_only};
+      return Problem<T>{{random_array<T>(p.kRows * p.n * p.kWidth, random),
+                         random_array<T>(p.mixes() * p.n * p.kWidth, random),
+                         random_array<T>(head_only ? 1 : 3, random), random_array<T>(p.mixes(), random)},
+                        [p](const auto& in) {
+                          Array<T> y, products;
+                          p.forward(in, y, products);
+                          return y;
+                        },
+                        [p](const auto& in, const auto& dy, auto& d) { p.backward(in, dy, d); }};
     });
   }
 }
@@ -204,24 +249,23 @@ TEST(Gradients, HcPreThroughSinkhornAndHcHead) {
 TEST(Gradients, HcPost) {
   check_both([]<class T>(T, std::mt19937& random) {
     const int n = between(random, 2, 4);
-    const auto values = [n](const std::vector<Array<T>>& in) {
-      return HcPostValues<T>{.rows = 2,
-                             .streams = n,
-                             .width = 3,
-                             .x = in[0].data(),
-                             .f = in[1].data(),
-                             .post = in[2].data(),
-                             .comb = in[3].data()};
+    const auto args = [n](const std::vector<Array<T>>& in, T* y) {
+      return HcPostArgsOf<T>{.f = {in[1].data(), {2, 3}},
+                             .post = {in[2].data(), {2, n}},
+                             .comb = {in[3].data(), {2, n, n}},
+                             .precision = Precision::kExact,
+                             .streams = {y, {2, n, 3}},
+                             .before = {in[0].data(), {2, n, 3}}};
     };
     return Problem<T>{{random_array<T>(6 * n, random), random_array<T>(6, random),
                        random_array<T>(2 * n, random), random_array<T>(2 * n * n, random)},
                       [=](const auto& in) {
                         Array<T> y(in[0].size());
-                        hc_post_forward(values(in), y.data());
+                        run_trained<ops::HcPost, T>(args(in, y.data()));
                         return y;
                       },
                       [=](const auto& in, const auto& dy, auto& d) {
-                        hc_post_backward(values(in), dy.data(), d[0].data(), d[1].data(), d[2].data(),
+                        hc_post_backward(args(in, nullptr), dy.data(), d[0].data(), d[1].data(), d[2].data(),
                                          d[3].data());
                       }};
   });
@@ -447,11 +491,11 @@ TEST(Gradients, SwigluOnBothSidesOfItsClamp) {
         {random_array<T>(20, random, 2), random_array<T>(20, random, 2), random_array<T>(4, random)},
         [](const auto& in) {
           Array<T> a(20);
-          swiglu_forward<T>(4, 5, in[0].data(), in[1].data(), in[2].data(), 1.5, a.data());
+          swiglu_forward<T>(4, 5, in[0].data(), in[1].data(), in[2].data(), 1.5F, false, a.data());
           return a;
         },
         [](const auto& in, const auto& dy, auto& d) {
-          swiglu_backward<T>(4, 5, in[0].data(), in[1].data(), in[2].data(), 1.5, dy.data(), d[0].data(),
+          swiglu_backward<T>(4, 5, in[0].data(), in[1].data(), in[2].data(), 1.5F, dy.data(), d[0].data(),
                              d[1].data(), d[2].data());
         }};
   });
@@ -459,7 +503,7 @@ TEST(Gradients, SwigluOnBothSidesOfItsClamp) {
 
 TEST(Gradients, ProductsDoNotDependOnThreads) {
   std::mt19937 random(5);
-  const LinearShape<float> s{.rows = 300, .in = 70, .out = 600};
+  const LinearShape s{.rows = 300, .in = 70, .out = 600};
   const Array<float> x = random_array<float>(s.rows * s.in, random);
   const Array<float> w = random_array<float>(s.out * s.in, random);
   std::vector<Array<float>> results;
@@ -467,7 +511,7 @@ TEST(Gradients, ProductsDoNotDependOnThreads) {
     ThreadPool pool(threads);
     Array<float> y(static_cast<std::size_t>(s.rows * s.out));
     Array<float> dw(w.size());
-    linear_forward(s, x.data(), w.data(), y.data(), pool);
+    dense_linear(s, x.data(), w.data(), y.data(), pool);
     linear_backward<float>(s, x.data(), w.data(), y.data(), nullptr, dw.data(), pool);
     y.insert(y.end(), dw.begin(), dw.end());
     results.push_back(y);

@@ -7,8 +7,10 @@
 #include <random>
 #include <vector>
 
+#include "ops/hc_head/hc_head_backward.h"
 #include "ops/hc_post/hc_post_backward.h"
 #include "ops/hc_pre/hc_pre_backward.h"
+#include "tests/support/trained_operation.h"
 
 namespace baleen {
 namespace {
@@ -24,40 +26,63 @@ std::vector<T> normal_values(std::int64_t size, std::mt19937& random) {
 /// Values of one mixing with its gradients, all in one array.
 template <class T>
 std::vector<T> mixing_with_gradients(std::int64_t rows, int streams, std::int64_t width, bool head_only) {
-  const HcMixShape<T> s{.rows = rows, .streams = streams, .width = width, .head_only = head_only};
-  const std::int64_t n = streams;
+  const std::int64_t n = streams, mixes = head_only ? n : (2 + n) * n;
   std::mt19937 random(11);
   const std::vector<T> x = normal_values<T>(rows * n * width, random),
-                       raw = normal_values<T>(rows * s.mixes(), random), scale = normal_values<T>(3, random),
-                       base = normal_values<T>(s.mixes(), random),
-                       du = normal_values<T>(rows * width, random),
+                       fn = normal_values<T>(mixes * n * width, random), scale = normal_values<T>(3, random),
+                       base = normal_values<T>(mixes, random), du = normal_values<T>(rows * width, random),
                        f = normal_values<T>(rows * width, random), dpost = normal_values<T>(rows * n, random),
                        dcomb = normal_values<T>(rows * n * n, random),
                        dout = normal_values<T>(rows * n * width, random);
+  std::vector<T> small_fn = fn;  // products of about 1
+  for (T& value : small_fn) value /= std::sqrt(static_cast<T>(n * width));
   std::vector<T> all;
   const auto room = [&all](std::int64_t count) {
     const auto begin = static_cast<std::ptrdiff_t>(all.size());
     all.resize(all.size() + static_cast<std::size_t>(count));
     return begin;
   };
-  const auto post = room(rows * n), comb = room(rows * n * n), u = room(rows * width), out = room(x.size()),
-             dx = room(x.size()), draw = room(raw.size()), dscale = room(3), dbase = room(s.mixes()),
-             df = room(rows * width), dmix = room(rows * n), dmixes = room(rows * n * n);
+  const auto post = room(rows * n), comb = room(rows * n * n), u = room(rows * width),
+             out = room(rows * n * width), products = room(rows * mixes), dx = room(rows * n * width),
+             draw = room(rows * mixes), dscale = room(3), dbase = room(mixes), df = room(rows * width),
+             dmix = room(rows * n), dmixes = room(rows * n * n);
   T* const at = all.data();
-  const HcMixValues<T> v{x.data(), raw.data(), scale.data(), base.data(), at + post, at + comb, at + u};
-  hc_mix_forward(s, v);
-  hc_mix_backward<T>(s, v,
-                     {.du = du.data(),
-                      .dpost = dpost.data(),
-                      .dcomb = dcomb.data(),
-                      .dx = at + dx,
-                      .draw = at + draw,
-                      .dscale = at + dscale,
-                      .dbase = at + dbase});
-  if (head_only) return all;
-  const HcPostValues<T> p{rows, streams, width, x.data(), f.data(), at + post, at + comb};
-  hc_post_forward(p, at + out);
-  hc_post_backward(p, dout.data(), at + dx, at + df, at + dmix, at + dmixes);
+  const ActivationView<const T, 3> streams_before{x.data(), {rows, n, width}};
+  const HcWeightsOf<T> weights{.fn = {small_fn.data(), {mixes, n * width}}, .base = base, .scale = scale};
+  const HcGradients<T> gradients{.du = du.data(),
+                                 .dpost = dpost.data(),
+                                 .dcomb = dcomb.data(),
+                                 .dx = at + dx,
+                                 .draw = at + draw,
+                                 .dscale = at + dscale,
+                                 .dbase = at + dbase};
+  if (head_only) {
+    const HcHeadArgsOf<T> head{.streams = streams_before,
+                               .weights = weights,
+                               .precision = Precision::kExact,
+                               .y = {at + u, {rows, width}},
+                               .products = {at + products, {rows, mixes}}};
+    test::run_trained<ops::HcHead, T>(head);
+    hc_head_backward(head, gradients);
+    return all;
+  }
+  const HcPreArgsOf<T> entry{.streams = streams_before,
+                             .weights = weights,
+                             .precision = Precision::kExact,
+                             .u = {at + u, {rows, width}},
+                             .post = {at + post, {rows, n}},
+                             .comb = {at + comb, {rows, n, n}},
+                             .products = {at + products, {rows, mixes}}};
+  test::run_trained<ops::HcPre, T>(entry);
+  hc_pre_backward(entry, gradients);
+  const HcPostArgsOf<T> leave{.f = {f.data(), {rows, width}},
+                              .post = entry.post,
+                              .comb = entry.comb,
+                              .precision = Precision::kExact,
+                              .streams = {at + out, {rows, n, width}},
+                              .before = streams_before};
+  test::run_trained<ops::HcPost, T>(leave);
+  hc_post_backward(leave, dout.data(), at + dx, at + df, at + dmix, at + dmixes);
   return all;
 }
 

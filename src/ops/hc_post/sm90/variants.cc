@@ -23,7 +23,13 @@ std::optional<Reason> why_not_one_pass(const HcPostArgs& post, const HcPreArgs& 
 }  // namespace
 
 std::span<const CudaVariant<ops::HcPost>> hc_post_variants() {
-  static constexpr std::array<CudaVariant<ops::HcPost>, 1> kVariants{{{.name = "sm90", .run = hc_post}}};
+  static constexpr std::array<CudaVariant<ops::HcPost>, 1> kVariants{
+      {{.name = "sm90",
+        .run = hc_post,
+        .why_not = [](const HcPostArgs& args, const DeviceTraits& /*traits*/) -> std::optional<Reason> {
+          if (!args.before.empty()) return "works in place";
+          return std::nullopt;
+        }}}};
   return kVariants;
 }
 

@@ -12,8 +12,14 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
   return hc_pre_scratch_bytes(shape.max_rows, shape.hidden_size);
 }
 
+std::optional<Reason> why_not(const HcPreArgs& args, const DeviceTraits& /*traits*/) {
+  if (!args.products.empty()) return "keeps no products";
+  return std::nullopt;
+}
+
 std::optional<Reason> why_not_one_pass(const HcPreArgs& pre, const RmsNormArgs& norm,
-                                       const DeviceTraits& /*traits*/) {
+                                       const DeviceTraits& traits) {
+  if (const auto why = why_not(pre, traits)) return why;
   if (norm.x.address() != pre.u.address()) return "normalises the vector that it makes";
   return std::nullopt;
 }
@@ -22,7 +28,7 @@ std::optional<Reason> why_not_one_pass(const HcPreArgs& pre, const RmsNormArgs& 
 
 std::span<const CudaVariant<ops::HcPre>> hc_pre_variants() {
   static constexpr std::array<CudaVariant<ops::HcPre>, 1> kVariants{
-      {{.name = "sm90", .run = hc_pre, .scratch_bytes = scratch_bytes}}};
+      {{.name = "sm90", .run = hc_pre, .why_not = why_not, .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }
 

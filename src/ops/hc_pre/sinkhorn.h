@@ -1,6 +1,6 @@
-/// Sinkhorn normalisation of n x n coefficients for training: forward with every step kept, and its backward
+/// Sinkhorn normalisation of n x n coefficients as it is specified, with every step kept, and its backward
 /// through all steps (not through the limit, which 20 steps do not reach for peaked inputs).
-/// (source: training 11.3)
+/// (source: forward pass 4.1, training 11.3)
 #pragma once
 
 #include <algorithm>
