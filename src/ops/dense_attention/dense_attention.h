@@ -4,6 +4,7 @@
 /// (source: forward pass 5.7, training 11.5)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/dense_product/dense_product.h"
@@ -38,6 +39,14 @@ void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* 
 template <class T>
 void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, const T* lse, const T* d_o, T* dq,
                               T* dkv, T* dentry, T* dsink);
+
+/// What the backward of one document takes beside its arguments: two matrices of a tile's scores.
+template <class T>
+[[nodiscard]] std::int64_t dense_attention_tile_bytes(const DenseAttentionValues<T>& v) {
+  const std::int64_t keys = std::min(v.tokens, v.window + kAttentionTileQueries - 1) + v.entries;
+  return 2 * static_cast<std::int64_t>(sizeof(T)) * std::min(v.tokens, kAttentionTileQueries) * v.heads *
+         keys;
+}
 
 /// Products are of whole tiles: all window rows that some query of a tile sees, and the entries of `ratio`
 /// tokens that are complete at its last query. What a query does not see is computed too, and masked. Where

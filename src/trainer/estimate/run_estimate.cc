@@ -5,9 +5,9 @@
 
 #include "simulator/cost/time_model.h"
 #include "trainer/estimate/training_shares.h"
+#include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
 #include "trainer/optimiser/tensor_homes.h"
-#include "trainer/plan/pass_operations.h"
 
 namespace baleen {
 namespace {
@@ -52,7 +52,7 @@ class RunEstimator {
                                             config_.data.sequence_length);
     const auto count = static_cast<double>(num_micro_batches());
     double again = 0, again_flops = 0;
-    for (const PassOperation& op : pass_operations(config_.model, lengths, options_)) {
+    for (const PassOperation& op : record_pass(config_.model, lengths, options_).operations) {
       const TrainingPartNames& names = training_part(op.part);
       const bool of_mtp = op.block >= config_.model.num_hidden_layers;
       const std::string part = of_mtp ? "MTP block" : std::string(names.part);

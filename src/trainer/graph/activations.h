@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "tensor/recycled_memory.h"
+#include "trainer/graph/recorded_memory.h"
 
 namespace baleen::graph {
 
 /// Elements that are made without a value are left as the memory was: they are about to be computed. Large
-/// arrays take recycled memory.
+/// arrays take recycled memory; those of a pass that is written down take none.
 template <class T>
 struct Uninitialised : std::allocator<T> {
   template <class U>
@@ -24,10 +25,14 @@ struct Uninitialised : std::allocator<T> {
   };
   using std::allocator<T>::allocator;
   [[nodiscard]] T* allocate(std::size_t count) {
+    if (RecordedMemory* memory = RecordedMemory::current(); memory != nullptr)
+      return static_cast<T*>(memory->take(static_cast<std::int64_t>(count * sizeof(T))));
     return is_large(count) ? static_cast<T*>(take_recycled(count * sizeof(T)))
                            : std::allocator<T>::allocate(count);
   }
   void deallocate(T* place, std::size_t count) {
+    if (RecordedMemory* memory = RecordedMemory::current(); memory != nullptr)
+      return memory->give_back(static_cast<std::int64_t>(count * sizeof(T)));
     if (is_large(count)) return give_back_recycled(place);
     std::allocator<T>::deallocate(place, count);
   }

@@ -26,7 +26,10 @@ class Attention {
       compressor_forward(c_, shape_, EntryKind::kLatent, w.compressor, x, a.entry_begin, a.compressor);
     select_entries(c_, shape_, w, x, a);
     core(w, a);
-    a.rotated = a.o;
+    resized(a.rotated, n_ * q_dim());
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      std::copy_n(a.o.data() + row * q_dim(), rows * q_dim(), a.rotated.data() + row * q_dim());
+    });
     c_.round_results(n_, q_dim(), a.rotated.data());
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, true, a.rotated.data());
     resized(a.grouped, n_ * config_.o_dim());
@@ -41,13 +44,13 @@ class Attention {
     Values<T> d_o;
     zeros(d_grouped, n_ * config_.o_dim(), c_.pool);
     zeros(d_o, n_ * q_dim(), c_.pool);
-    linear_backward<T>(c_.linear_shape(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b,
-                       dout, d_grouped.data(), g.wo_b, c_.pool);
+    c_.linear_backward(c_.linear_shape(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b,
+                       dout, d_grouped.data(), g.wo_b);
     for (std::int64_t group = 0; group < config_.o_groups; ++group) {
       const std::int64_t rows = group * config_.o_lora_rank * config_.group_dim();
-      linear_backward(group_shape(), a.rotated.data() + group * config_.group_dim(), w.wo_a + rows,
-                      d_grouped.data() + group * config_.o_lora_rank,
-                      d_o.data() + group * config_.group_dim(), g.wo_a + rows, c_.pool);
+      c_.linear_backward(group_shape(), a.rotated.data() + group * config_.group_dim(), w.wo_a + rows,
+                         d_grouped.data() + group * config_.o_lora_rank,
+                         d_o.data() + group * config_.group_dim(), g.wo_a + rows);
     }
     rotate_gradient(c_, shape_, shape_.num_heads, shape_.head_dim, true, d_o.data());
     Values<T> dq;
@@ -88,7 +91,7 @@ class Attention {
       for (std::int64_t group = 0; group < config_.o_groups; ++group) {
         dense_linear(group_shape(), a.rotated.data() + group * config_.group_dim(),
                      wo_a + group * config_.o_lora_rank * config_.group_dim(),
-                     a.grouped.data() + group * config_.o_lora_rank, c_.pool);
+                     a.grouped.data() + group * config_.o_lora_rank, c_.pool.threads());
       }
       c_.round_results(n_, config_.o_dim(), a.grouped.data());
     }
@@ -109,8 +112,7 @@ class Attention {
     c_.norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
     c_.round_inputs(config_.dense_format, n_, rank, a.q_latent_normed.data());
     c_.linear("wq_b", n_, rank, q_dim(), a.q_latent_normed.data(), w.wq_b, resized(a.q_raw, n_ * q_dim()));
-    c_.norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()),
-            shape_.num_heads);
+    c_.norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()));
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, false, a.q.data());
   }
   void queries_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -122,12 +124,12 @@ class Attention {
     Values<T> d_latent;
     norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, dq.data(),
                   zeros(d_raw, n_ * q_dim(), c_.pool), nullptr);
-    linear_backward<T>(c_.linear_shape(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b, d_raw.data(),
-                       zeros(d_normed, n_ * rank, c_.pool), g.wq_b, c_.pool);
+    c_.linear_backward(c_.linear_shape(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b, d_raw.data(),
+                       zeros(d_normed, n_ * rank, c_.pool), g.wq_b);
     norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank),
                   g.q_norm);
-    linear_backward<T>(c_.linear_shape(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx, g.wq_a,
-                       c_.pool);
+    c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx,
+                       g.wq_a);
   }
 
   void keys(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
@@ -145,8 +147,7 @@ class Attention {
     rotate_gradient(c_, shape_, 1, width, false, dkv.data());
     Values<T> d_raw;
     norm_backward(n_, width, a.kv_raw.data(), w.kv_norm, dkv.data(), zeros(d_raw, n_ * width), g.kv_norm);
-    linear_backward<T>(c_.linear_shape(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx, g.wkv,
-                       c_.pool);
+    c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx, g.wkv);
   }
 
   /// Where each document's entries and its matrix of visible entries begin.
@@ -179,7 +180,18 @@ class Attention {
             .operands = c_.operands};
   }
 
+  void note_core(const BlockWeights<const T>& w, const AttentionActivations<T>& a) const {
+    if constexpr (std::is_same_v<T, float>) {
+      for (std::int64_t i = 0; i < c_.documents(); ++i) {
+        const DenseAttentionValues<float> values = of_document(w, a, i);
+        c_.record()->add("dense_attention", "", values.tokens, dense_attention_cost(values, shape_.ratio),
+                         dense_attention_backward_cost(values, shape_.ratio));
+      }
+    }
+  }
+
   void core(const BlockWeights<const T>& w, AttentionActivations<T>& a) const {
+    if (c_.record() != nullptr) note_core(w, a);
     const bool has_loss = has_indexer_loss(c_, shape_);
     resized(a.o, n_ * q_dim());
     resized(a.lse, n_ * shape_.num_heads);
@@ -200,6 +212,12 @@ class Attention {
     zeros(dq, n_ * q_dim(), c_.pool);
     zeros(dkv, n_ * shape_.head_dim);
     zeros(dentry, a.entry_begin.back() * shape_.head_dim);
+    if (c_.record() != nullptr) {
+      std::int64_t most = 0;
+      for (std::int64_t i = 0; i < c_.documents(); ++i)
+        most = std::max(most, dense_attention_tile_bytes(of_document(w, a, i)));
+      c_.record()->scratch(c_.documents(), most);
+    }
     sum_over_items<T>(c_.pool, c_.documents(), shape_.num_heads, g.sink, [&](std::int64_t i, T* dsink) {
       const std::int64_t begin = c_.document(i).begin;
       dense_attention_backward(

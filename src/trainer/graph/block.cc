@@ -60,13 +60,18 @@ template <class T>
 void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
                    const T* x, BlockActivations<T>& a, T* out) {
   const std::int64_t n = context.tokens();
+  context.enter(ModelPart::kMixing, block);
   site_forward(context, SiteKind::kHalfBlock, w.attn_site, x, a.attn_site);
+  context.enter(ModelPart::kAttention, block);
   attention_forward(context, block, w, a.attn_site.normed.data(), a.attention,
                     resized(a.attn_out, n * context.config.hidden_size));
+  context.enter(ModelPart::kMixing, block);
   leave(context, a.attn_site, x, a.attn_out.data(), resized(a.middle, n * context.config.hc_dim()));
   site_forward(context, SiteKind::kHalfBlock, w.ffn_site, a.middle.data(), a.ffn_site);
+  context.enter(ModelPart::kExperts, block);
   experts_forward(context, block, w, a.ffn_site.normed.data(), a.experts,
                   resized(a.ffn_out, n * context.config.hidden_size));
+  context.enter(ModelPart::kMixing, block);
   leave(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), out);
 }
 

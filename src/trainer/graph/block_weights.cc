@@ -2,16 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+
 namespace baleen::graph {
 namespace {
 
 template <class T>
 class Binder {
  public:
-  Binder(ParametersOf<T>& parameters, std::string prefix, bool plain_residual)
+  Binder(ParametersOf<T>* parameters, std::string prefix, bool plain_residual)
       : parameters_(parameters), prefix_(std::move(prefix)), plain_residual_(plain_residual) {}
 
-  T* operator()(std::string_view name) const { return parameters_.at(prefix_ + std::string(name)); }
+  T* operator()(std::string_view name) const {
+    if (parameters_ == nullptr) return reinterpret_cast<T*>(kNoMemory);
+    return parameters_->at(prefix_ + std::string(name));
+  }
   MixingWeights<T> mixing(const std::string& name) const {
     if (plain_residual_) return {};
     return {(*this)(name + "_fn"), (*this)(name + "_base"), (*this)(name + "_scale")};
@@ -25,7 +30,10 @@ class Binder {
   }
 
  private:
-  ParametersOf<T>& parameters_;
+  /// Of tensors without values: where no program has memory.
+  static constexpr std::uintptr_t kNoMemory = std::uintptr_t{1} << 56;
+
+  ParametersOf<T>* parameters_;
   std::string prefix_;
   bool plain_residual_;
 };
@@ -62,7 +70,7 @@ BlockWeights<T> block_weights(const ModelConfig& config, std::int64_t block, con
 }  // namespace
 
 template <class T>
-ModelWeightPlaces<T>::ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>& parameters,
+ModelWeightPlaces<T>::ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>* parameters,
                                         bool plain_residual) {
   const Binder<T> top(parameters, "", plain_residual);
   embed = top("embed.weight");

@@ -76,8 +76,9 @@ using ParametersOf =
 
 template <class T>
 struct ModelWeightPlaces {
-  /// Of a model with plain residuals the mixings are null.
-  ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>& parameters, bool plain_residual = false);
+  /// Of a model with plain residuals the mixings are null. Without `parameters` tensors have addresses that
+  /// may not be read or written.
+  ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>* parameters, bool plain_residual = false);
 
   T* embed = nullptr;  ///< [V, d]
   T* head = nullptr;   ///< [V, d]

@@ -26,12 +26,16 @@ class Compressor {
   void forward(const T* x, CompressorActivations<T>& a) const {
     const std::string_view name = kind_ == EntryKind::kLatent ? "compressor" : "indexer.compressor";
     const std::int64_t count = entry_begin_.back();
-    c_.linear_f32(name, n_, config_.hidden_size, columns_, x, w_.wkv, resized(a.k, n_ * columns_));
-    c_.linear_f32(name, n_, config_.hidden_size, columns_, x, w_.wgate, resized(a.g, n_ * columns_));
+    const bool trains_input = kind_ == EntryKind::kLatent;
+    c_.linear_f32(name, n_, config_.hidden_size, columns_, x, w_.wkv, resized(a.k, n_ * columns_),
+                  trains_input);
+    c_.linear_f32(name, n_, config_.hidden_size, columns_, x, w_.wgate, resized(a.g, n_ * columns_),
+                  trains_input);
     resized(a.e, count * width_);
     T* const entries = resized(a.entry, count * width_);
     c_.pool.parallel_for(c_.documents(),
                          [&](std::int64_t i, int) { pooling_forward(pooling(a, i), a.e.data() + place(i)); });
+    if (c_.record() != nullptr) note_pooling(name, a);
     c_.norm(count, width_, pooled_results(count, a.e.data()).data(), w_.norm, entries);
     EntryAngles<T>(c_, shape_, entry_begin_).rotate(c_, count, width_, false, c_.precision(), entries);
     for_row_blocks(c_.pool, count, [&](std::int64_t row, std::int64_t rows) {
@@ -50,9 +54,15 @@ class Compressor {
     const std::int64_t ape_size = shape_.ratio * columns_;
     zeros(vectors, ape_size + width_);
     const std::int64_t count = entry_begin_.back();
-    if (kind_ == EntryKind::kIndexKey) c_.rounding.index_vectors_backward(count, dentry.data());
-    EntryAngles<T>(c_, shape_, entry_begin_)
-        .rotate(c_, count, width_, true, Precision::kExact, dentry.data());
+    if (kind_ == EntryKind::kIndexKey) {
+      for_row_blocks(c_.pool, count, [&](std::int64_t row, std::int64_t rows) {
+        c_.rounding.index_vectors_backward(rows, dentry.data() + row * width_);
+      });
+    }
+    if (c_.pool.compute()) {
+      EntryAngles<T>(c_, shape_, entry_begin_)
+          .rotate(c_, count, width_, true, Precision::kExact, dentry.data());
+    }
     sum_over_items<T>(c_.pool, c_.documents(), ape_size + width_, vectors.data(),
                       [&](std::int64_t i, T* partial) {
                         const PoolingValues<T> v = pooling(a, i);
@@ -65,10 +75,10 @@ class Compressor {
                                           dentry.data() + place(i), de.data(), partial + ape_size);
                         pooling_backward(v, pooled, de.data(), dk.data() + rows, dg.data() + rows, partial);
                       });
-    for (std::int64_t i = 0; i < ape_size; ++i) g.ape[i] += vectors[static_cast<std::size_t>(i)];
-    for (std::int64_t i = 0; i < width_; ++i) g.norm[i] += vectors[static_cast<std::size_t>(ape_size + i)];
-    linear_backward<T>({n_, config_.hidden_size, columns_}, x, w_.wkv, dk.data(), dx, g.wkv, c_.pool);
-    linear_backward<T>({n_, config_.hidden_size, columns_}, x, w_.wgate, dg.data(), dx, g.wgate, c_.pool);
+    add_values(c_.pool, vectors.data(), ape_size, g.ape);
+    add_values(c_.pool, vectors.data() + ape_size, width_, g.norm);
+    c_.linear_backward({n_, config_.hidden_size, columns_}, x, w_.wkv, dk.data(), dx, g.wkv);
+    c_.linear_backward({n_, config_.hidden_size, columns_}, x, w_.wgate, dg.data(), dx, g.wgate);
   }
 
  private:
@@ -89,9 +99,24 @@ class Compressor {
     return v;
   }
 
+  /// Of all documents together.
+  void note_pooling(std::string_view name, const CompressorActivations<T>& a) const {
+    if constexpr (std::is_same_v<T, float>) {
+      OpCost forward, backward;
+      for (std::int64_t i = 0; i < c_.documents(); ++i) {
+        forward += pooling_cost(pooling(a, i));
+        backward += pooling_backward_cost(pooling(a, i));
+      }
+      c_.record()->add("pooling", std::string(name), n_, forward, backward);
+    }
+  }
+
   /// Pooled entries as the norm reads them. The pooling's backward wants them unrounded.
   Values<T> pooled_results(std::int64_t count, const T* e) const {
-    Values<T> results(e, e + count * width_);
+    Values<T> results;
+    resized(results, count * width_);
+    if (!c_.pool.compute()) return results;
+    std::copy_n(e, count * width_, results.data());
     c_.rounding.result(count, width_, results.data());
     return results;
   }

@@ -4,8 +4,10 @@
 #include <numeric>
 
 #include "numeric/top_k_indices.h"
+#include "ops/experts/experts.h"
 #include "ops/experts/swiglu_backward.h"
 #include "ops/linear/linear_backward.h"
+#include "ops/route/route.h"
 #include "ops/route/route_backward.h"
 #include "ops/route/sequence_balance.h"
 
@@ -31,6 +33,8 @@ class Experts {
   void forward(std::int64_t block, const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a,
                T* out) const {
     c_.linear_f32("gate", n_, d_, num_experts_, x, w.gate, resized(a.logits, n_ * num_experts_));
+    if (c_.record() != nullptr) note(w, a);
+    const RecordedPause pause(c_.record());
     choose(block, w, a);
     a.balance_loss = has_balance_loss(w) ? balance_loss(a) : 0;
     assign_slots(a);
@@ -74,6 +78,36 @@ class Experts {
   }
 
  private:
+  /// Router and experts as operations, with the load that routing without preferences gives. What they are
+  /// made of is not noted.
+  void note(const BlockWeights<const T>& w, const ExpertActivations<T>& a) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const View<std::int32_t, 2> ids(nullptr, {n_, k_});
+      const Activations<2> logits(const_cast<float*>(a.logits.data()), {n_, num_experts_});
+      const Activations<2> weights(logits.data(), {n_, k_}), tokens(logits.data(), {n_, d_});
+      c_.executors.exact.template execute<ops::Route>({.logits = logits, .ids = ids, .weights = weights});
+      if (has_balance_loss(w)) {
+        OpCost forward, backward;
+        for (std::int64_t i = 0; i < c_.documents(); ++i) {
+          forward += sequence_balance_cost(of_document(a, i));
+          backward += sequence_balance_backward_cost(of_document(a, i));
+        }
+        c_.record()->add("sequence_balance", "", n_, forward, backward);
+      }
+      const ExpertWeights expert{.w1 = float_matrix(width_, d_, nullptr),
+                                 .w2 = float_matrix(d_, width_, nullptr),
+                                 .w3 = float_matrix(width_, d_, nullptr)};
+      const std::vector<ExpertWeights> routed(static_cast<std::size_t>(num_experts_), expert);
+      c_.executors.products.template execute<ops::Experts>({.x = tokens,
+                                                            .ids = ids,
+                                                            .weights = weights,
+                                                            .routed = routed,
+                                                            .shared = &expert,
+                                                            .precision = Precision::kExact,
+                                                            .out = tokens});
+    }
+  }
+
   [[nodiscard]] float swiglu_limit() const { return static_cast<float>(c_.config.swiglu_limit); }
   [[nodiscard]] int top_k() const { return static_cast<int>(k_); }
 
@@ -126,12 +160,13 @@ class Experts {
 
   void assign_slots(ExpertActivations<T>& a) const {
     a.slot_begin.assign(static_cast<std::size_t>(num_experts_) + 1, 0);
-    for (const std::int32_t id : a.ids) ++a.slot_begin[static_cast<std::size_t>(id) + 1];
-    std::partial_sum(a.slot_begin.begin(), a.slot_begin.end(), a.slot_begin.begin());
-    std::vector<std::int64_t> next(a.slot_begin.begin(), a.slot_begin.end() - 1);
     resized(a.slot_of, n_ * k_);
     resized(a.slot_token, n_ * k_);
     resized(a.slot_weight, n_ * k_);
+    if (!c_.pool.compute()) return;
+    for (const std::int32_t id : a.ids) ++a.slot_begin[static_cast<std::size_t>(id) + 1];
+    std::partial_sum(a.slot_begin.begin(), a.slot_begin.end(), a.slot_begin.begin());
+    std::vector<std::int64_t> next(a.slot_begin.begin(), a.slot_begin.end() - 1);
     for (std::size_t i = 0; i < a.ids.size(); ++i) {
       const std::int64_t slot = next[static_cast<std::size_t>(a.ids[i])]++;
       a.slot_of[i] = slot;
@@ -268,16 +303,16 @@ class Experts {
     zeros(da, n_ * width_);
     resized(dg, n_ * width_);
     resized(dv, n_ * width_);
-    linear_backward<T>(c_.linear_shape(n_, width_, d_), a.shared_a.data(), w.shared.w2, dout, da.data(),
-                       g.shared.w2, c_.pool);
+    c_.linear_backward(c_.linear_shape(n_, width_, d_), a.shared_a.data(), w.shared.w2, dout, da.data(),
+                       g.shared.w2);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       const std::int64_t at = row * width_;
       swiglu_backward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
                          swiglu_limit(), da.data() + at, dg.data() + at, dv.data() + at, nullptr);
     });
     const T* in = c_.rounding.rounds_inputs(c_.config.dense_format) ? a.x_rounded.data() : x;
-    linear_backward<T>(c_.linear_shape(n_, d_, width_), in, w.shared.w1, dg.data(), dx, g.shared.w1, c_.pool);
-    linear_backward<T>(c_.linear_shape(n_, d_, width_), in, w.shared.w3, dv.data(), dx, g.shared.w3, c_.pool);
+    c_.linear_backward(c_.linear_shape(n_, d_, width_), in, w.shared.w1, dg.data(), dx, g.shared.w1);
+    c_.linear_backward(c_.linear_shape(n_, d_, width_), in, w.shared.w3, dv.data(), dx, g.shared.w3);
   }
 
   void router_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -301,7 +336,7 @@ class Experts {
                                   dlogits.data() + c_.document(i).begin * num_experts_);
       });
     }
-    linear_backward<T>({n_, d_, num_experts_}, x, w.gate, dlogits.data(), dx, g.gate, c_.pool);
+    c_.linear_backward({n_, d_, num_experts_}, x, w.gate, dlogits.data(), dx, g.gate);
   }
 
   const GraphContext<T>& c_;

@@ -7,7 +7,8 @@ namespace baleen::graph {
 namespace {
 
 template <class T>
-RopeTable<T> rope_table(const TrainingBatch& batch, const std::vector<float>& frequencies, ThreadPool& pool) {
+RopeTable<T> rope_table(const TrainingBatch& batch, const std::vector<float>& frequencies,
+                        const PassThreads& pool) {
   const auto pairs = static_cast<std::int64_t>(frequencies.size());
   RopeTable<T> table;
   zeros(table.cosine, batch.num_tokens() * pairs);
@@ -36,7 +37,7 @@ T share_of(double weight, std::int64_t count) {
 template <class T>
 GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables& tables,
                               const TrainingBatch& documents, const PassOptions& options,
-                              const PassExecutors& of_operations, ThreadPool& threads)
+                              const PassExecutors& of_operations, PassThreads threads)
     : config(model_config),
       hash_tables(tables),
       batch(documents),
@@ -44,6 +45,7 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
       pool(threads),
       dense_attention(options.dense_attention),
       plain_residual(options.plain_residual),
+      indexers_alone(options.indexers_alone),
       indexer_scale(share_of<T>(options.indexer_weight, documents.num_global_tokens)),
       balance_scale(share_of<T>(options.balance_weight, documents.num_global_documents)),
       rounding(model_config, options.rounds_as_released),
@@ -65,9 +67,9 @@ namespace {
 
 void run_linear(Executor& executor, std::string_view name, bool keep_f32, Precision precision,
                 std::int64_t rows, std::int64_t in, std::int64_t out, const float* x, const float* w,
-                float* y) {
+                float* y, bool trains_input) {
   const WeightMatrix weight = float_matrix(out, in, w);
-  const LinearOutput output{&weight, {y, {rows, out}}, keep_f32, name};
+  const LinearOutput output{&weight, {y, {rows, out}}, keep_f32, name, trains_input};
   executor.execute<ops::Linear>({.x = {x, {rows, in}}, .outputs = {&output, 1}, .precision = precision});
 }
 
@@ -75,31 +77,29 @@ void run_linear(Executor& executor, std::string_view name, bool keep_f32, Precis
 
 template <class T>
 void GraphContext<T>::linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out,
-                             const T* x, const T* w, T* y) const {
+                             const T* x, const T* w, T* y, bool trains_input) const {
   if constexpr (std::is_same_v<T, float>) {
-    run_linear(executors.products, name, false, precision(), rows, in, out, x, w, y);
+    run_linear(executors.products, name, false, precision(), rows, in, out, x, w, y, trains_input);
   } else {
-    dense_linear<T>(linear_shape(rows, in, out), x, w, y, pool);
+    dense_linear<T>(linear_shape(rows, in, out), x, w, y, pool.threads());
     round_results(rows, out, y);
   }
 }
 
 template <class T>
 void GraphContext<T>::linear_f32(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out,
-                                 const T* x, const T* w, T* y) const {
+                                 const T* x, const T* w, T* y, bool trains_input) const {
   if constexpr (std::is_same_v<T, float>) {
-    run_linear(executors.exact, name, true, precision(), rows, in, out, x, w, y);
+    run_linear(executors.exact, name, true, precision(), rows, in, out, x, w, y, trains_input);
   } else {
-    dense_linear<T>({.rows = rows, .in = in, .out = out}, x, w, y, pool);
+    dense_linear<T>({.rows = rows, .in = in, .out = out}, x, w, y, pool.threads());
   }
 }
 
 template <class T>
-void GraphContext<T>::norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y,
-                           std::int64_t rows_per_token) const {
+void GraphContext<T>::norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y) const {
   RmsNormArgsOf<T> args = norm_of(rows, width, x, w);
   args.y = {y, {rows, width}};
-  args.rows_per_token = rows_per_token;
   run<ops::RmsNorm>(args);
 }
 
@@ -122,7 +122,11 @@ void GraphContext<T>::round_inputs(WeightFormat format, std::int64_t rows, std::
 template <class T>
 const T* GraphContext<T>::rounded_input(WeightFormat format, const T* x, Values<T>& rounded) const {
   if (!rounding.rounds_inputs(format)) return x;
-  rounded.assign(x, x + tokens() * config.hidden_size);
+  resized(rounded, tokens() * config.hidden_size);
+  for_row_blocks(pool, tokens(), [&](std::int64_t row, std::int64_t rows) {
+    std::copy_n(x + row * config.hidden_size, rows * config.hidden_size,
+                rounded.data() + row * config.hidden_size);
+  });
   round_inputs(format, tokens(), config.hidden_size, rounded.data());
   return rounded.data();
 }

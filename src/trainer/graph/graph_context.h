@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "model/config.h"
@@ -17,6 +18,7 @@
 #include "trainer/graph/parameters.h"
 #include "trainer/graph/pass_executor.h"
 #include "trainer/graph/pass_options.h"
+#include "trainer/graph/pass_record.h"
 #include "trainer/graph/pass_rounding.h"
 #include "training_data/batch_sampler.h"
 
@@ -24,36 +26,34 @@ namespace baleen::graph {
 
 inline constexpr std::int64_t kLoopRows = 64;
 
+/// The threads of a pass; of one that is written down there are none, and its loops compute nothing.
+class PassThreads {
+ public:
+  explicit PassThreads(ThreadPool* threads) : threads_(threads) {}
+
+  [[nodiscard]] bool compute() const { return threads_ != nullptr; }
+  [[nodiscard]] ThreadPool& threads() const { return *threads_; }
+  template <class Body>
+  void parallel_for(std::int64_t count, Body&& body) const {
+    if (compute()) threads_->parallel_for(count, std::forward<Body>(body));
+  }
+
+ private:
+  ThreadPool* threads_;
+};
+
 /// body(first row, rows) for blocks of rows that do not touch each other's results.
 template <class Body>
-void for_row_blocks(ThreadPool& pool, std::int64_t rows, Body&& body) {
+void for_row_blocks(const PassThreads& pool, std::int64_t rows, Body&& body) {
   pool.parallel_for((rows + kLoopRows - 1) / kLoopRows, [&](std::int64_t block, int) {
     body(block * kLoopRows, std::min(kLoopRows, rows - block * kLoopRows));
   });
 }
 
-/// body(item, partial) with a zeroed array of `size` for each item; their sum, in the order of items, is
-/// added to `out`.
-template <class T, class Body>
-void sum_over_items(ThreadPool& pool, std::int64_t items, std::int64_t size, T* out, Body&& body) {
-  Values<T> partials(static_cast<std::size_t>(items * size), T{0});
-  pool.parallel_for(items, [&](std::int64_t item, int) { body(item, partials.data() + item * size); });
-  for (std::int64_t item = 0; item < items; ++item) {
-    for (std::int64_t i = 0; i < size; ++i) out[i] += partials[static_cast<std::size_t>(item * size + i)];
-  }
-}
-
-/// The same over blocks of rows: body(first row, rows, partial).
-template <class T, class Body>
-void sum_over_rows(ThreadPool& pool, std::int64_t rows, std::int64_t size, T* out, Body&& body) {
-  sum_over_items<T>(pool, (rows + kLoopRows - 1) / kLoopRows, size, out, [&](std::int64_t block, T* partial) {
-    body(block * kLoopRows, std::min(kLoopRows, rows - block * kLoopRows), partial);
-  });
-}
-
-/// Makes `values` hold `count` elements of any value.
+/// Makes `values` hold `count` elements of any value; what it held is gone.
 template <class T>
 T* resized(Values<T>& values, std::int64_t count) {
+  if (values.capacity() < static_cast<std::size_t>(count)) Values<T>().swap(values);
   values.resize(static_cast<std::size_t>(count));
   return values.data();
 }
@@ -61,19 +61,45 @@ T* resized(Values<T>& values, std::int64_t count) {
 /// Makes `values` hold `count` zeros.
 template <class T>
 T* zeros(Values<T>& values, std::int64_t count) {
-  values.assign(static_cast<std::size_t>(count), T{0});
-  return values.data();
+  T* const data = resized(values, count);
+  if (RecordedMemory::current() == nullptr) std::fill_n(data, count, T{0});
+  return data;
 }
 
 /// The same on all threads, for values of every token.
 template <class T>
-T* zeros(Values<T>& values, std::int64_t count, ThreadPool& pool) {
+T* zeros(Values<T>& values, std::int64_t count, const PassThreads& pool) {
   constexpr std::int64_t kChunk = std::int64_t{1} << 16;
   T* const data = resized(values, count);
   pool.parallel_for((count + kChunk - 1) / kChunk, [&](std::int64_t chunk, int) {
     std::fill_n(data + chunk * kChunk, std::min(kChunk, count - chunk * kChunk), T{0});
   });
   return data;
+}
+
+/// to += from, where the pass computes.
+template <class T>
+void add_values(const PassThreads& pool, const T* from, std::int64_t count, T* to) {
+  for (std::int64_t i = 0; pool.compute() && i < count; ++i) to[i] += from[i];
+}
+
+/// body(item, partial) with a zeroed array of `size` for each item; their sum, in the order of items, is
+/// added to `out`.
+template <class T, class Body>
+void sum_over_items(const PassThreads& pool, std::int64_t items, std::int64_t size, T* out, Body&& body) {
+  Values<T> partials;
+  zeros(partials, items * size);
+  pool.parallel_for(items, [&](std::int64_t item, int) { body(item, partials.data() + item * size); });
+  for (std::int64_t item = 0; item < items; ++item)
+    add_values(pool, partials.data() + item * size, size, out);
+}
+
+/// The same over blocks of rows: body(first row, rows, partial).
+template <class T, class Body>
+void sum_over_rows(const PassThreads& pool, std::int64_t rows, std::int64_t size, T* out, Body&& body) {
+  sum_over_items<T>(pool, (rows + kLoopRows - 1) / kLoopRows, size, out, [&](std::int64_t block, T* partial) {
+    body(block * kLoopRows, std::min(kLoopRows, rows - block * kLoopRows), partial);
+  });
 }
 
 template <class T>
@@ -86,18 +112,19 @@ template <class T>
 struct GraphContext {
   /// All must outlive this. Computes the rotation angles of the batch's positions.
   GraphContext(const ModelConfig& model_config, const HashTables& tables, const TrainingBatch& documents,
-               const PassOptions& options, const PassExecutors& of_operations, ThreadPool& threads);
+               const PassOptions& options, const PassExecutors& of_operations, PassThreads threads);
 
   const ModelConfig& config;
   const HashTables& hash_tables;
   const TrainingBatch& batch;
   const PassExecutors& executors;
-  ThreadPool& pool;
+  PassThreads pool;
   RopeTable<T> ropes[kNumRopeKinds];
   bool dense_attention = false;
   bool plain_residual = false;
-  T indexer_scale = 0;  ///< of the indexers' loss, a sum over queries; 0: the pass has none
-  T balance_scale = 0;  ///< of the balance loss, a sum over documents; 0: the pass has none
+  bool indexers_alone = false;  ///< nothing else has gradients
+  T indexer_scale = 0;          ///< of the indexers' loss, a sum over queries; 0: the pass has none
+  T balance_scale = 0;          ///< of the balance loss, a sum over documents; 0: the pass has none
   PassRounding<T> rounding;
   Operands operands = Operands::kAsStored;  ///< of products but those of routers, mixings and compressors
 
@@ -110,16 +137,25 @@ struct GraphContext {
       Op::run_f64(args);
     }
   }
+  /// Null where the pass computes.
+  [[nodiscard]] PassRecord* record() const { return executors.record; }
+  /// What follows is of this part of the model, for who writes the pass down.
+  void enter(ModelPart part, std::int64_t block) const {
+    if (record() != nullptr) record()->enter(part, block, !indexers_alone);
+  }
   /// y [rows, out] = x [rows, in] Wᵀ in the pass's arithmetic, a result; `name`: of the weight, for people.
+  /// `trains_input`: a gradient of y goes on to x.
   void linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out, const T* x,
-              const T* w, T* y) const;
+              const T* w, T* y, bool trains_input = true) const;
   /// The same in float32 and not rounded, as routers, compressors and heads of indexers take it.
   void linear_f32(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out, const T* x,
-                  const T* w, T* y) const;
-  /// y [rows, width] = the norm of x by w [width], or without weight where it is null, a result. Rows are
-  /// `rows_per_token` a token.
-  void norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y,
-            std::int64_t rows_per_token = 1) const;
+                  const T* w, T* y, bool trains_input = true) const;
+  /// The backward of either: dx += dy W, dw += dyᵀ x, each skipped where it is null.
+  void linear_backward(const LinearShape& shape, const T* x, const T* w, const T* dy, T* dx, T* dw) const {
+    if (pool.compute()) baleen::linear_backward<T>(shape, x, w, dy, dx, dw, pool.threads());
+  }
+  /// y [rows, width] = the norm of x by w [width], or without weight where it is null, a result.
+  void norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y) const;
   /// The arguments of that norm over some of its rows, for the backward.
   [[nodiscard]] RmsNormArgsOf<T> norm_of(std::int64_t rows, std::int64_t width, const T* x,
                                          const T* w) const {

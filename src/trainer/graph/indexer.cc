@@ -73,6 +73,32 @@ bool leaves_out(const LayerAttention& shape, const AttentionActivations<T>& a) {
   return false;
 }
 
+template <class T>
+void note_scores(const GraphContext<T>& c, const LayerAttention& shape, const AttentionActivations<T>& a) {
+  if constexpr (std::is_same_v<T, float>) {
+    for (std::int64_t i = 0; i < c.documents(); ++i) {
+      const DocumentEntries document(c, a, i);
+      if (document.entries == 0) continue;
+      const IndexScoreValues<float> values = score_values(c, shape, document, a);
+      c.record()->add("index_scores", "", document.tokens, index_scores_cost(values),
+                      index_scores_backward_cost(values));
+    }
+  }
+}
+
+/// The indexers learn from it, whatever else does.
+template <class T>
+void note_loss(const GraphContext<T>& c, const LayerAttention& shape, const AttentionActivations<T>& a) {
+  if constexpr (std::is_same_v<T, float>) {
+    const RecordedTraining training(c.record(), true);
+    for (std::int64_t i = 0; i < c.documents(); ++i) {
+      const IndexerLossValues<float> values = loss_values(shape, DocumentEntries(c, a, i), a);
+      c.record()->add("indexer_loss", "", values.tokens, indexer_loss_cost(values),
+                      indexer_loss_backward_cost(values));
+    }
+  }
+}
+
 /// a.index_score. The Hadamard transform of both sides, which inference has, changes no score; where the pass
 /// rounds, it is in q and k.
 template <class T>
@@ -80,17 +106,20 @@ void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const 
                    const T* x, AttentionActivations<T>& a) {
   const std::int64_t n = c.tokens(), heads = shape.index_heads, width = heads * shape.index_dim;
   c.linear("indexer.wq_b", n, c.config.q_lora_rank, width, a.q_latent_normed.data(), w.index_wq_b,
-           resized(a.index_q, n * width));
+           resized(a.index_q, n * width), false);
   rotate_result(c, shape, heads, shape.index_dim, false, a.index_q.data());
   for_row_blocks(c.pool, n * heads, [&](std::int64_t row, std::int64_t rows) {
     c.rounding.index_vectors(rows, a.index_q.data() + row * shape.index_dim);
   });
   c.linear_f32("indexer.weights_proj", n, c.config.hidden_size, heads, x, w.index_weights,
-               resized(a.index_weights, n * heads));
-  c.rounding.index_weights(n, a.index_weights.data());
+               resized(a.index_weights, n * heads), false);
+  for_row_blocks(c.pool, n, [&](std::int64_t row, std::int64_t rows) {
+    c.rounding.index_weights(rows, a.index_weights.data() + row * heads);
+  });
   compressor_forward(c, shape, EntryKind::kIndexKey, w.index_compressor, x, a.entry_begin,
                      a.index_compressor);
   resized(a.index_score, a.visible_begin.back());
+  if (c.record() != nullptr) note_scores(c, shape, a);
   for_documents(c, a, [&](std::int64_t, const DocumentEntries& document) {
     index_scores_forward(score_values(c, shape, document, a), a.index_score.data() + document.place);
   });
@@ -103,7 +132,10 @@ void select_entries(const GraphContext<T>& context, const LayerAttention& shape,
                     const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) {
   zeros(a.visible, a.visible_begin.back());
   const bool chooses = shape.indexed && !context.dense_attention && leaves_out(shape, a);
-  if (chooses || has_indexer_loss(context, shape)) score_entries(context, shape, w, x, a);
+  if (chooses || has_indexer_loss(context, shape)) {
+    const RecordedTraining training(context.record(), has_indexer_loss(context, shape));
+    score_entries(context, shape, w, x, a);
+  }
   for_documents(context, a, [&](std::int64_t, const DocumentEntries& document) {
     for (std::int64_t t = 0; t < document.tokens; ++t) {
       const std::int64_t complete = (t + 1) / shape.ratio;
@@ -121,6 +153,7 @@ void select_entries(const GraphContext<T>& context, const LayerAttention& shape,
 
 template <class T>
 void indexer_loss(const GraphContext<T>& context, const LayerAttention& shape, AttentionActivations<T>& a) {
+  if (context.record() != nullptr) note_loss(context, shape, a);
   std::vector<double> losses(static_cast<std::size_t>(context.documents()));
   for_documents(context, a, [&](std::int64_t i, const DocumentEntries& document) {
     losses[static_cast<std::size_t>(i)] = indexer_loss_forward(loss_values(shape, document, a));
@@ -138,6 +171,12 @@ void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, con
   zeros(dq, n * width, c.pool);
   zeros(dweights, n * heads);
   zeros(dentry, a.entry_begin.back() * shape.index_dim);
+  if (c.record() != nullptr) {
+    std::int64_t most = 0;  // gradients of a document's scores
+    for (std::size_t i = 0; i + 1 < a.visible_begin.size(); ++i)
+      most = std::max(most, a.visible_begin[i + 1] - a.visible_begin[i]);
+    c.record()->scratch(c.documents(), most * static_cast<std::int64_t>(sizeof(T)));
+  }
   for_documents(c, a, [&](std::int64_t, const DocumentEntries& document) {
     Values<T> dscore(static_cast<std::size_t>(document.tokens * document.entries));
     indexer_loss_backward(loss_values(shape, document, a), c.indexer_scale, dscore.data());
@@ -151,10 +190,10 @@ void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, con
   });
   rotate_gradient(c, shape, heads, shape.index_dim, false, dq.data());
   T* const no_dx = nullptr;
-  linear_backward<T>(c.linear_shape(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
-                     dq.data(), no_dx, g.index_wq_b, c.pool);
-  linear_backward<T>({n, c.config.hidden_size, heads}, x, w.index_weights, dweights.data(), no_dx,
-                     g.index_weights, c.pool);
+  c.linear_backward(c.linear_shape(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
+                    dq.data(), no_dx, g.index_wq_b);
+  c.linear_backward({n, c.config.hidden_size, heads}, x, w.index_weights, dweights.data(), no_dx,
+                    g.index_weights);
   compressor_backward(c, shape, EntryKind::kIndexKey, w.index_compressor, g.index_compressor, x,
                       a.entry_begin, a.index_compressor, dentry, no_dx);
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "ops/embed/embed.h"
 #include "trainer/graph/block.h"
 #include "trainer/graph/indexer.h"
 #include "trainer/graph/mtp.h"
@@ -20,6 +21,14 @@ using namespace graph;
 template <class T>
 void embed_forward(const GraphContext<T>& context, const T* embed, T* x) {
   const std::int64_t d = context.config.hidden_size;
+  if constexpr (std::is_same_v<T, float>) {
+    if (context.record() != nullptr) {
+      context.executors.exact.template execute<ops::Embed>(
+          {.tokens = context.batch.tokens,
+           .table = {nullptr, {context.config.vocab_size, d}},
+           .out = {x, {context.tokens(), context.config.hc_mult, d}}});
+    }
+  }
   for_row_blocks(context.pool, context.tokens(), [&](std::int64_t begin, std::int64_t rows) {
     for (std::int64_t row = begin; row < begin + rows; ++row) {
       const T* from = embed + context.batch.tokens[static_cast<std::size_t>(row)] * d;
@@ -50,19 +59,19 @@ void embed_backward(const GraphContext<T>& context, const T* dx, T* dembed) {
 template <class T>
 class Pass {
  public:
-  Pass(const ModelConfig& config, const HashTables& tables, ThreadPool& pool, const TrainingBatch& batch,
-       const PassOptions& options, const Parameters<T>& weights, Parameters<T>* gradients)
+  /// Without `weights` the pass is written down by its executors, which `threads` are none for.
+  Pass(const ModelConfig& config, const HashTables& tables, PassThreads threads, PassExecutors executors,
+       const TrainingBatch& batch, const PassOptions& options, const Parameters<T>* weights,
+       Parameters<T>* gradients, bool has_gradients)
       : config_(config),
         options_(options),
-        executor_(pool, options.bf16_products),
-        executors_(executor_.executors()),
-        context_(config, tables, batch, options, executors_, pool),
+        executors_(executors),
+        context_(config, tables, batch, options, executors_, threads),
         weights_(config, weights, options.plain_residual),
         batch_(batch) {
     BALEEN_CHECK(!options.plain_residual || config.hc_mult == 1);
-    if (gradients != nullptr)
-      (options.indexers_alone ? of_indexers_ : gradients_)
-          .emplace(config, *gradients, options.plain_residual);
+    if (has_gradients)
+      (options.indexers_alone ? of_indexers_ : gradients_).emplace(config, gradients, options.plain_residual);
     indexer_losses_.resize(static_cast<std::size_t>(config.num_blocks()));
     balance_losses_.resize(static_cast<std::size_t>(config.num_blocks()));
     report_.expert_load.assign(static_cast<std::size_t>(config.num_blocks()),
@@ -71,6 +80,7 @@ class Pass {
   }
 
   void forward() {
+    context_.enter(ModelPart::kMixing, -1);
     streams_.resize(1);
     embed_forward(context_, weights_.embed, resized(streams_[0], size(context_)));
     for (std::int64_t block = 0; block < config_.num_hidden_layers; ++block) {
@@ -109,10 +119,12 @@ class Pass {
   LossReport run(TokenObjective<T>* objective) {
     CrossEntropy<T> cross_entropy;
     forward();
+    if (context_.record() != nullptr) context_.record()->end_forward();
     Values<T> dx;
     if (gradients_) zeros(dx, size(context_), context_.pool);
     const Targets targets = targets_of(batch_);
     report_.num_targets = targets.size();
+    context_.enter(ModelPart::kHead, -1);
     report_.loss_sum = token_loss(context_, weights_.output, weights_.head, streams_.back().data(), targets,
                                   objective != nullptr ? *objective : cross_entropy,
                                   head_gradients(T{1}, gradients_ ? &gradients_->output : nullptr, dx));
@@ -172,6 +184,7 @@ class Pass {
   };
 
   void mtp_forward(const GraphContext<T>& context, const MtpBatch& batch, MtpValues& v) {
+    context.enter(ModelPart::kMtpEntry, config_.num_hidden_layers);
     mtp_entry_forward(context, batch, weights_.mtp, weights_.embed, streams_.back().data(), v.entry,
                       resized(v.in, size(context)));
     run_block(context, config_.num_hidden_layers, v.in, v.block, v.out);
@@ -187,6 +200,7 @@ class Pass {
     mtp_forward(context, batch, v);
     Values<T> dout;
     if (gradients_) zeros(dout, size(context), context.pool);
+    context.enter(ModelPart::kHead, config_.num_hidden_layers);
     report_.mtp_loss_sum = token_loss(context, weights_.mtp.output, weights_.head, v.out.data(),
                                       targets_of(batch.batch), cross_entropy,
                                       head_gradients(static_cast<T>(options_.mtp_weight),
@@ -200,6 +214,7 @@ class Pass {
   }
 
   void backward(Values<T>& dx) {
+    const RecordedPause pause(context_.record());
     Values<T> again;
     Values<T> dout;
     for (std::int64_t block = config_.num_hidden_layers - 1; block >= 0; --block) {
@@ -214,7 +229,6 @@ class Pass {
 
   const ModelConfig& config_;
   const PassOptions& options_;
-  PassExecutor executor_;
   PassExecutors executors_;
   GraphContext<T> context_;
   ModelWeightPlaces<const T> weights_;
@@ -258,23 +272,58 @@ TrainingGraph<T>::TrainingGraph(const ModelConfig& config, const HashTables& has
   check_geometry(config, hash_tables);
 }
 
+namespace {
+
+/// body(pass) of a pass on this machine.
+template <class T, class Body>
+auto on_pool(const ModelConfig& config, const HashTables& tables, ThreadPool& pool,
+             const Parameters<T>& weights, const TrainingBatch& batch, const PassOptions& options,
+             Parameters<T>* gradients, Body&& body) {
+  PassExecutor executor(pool, options.bf16_products);
+  Pass<T> pass(config, tables, PassThreads(&pool), executor.executors(), batch, options, &weights, gradients,
+               gradients != nullptr);
+  return body(pass);
+}
+
+}  // namespace
+
 template <class T>
 LossReport TrainingGraph<T>::run(const Parameters<T>& weights, const TrainingBatch& batch,
                                  const PassOptions& options, Parameters<T>* gradients,
                                  TokenObjective<T>* objective) {
-  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, gradients).run(objective);
+  return on_pool<T>(config_, hash_tables_, pool_, weights, batch, options, gradients,
+                    [&](Pass<T>& pass) { return pass.run(objective); });
 }
 
 template <class T>
 std::vector<T> TrainingGraph<T>::head_inputs(const Parameters<T>& weights, const TrainingBatch& batch,
                                              const PassOptions& options) {
-  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, nullptr).head_inputs();
+  return on_pool<T>(config_, hash_tables_, pool_, weights, batch, options, nullptr,
+                    [&](Pass<T>& pass) { return pass.head_inputs(); });
 }
 
 template <class T>
 std::vector<T> TrainingGraph<T>::logits(const Parameters<T>& weights, const TrainingBatch& batch,
                                         const PassOptions& options, LogitsOf of) {
-  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, nullptr).logits(of);
+  return on_pool<T>(config_, hash_tables_, pool_, weights, batch, options, nullptr,
+                    [&](Pass<T>& pass) { return pass.logits(of); });
+}
+
+RecordedPass record_pass(const ModelConfig& config, std::span<const std::int64_t> document_lengths,
+                         const PassOptions& options, std::int64_t num_threads) {
+  TrainingBatch batch;
+  for (const std::int64_t length : document_lengths) {
+    const std::int64_t begin = batch.num_tokens();
+    batch.tokens.resize(static_cast<std::size_t>(begin + length));
+    batch.is_target.resize(batch.tokens.size(), 1);
+    batch.is_target[static_cast<std::size_t>(begin)] = 0;
+    batch.documents.push_back({begin, begin + length});
+  }
+  PassRecord record(options.bf16_products, num_threads);
+  static_cast<void>(Pass<float>(config, {}, PassThreads(nullptr), record.executors(), batch, options, nullptr,
+                                nullptr, true)
+                        .run(nullptr));
+  return {record.operations(), record.memory()};
 }
 
 template class TrainingGraph<float>;

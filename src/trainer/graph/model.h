@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "model/config.h"
 #include "parallel/thread_pool.h"
 #include "trainer/graph/parameters.h"
 #include "trainer/graph/pass_options.h"
+#include "trainer/graph/pass_record.h"
 #include "trainer/graph/token_objective.h"
 #include "training_data/batch_sampler.h"
 
@@ -60,5 +62,18 @@ class TrainingGraph {
   const HashTables& hash_tables_;
   ThreadPool& pool_;
 };
+
+/// A pass written down (pass_record.h).
+struct RecordedPass {
+  std::vector<PassOperation> operations;
+  PassMemory memory;
+};
+
+/// Of one pass with gradients over documents of these lengths, all of whose tokens but the first are targets.
+/// With `options.recompute` the operations of `block` in [0, num_hidden_layers) are computed twice and
+/// written down once. `num_threads` of the pass count in its memory.
+[[nodiscard]] RecordedPass record_pass(const ModelConfig& config,
+                                       std::span<const std::int64_t> document_lengths,
+                                       const PassOptions& options, std::int64_t num_threads = 1);
 
 }  // namespace baleen

@@ -42,7 +42,7 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
     }
   });
   context.norm(n, d, a.embedded.data(), w.enorm, a.embedded_normed.data());
-  context.norm(n * streams, d, a.streams.data(), w.hnorm, a.streams_normed.data(), streams);
+  context.norm(n * streams, d, a.streams.data(), w.hnorm, a.streams_normed.data());
   context.round_inputs(config.dense_format, n, d, a.embedded_normed.data());
   context.round_inputs(config.dense_format, n * streams, d, a.streams_normed.data());
   context.linear("e_proj", n, d, d, a.embedded_normed.data(), w.e_proj, resized(term, n * d));
@@ -70,10 +70,10 @@ void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, c
         dterm[static_cast<std::size_t>(row / streams * d + i)] += dy[row * d + i];
     }
   });
-  linear_backward<T>(context.linear_shape(n, d, d), a.embedded_normed.data(), w.e_proj, dterm.data(),
-                     zeros(dembedded_normed, n * d), g.e_proj, context.pool);
-  linear_backward<T>(context.linear_shape(n * streams, d, d), a.streams_normed.data(), w.h_proj, dy,
-                     zeros(dstreams_normed, n * config.hc_dim()), g.h_proj, context.pool);
+  context.linear_backward(context.linear_shape(n, d, d), a.embedded_normed.data(), w.e_proj, dterm.data(),
+                          zeros(dembedded_normed, n * d), g.e_proj);
+  context.linear_backward(context.linear_shape(n * streams, d, d), a.streams_normed.data(), w.h_proj, dy,
+                          zeros(dstreams_normed, n * config.hc_dim()), g.h_proj);
   zeros(dembedded, n * d);
   zeros(dstreams, n * config.hc_dim());
   sum_over_rows<T>(context.pool, n, d, g.enorm, [&](std::int64_t row, std::int64_t rows, T* partial) {
@@ -85,7 +85,7 @@ void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, c
         rms_norm_backward<T>(context.norm_of(rows, d, a.streams.data() + row * d, w.hnorm),
                              dstreams_normed.data() + row * d, dstreams.data() + row * d, partial);
       });
-  for (std::int64_t row = 0; row < n; ++row) {
+  for (std::int64_t row = 0; context.pool.compute() && row < n; ++row) {
     const auto at = static_cast<std::size_t>(row);
     T* de = dembed + context.batch.tokens[at] * d;
     for (std::int64_t i = 0; i < d; ++i) de[i] += dembedded[static_cast<std::size_t>(row * d + i)];

@@ -6,9 +6,12 @@
 
 namespace baleen {
 
+class PassRecord;
+
 struct PassExecutors {
   Executor& exact;     ///< products in float32: of routers, mixings and compressors; and what has no product
   Executor& products;  ///< all other products, in the pass's arithmetic
+  PassRecord* record = nullptr;  ///< where the pass is written down instead (pass_record.h)
 };
 
 /// This machine's: the variants that train.

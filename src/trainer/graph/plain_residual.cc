@@ -25,6 +25,11 @@ void plain_site_backward(const GraphContext<T>& context, const SiteWeights<const
 template <class T>
 void plain_leave(const GraphContext<T>& context, const T* x, const T* f, T* out) {
   const std::int64_t d = context.config.hidden_size;
+  if (context.record() != nullptr) {
+    const auto values = static_cast<double>(context.tokens() * d);
+    const OpCost sum{.scalar_ops = values, .read_bytes = 8 * values, .write_bytes = 4 * values};
+    context.record()->add("residual", "", context.tokens(), sum, sum);
+  }
   for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
     for (std::int64_t i = row * d; i < (row + rows) * d; ++i) out[i] = x[i] + f[i];
     context.rounding.result(rows, d, out + row * d);

@@ -28,7 +28,7 @@ void rotate_result(const GraphContext<T>& context, const LayerAttention& shape, 
 template <class T>
 void rotate_gradient(const GraphContext<T>& context, const LayerAttention& shape, std::int64_t heads,
                      std::int64_t width, bool inverse, T* dx) {
-  rotate(context, shape, heads, width, !inverse, Precision::kExact, dx);
+  if (context.pool.compute()) rotate(context, shape, heads, width, !inverse, Precision::kExact, dx);
 }
 
 /// The angles of all documents' entries, each at the position of its first token.
@@ -42,14 +42,14 @@ struct EntryAngles {
     const std::int64_t pairs = shape.rope_dim / 2;
     T* to_cosine = resized(cosine, entry_begin.back() * pairs);
     T* to_sine = resized(sine, entry_begin.back() * pairs);
-    for (std::int64_t i = 0; i < context.documents(); ++i) {
+    context.pool.parallel_for(context.documents(), [&](std::int64_t i, int) {
       const auto at = static_cast<std::size_t>(i);
-      for (std::int64_t entry = 0; entry < entry_begin[at + 1] - entry_begin[at]; ++entry) {
-        const std::int64_t row = (context.document(i).begin + entry * shape.ratio) * pairs;
-        to_cosine = std::copy_n(rope.cosine.data() + row, pairs, to_cosine);
-        to_sine = std::copy_n(rope.sine.data() + row, pairs, to_sine);
+      for (std::int64_t entry = entry_begin[at]; entry < entry_begin[at + 1]; ++entry) {
+        const std::int64_t token = context.document(i).begin + (entry - entry_begin[at]) * shape.ratio;
+        std::copy_n(rope.cosine.data() + token * pairs, pairs, to_cosine + entry * pairs);
+        std::copy_n(rope.sine.data() + token * pairs, pairs, to_sine + entry * pairs);
       }
-    }
+    });
   }
 
   /// entries [M, width]

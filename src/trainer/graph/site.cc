@@ -108,11 +108,11 @@ void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeig
                      gradients.dcomb = dcomb + row * streams * streams;
                      hc_pre_backward(entry_of(context, w, x, a, row, rows), gradients);
                    });
-  const T* sum = vectors.data();
-  for (std::int64_t i = 0; i < width; ++i) g.norm[i] += *sum++;
-  for (std::int64_t i = 0; i < mixes; ++i) g.mixing.base[i] += *sum++;
-  for (std::int64_t i = 0; i < (kind == SiteKind::kHead ? 1 : kScales); ++i) g.mixing.scale[i] += *sum++;
-  linear_backward<T>({n, config.hc_dim(), mixes}, x, w.mixing.fn, draw.data(), dx, g.mixing.fn, context.pool);
+  const T* const sum = vectors.data();
+  add_values(context.pool, sum, width, g.norm);
+  add_values(context.pool, sum + width, mixes, g.mixing.base);
+  add_values(context.pool, sum + width + mixes, kind == SiteKind::kHead ? 1 : kScales, g.mixing.scale);
+  context.linear_backward({n, config.hc_dim(), mixes}, x, w.mixing.fn, draw.data(), dx, g.mixing.fn);
 }
 
 template void site_forward(const GraphContext<float>&, SiteKind, const SiteWeights<const float>&,

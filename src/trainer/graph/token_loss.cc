@@ -28,7 +28,7 @@ void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, 
     context.executors.products.template execute<ops::LmHead>(
         {.x = {x, {rows, d}}, .weight = &weight, .logits = {logits, {rows, vocabulary}}});
   } else {
-    dense_linear<T>(context.linear_shape(rows, d, vocabulary), x, head, logits, context.pool);
+    dense_linear<T>(context.linear_shape(rows, d, vocabulary), x, head, logits, context.pool.threads());
   }
 }
 
@@ -50,18 +50,20 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
     const std::int64_t rows = std::min(kLossRows, targets.size() - begin);
     const std::int64_t* row = targets.rows.data() + begin;
     resized(x, rows * d);
-    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d);
+    context.pool.parallel_for(
+        rows, [&](std::int64_t i, int) { std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d); });
     head_logits(context, rows, x.data(), head, resized(logits, rows * vocabulary));
-    objective.begin_chunk(begin, rows, context.pool);
+    if (context.pool.compute()) objective.begin_chunk(begin, rows, context.pool.threads());
     context.pool.parallel_for(rows, [&](std::int64_t i, int) {
       const auto at = static_cast<std::size_t>(begin + i);
       const std::span<T> z(logits.data() + i * vocabulary, static_cast<std::size_t>(vocabulary));
       losses[at] = objective.loss(begin + i, targets.tokens[at], z, gradients.scale);
     });
     if (gradients.site == nullptr) continue;
-    linear_backward<T>(context.linear_shape(rows, d, vocabulary), x.data(), head, logits.data(),
-                       zeros(dx, rows * d), gradients.head, context.pool);
-    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d);
+    context.linear_backward(context.linear_shape(rows, d, vocabulary), x.data(), head, logits.data(),
+                            zeros(dx, rows * d), gradients.head);
+    context.pool.parallel_for(
+        rows, [&](std::int64_t i, int) { std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d); });
   }
   if (gradients.site != nullptr) {
     site_backward<T>(context, SiteKind::kHead, w, *gradients.site, streams, a, dnormed.data(), nullptr,

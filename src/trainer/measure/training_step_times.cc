@@ -76,13 +76,14 @@ class PartRuns {
         hash_tables_(make_hash_tables(config.model, config.run.seed)),
         executor_(pool, config.bf16_products()),
         executors_(executor_.executors()),
-        context_(config.model, hash_tables_, batch, measured_pass_options(config), executors_, pool) {
+        context_(config.model, hash_tables_, batch, measured_pass_options(config), executors_,
+                 PassThreads(&pool)) {
     initialise(weights_, config.model, config.initializer_range, config.run.seed);
   }
 
   void measure_blocks() {
-    const ModelWeightPlaces<const float> w(config_.model, weights_, config_.ablation.plain_residual);
-    const ModelWeightPlaces<float> g(config_.model, gradients_, config_.ablation.plain_residual);
+    const ModelWeightPlaces<const float> w(config_.model, &weights_, config_.ablation.plain_residual);
+    const ModelWeightPlaces<float> g(config_.model, &gradients_, config_.ablation.plain_residual);
     const std::int64_t wide = context_.tokens() * config_.model.hc_dim();
     const std::int64_t narrow = context_.tokens() * config_.model.hidden_size;
     const Values<float> x = random_values(wide, 1), dout = random_values(wide, 1e-4);
@@ -128,7 +129,7 @@ class PartRuns {
   /// Adds norm and update to `parts`, for the gradients that the blocks left.
   void measure_update(std::vector<PartTime>& parts) {
     Optimiser optimiser(config_, weights_);
-    ThreadPool& pool = context_.pool;
+    ThreadPool& pool = context_.pool.threads();
     const double norms = least_seconds(num_runs_, [&] {
       const GradientNorms found = gradient_norms(gradients_.table(), optimiser.groups(),
                                                  gradient_squares(gradients_, optimiser.tensors(), pool));

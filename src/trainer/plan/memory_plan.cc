@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "trainer/config/tensor_patterns.h"
+#include "trainer/graph/model.h"
 #include "trainer/graph/parameters.h"
 #include "trainer/optimiser/schedule.h"
 #include "trainer/optimiser/tensor_homes.h"
-#include "trainer/plan/pass_memory.h"
 #include "trainer/run/training_run.h"
 
 namespace baleen {
@@ -98,10 +98,11 @@ std::vector<std::int64_t> stage_steps(const TrainConfig& config) {
 }
 
 PassMemory largest_pass(const TrainConfig& config, std::int64_t rows, std::int64_t num_threads) {
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(rows), config.data.sequence_length);
   PassMemory most;
   for (const std::int64_t step : stage_steps(config)) {
-    const PassMemory pass = pass_memory(config.model, rows, config.data.sequence_length,
-                                        pass_options_at(config, step), num_threads);
+    const PassMemory pass =
+        record_pass(config.model, lengths, pass_options_at(config, step), num_threads).memory;
     if (pass.total_bytes() > most.total_bytes()) most = pass;
   }
   return most;

@@ -11,12 +11,10 @@
 
 #include "model/config.h"
 #include "trainer/graph/pass_options.h"
+#include "trainer/graph/pass_record.h"
 #include "training_data/batch_sampler.h"
 
 namespace baleen {
-
-enum class ModelPart : std::uint8_t { kAttention, kExperts, kMixing, kHead, kMtpEntry };
-inline constexpr std::size_t kNumModelParts = 5;
 
 /// By part; indexers are of attention.
 struct PassFlops {

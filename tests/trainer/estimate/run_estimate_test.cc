@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "model/presets.h"
+#include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
 #include "trainer/optimiser/tensor_homes.h"
-#include "trainer/plan/pass_operations.h"
 #include "trainer/run/training_run.h"
 
 namespace baleen {
@@ -44,7 +44,7 @@ TEST(RunEstimate, IsTheArithmeticOfItsOperationsAndOfMuon) {
   const TrainConfig run = config();
   const std::vector<std::int64_t> lengths{128, 128};
   double flops = 0;
-  for (const PassOperation& op : pass_operations(run.model, lengths, pass_options_at(run, 9)))
+  for (const PassOperation& op : record_pass(run.model, lengths, pass_options_at(run, 9)).operations)
     flops += 4 * (op.forward.matrix_flops() + op.backward.matrix_flops());
   for (const TensorSpec& tensor : training_table(run.model, false)) {
     const ParameterGroup group = parameter_group(tensor, run);

@@ -1,4 +1,4 @@
-// FLOPs of matrix products that the operations of a pass state are those that the pass executes.
+// FLOPs of matrix products that a pass writes down are those that it executes.
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "ops/dense_product/dense_product.h"
 #include "tests/trainer/graph/tiny_model.h"
-#include "trainer/plan/pass_operations.h"
+#include "trainer/graph/model.h"
 
 namespace baleen {
 namespace {
@@ -69,7 +69,7 @@ struct Predicted {
 
 Predicted predicted(const ModelConfig& config, const PassOptions& options) {
   Predicted sum;
-  for (const PassOperation& op : pass_operations(config, kLengths, options)) {
+  for (const PassOperation& op : record_pass(config, kLengths, options).operations) {
     const auto forward = static_cast<std::int64_t>(op.forward.matrix_flops());
     sum.forward += forward;
     sum.backward += static_cast<std::int64_t>(op.backward.matrix_flops());
@@ -93,7 +93,7 @@ ModelConfig model_that_selects_all() {
   return config;
 }
 
-TEST(PassOperations, ProductsAreThoseThatAPassExecutes) {
+TEST(PassRecord, ProductsAreThoseThatAPassExecutes) {
   const ModelConfig config = model_that_selects_all();
   {
     SCOPED_TRACE("a step before the indexers learn");
@@ -118,7 +118,7 @@ TEST(PassOperations, ProductsAreThoseThatAPassExecutes) {
   }
 }
 
-TEST(PassOperations, WhereIndexersSelectTheEntriesOfATileEndAtTheLastSelected) {
+TEST(PassRecord, WhereIndexersSelectTheEntriesOfATileEndAtTheLastSelected) {
   const ModelConfig config = test::tiny_model();
   const PassOptions options{.recompute = false, .indexer_weight = 1};
   const Predicted flops = predicted(config, options);
@@ -127,9 +127,9 @@ TEST(PassOperations, WhereIndexersSelectTheEntriesOfATileEndAtTheLastSelected) {
   EXPECT_GT(executed(config, options, true), 95 * all / 100);
 }
 
-TEST(PassOperations, TheEnginesFloat32ProductsAreNotRounded) {
+TEST(PassRecord, TheEnginesFloat32ProductsAreNotRounded) {
   for (const PassOperation& op :
-       pass_operations(test::tiny_model(), kLengths, {.indexer_weight = 1, .bf16_products = true})) {
+       record_pass(test::tiny_model(), kLengths, {.indexer_weight = 1, .bf16_products = true}).operations) {
     const bool exact = op.name == "hc_pre" || op.name == "hc_head" ||
                        op.detail.find("gate") != std::string::npos ||
                        op.detail.find("compressor") != std::string::npos ||
@@ -141,7 +141,31 @@ TEST(PassOperations, TheEnginesFloat32ProductsAreNotRounded) {
   }
 }
 
-TEST(PassOperations, OfPlainResiduals) {
+TEST(PassRecord, WhereIndexersLearnAloneEverythingOfThemHasAGradientAndNothingElse) {
+  const PassOptions options{.dense_attention = true, .indexer_weight = 1, .indexers_alone = true};
+  bool of_indexer = false;
+  int num_norms = 0;
+  for (const PassOperation& op : record_pass(test::tiny_model(), kLengths, options).operations) {
+    if (op.name == "linear" || op.name == "pooling") of_indexer = op.detail.starts_with("indexer.");
+    if (op.name == "dense_attention") of_indexer = false;
+    const bool trains = of_indexer || op.name == "indexer_loss" || op.name == "index_scores";
+    EXPECT_EQ(op.backward.total_flops() > 0, trains && op.forward.total_flops() > 0)
+        << op.name << " " << op.detail << " of " << op.block;
+    num_norms += of_indexer && op.name == "rms_norm" ? 1 : 0;
+  }
+  EXPECT_GT(num_norms, 0);
+}
+
+TEST(PassRecord, ComputingBlocksAgainKeepsLess) {
+  const ModelConfig config = model_that_selects_all();
+  const PassMemory again = record_pass(config, kLengths, {.recompute = true}).memory;
+  const PassMemory kept = record_pass(config, kLengths, {.recompute = false}).memory;
+  EXPECT_LT(again.kept_bytes, kept.kept_bytes);
+  EXPECT_LT(again.total_bytes(), kept.total_bytes());
+  EXPECT_GT(again.work_bytes, 0);
+}
+
+TEST(PassRecord, OfPlainResiduals) {
   ModelConfig config = model_that_selects_all();
   config.hc_mult = 1;
   expect_same(config, {.recompute = false, .indexer_weight = 1, .plain_residual = true});
