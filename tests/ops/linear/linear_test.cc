@@ -64,6 +64,34 @@ TEST(Linear, OnInt8IsItsSpecification) {
   EXPECT_CLOSE(rounded, released, {.norm = 0.04});
 }
 
+TEST(Linear, AsTrainingComputesItIsItsSpecification) {
+  const test::RandomWeight weight(WeightFormat::kF32, kOutputs, kInputs, 1);
+  auto x = test::random_values(kRows * kInputs, 3);
+  std::vector<float> y(kRows * kOutputs), want(kRows * kOutputs);
+  for (const bool keep_f32 : {true, false}) {
+    const LinearOutput output{&weight.matrix(), {y.data(), {kRows, kOutputs}}, keep_f32};
+    const LinearOutput wanted{&weight.matrix(), {want.data(), {kRows, kOutputs}}, keep_f32};
+    const LinearArgs args{.x = {x.data(), {kRows, kInputs}}, .outputs = {&output, 1}};
+    linear_ref({.x = args.x, .outputs = {&wanted, 1}});
+    test::TestCpu(2, 0, kTrainingVariant).run<ops::Linear>(args);
+    EXPECT_CLOSE(y, want, {.absolute = 1e-4, .relative = keep_f32 ? 0 : 0x1.1p-8});
+    test::TestCpu(2, 0, kTrainingBf16Variant).run<ops::Linear>(args);
+    EXPECT_CLOSE(y, want, {.norm = 0.01});  // operands are 2^-9 away at most
+    if (keep_f32) EXPECT_FALSE(std::ranges::equal(y, want));
+  }
+}
+
+TEST(Linear, TrainingRefusesPackedWeights) {
+  const test::RandomWeight fp8(WeightFormat::kFp8, kOutputs, kInputs, 1);
+  const LinearOutput output{&fp8.matrix(), {nullptr, {kRows, kOutputs}}};
+  for (const CpuVariant<ops::Linear>& variant : ops::Linear::cpu_variants()) {
+    if (variant.name != kTrainingVariant && variant.name != kTrainingBf16Variant) continue;
+    const auto why = variant.why_not({.outputs = {&output, 1}}, {});
+    ASSERT_TRUE(why) << variant.name;
+    EXPECT_EQ(*why, kTrainsFloat32);
+  }
+}
+
 TEST(Linear, OnInt8RefusesWhatRoundsLess) {
   const auto variants = ops::Linear::cpu_variants();
   const auto int8 = std::ranges::find(variants, kInt8Variant, &CpuVariant<ops::Linear>::name);
