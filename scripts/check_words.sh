@@ -29,4 +29,7 @@ refuse 'kMost[A-Za-z0-9]*' 'kMax' "${all[@]}"
 # Elsewhere a tree or a graph may well be visited.
 refuse 'visits?|visited' 'token-expert assignment' \
   src/ops src/device src/cuda src/simulator tests/ops bench docs
+refuse 'copy engine' 'TMA; the copy engine is what copies over PCIe' \
+  src/ops/linear src/ops/matmul src/ops/sparse_attention src/cuda docs/cuda.md
+refuse 'turns?|turned' 'rotate, rotation' src/ops/rope src/ops/rms_norm
 exit $failed

@@ -40,7 +40,8 @@ class ChatSession {
   [[nodiscard]] Result<std::size_t> save(const std::filesystem::path& path) const;
 
   /// Reads what `save` wrote, or a person did; returns the number of messages. Every message is checked
-  /// first, and that a reply can follow them: a failure names the file, and leaves the conversation as it was.
+  /// first, and that a reply can follow them: a failure names the file, and leaves the conversation as it
+  /// was.
   [[nodiscard]] Result<std::size_t> load(const std::filesystem::path& path);
 
  private:

@@ -13,8 +13,8 @@ namespace baleen {
 
 class ConversationEngine {
  public:
-  /// Both must outlive this. `controls_in_content`: special strings anywhere in the prompt become control tokens, not
-  /// only the marked ones.
+  /// Both must outlive this. `controls_in_content`: special strings anywhere in the prompt become control
+  /// tokens, not only the marked ones.
   ConversationEngine(StepEngine& engine, const Tokenizer& tokenizer, bool controls_in_content = false)
       : engine_(engine), tokenizer_(tokenizer), controls_in_content_(controls_in_content) {}
 

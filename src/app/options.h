@@ -1,5 +1,6 @@
-/// The command line: the one place that reads and checks its words. Every number states its range, which the help and the
-/// refusals print in words; values outside it, NaN, infinities and trailing characters never reach a command.
+/// The command line: the one place that reads and checks its words. Every number states its range, which the
+/// help and the refusals print in words; values outside it, NaN, infinities and trailing characters never
+/// reach a command.
 #pragma once
 
 #include <concepts>
@@ -52,9 +53,10 @@ class Option {
   CLI::Option* option_;
 };
 
-/// The options of a command, or of the program with its commands. A handle: copies add to the same command. Variables must
-/// outlive `parse`; their values when they are added are the defaults, which the help shows. `names` are as in
-/// `--threads,-t`; names without a dash are positions. Adding throws only where the program itself is wrong.
+/// The options of a command, or of the program with its commands. A handle: copies add to the same command.
+/// Variables must outlive `parse`; their values when they are added are the defaults, which the help shows.
+/// `names` are as in `--threads,-t`; names without a dash are positions. Adding throws only where the program
+/// itself is wrong.
 class Options {
  public:
   /// Called for `--version`, with whether `--json` stands beside it.
@@ -65,8 +67,8 @@ class Options {
   /// A program without commands or version: of this repository's benchmarks.
   Options(const std::string& name, const std::string& description);
 
-  /// A command, called by `name` after this one's own. A command that has commands can be called without one of them, the
-  /// program cannot.
+  /// A command, called by `name` after this one's own. A command that has commands can be called without one
+  /// of them, the program cannot.
   Options command(const std::string& name, const std::string& description);
   /// Lines at the end of the help.
   void footer(const std::string& text);
@@ -154,8 +156,8 @@ class Options {
   /// Accepted with or without a value, and not in the help; its name is added to `given`.
   void ignored(const std::string& name, std::vector<std::string>& given);
 
-  /// Reads the command line and runs the action of the command it names; prints help or version where these are
-  /// given. Throws `UsageError` for wrong usage, and what the action throws.
+  /// Reads the command line and runs the action of the command it names; prints help or version where these
+  /// are given. Throws `UsageError` for wrong usage, and what the action throws.
   void parse(int argc, const char* const* argv) const;
 
  private:

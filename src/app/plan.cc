@@ -72,7 +72,8 @@ EngineOptions engine_options(const PlanFlags& flags, const DeviceChoice& device,
   return resolved(options, config);
 }
 
-/// The largest value of [0, most] for which `fits`, which holds for all smaller values too; -1 when it holds for none.
+/// The largest value of [0, most] for which `fits`, which holds for all smaller values too; -1 when it holds
+/// for none.
 template <class Fits>
 std::int64_t largest(std::int64_t most, Fits&& fits) {
   std::int64_t low = -1, high = most;

@@ -5,7 +5,8 @@
 
 namespace baleen {
 
-/// The commit that the program was built from, with "-dirty" where files had been changed; "unknown" without git.
+/// The commit that the program was built from, with "-dirty" where files had been changed; "unknown" without
+/// git.
 [[nodiscard]] const char* program_revision();
 
 /// The command line of this process, quoted for a shell, and the program's revision.

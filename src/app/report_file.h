@@ -6,7 +6,8 @@
 
 namespace baleen {
 
-/// Writes `text` to `path`, whole or not at all, and says so on standard error, with how to open it. Throws `Error`.
+/// Writes `text` to `path`, whole or not at all, and says so on standard error, with how to open it. Throws
+/// `Error`.
 void write_report_file(const std::string& path, std::string_view text, std::string_view how_to_open);
 
 }  // namespace baleen

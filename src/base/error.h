@@ -20,8 +20,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A device that nothing works on any more (an illegal address, a launch that failed): whoever uses it should end in
-/// order.
+/// A device that nothing works on any more (an illegal address, a launch that failed): whoever uses it should
+/// end in order.
 class LostDevice : public Error {
  public:
   using Error::Error;

@@ -1,5 +1,5 @@
-/// Text in which some stretches are control tokens. The same characters elsewhere are text: "</think>" that a user
-/// typed, or that the model spelled letter by letter, ends nothing.
+/// Text in which some stretches are control tokens. The same characters elsewhere are text: "</think>" that a
+/// user typed, or that the model spelled letter by letter, ends nothing.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-/// Numbers that come as text or JSON: read whole, inside a stated range, or refused with a sentence that names the range
-/// in words. NaN, infinities, trailing characters and values that do not fit the type never pass.
+/// Numbers that come as text or JSON: read whole, inside a stated range, or refused with a sentence that
+/// names the range in words. NaN, infinities, trailing characters and values that do not fit the type never
+/// pass.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ struct RealRange {
 [[nodiscard]] std::string grouped(std::int64_t value);
 [[nodiscard]] std::string grouped(std::uint64_t value);
 
-/// The number that all of `text` spells, decimal; the failure reads `expected RANGE; found "TEXT"`, `text` shortened.
+/// The number that all of `text` spells, decimal; the failure reads `expected RANGE; found "TEXT"`, `text`
+/// shortened.
 [[nodiscard]] Result<std::int64_t> read_whole(std::string_view text, WholeRange range);
 /// The same of [0, 2^64).
 [[nodiscard]] Result<std::uint64_t> read_unsigned(std::string_view text);

@@ -1,5 +1,5 @@
-/// UTF-8: where text stops being valid, whether its last character is whole, and bytes to text with U+FFFD for
-/// what is not valid.
+/// UTF-8: where text stops being valid, whether its last character is whole, and bytes to text with U+FFFD
+/// for what is not valid.
 #pragma once
 
 #include <cstddef>

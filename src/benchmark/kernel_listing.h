@@ -1,4 +1,5 @@
-/// What `bench --kernels` prints: for each call of an operation that differs, its variants and why each was taken or refused.
+/// What `bench --kernels` prints: for each call of an operation that differs, its variants and why each was
+/// taken or refused.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

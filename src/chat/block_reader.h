@@ -1,4 +1,5 @@
-/// A tool-call block that no grammar enforced, read as a whole: what is unambiguous becomes calls, the rest text.
+/// A tool-call block that no grammar enforced, read as a whole: what is unambiguous becomes calls, the rest
+/// text.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,9 @@ struct ReadBlock {
   std::size_t num_repairs = 0;
 };
 
-/// `block`: from the first `｜DSML｜` token, with its `<`, to the end of the reply. `cut`: the reply was ended by a limit,
-/// so a call that is not closed is dropped. Linear in the block, but for its number of tags squared over 1024 bytes.
+/// `block`: from the first `｜DSML｜` token, with its `<`, to the end of the reply. `cut`: the reply was ended
+/// by a limit, so a call that is not closed is dropped. Linear in the block, but for its number of tags
+/// squared over 1024 bytes.
 [[nodiscard]] ReadBlock read_block(const MarkedText& block, std::span<const DeclaredTool> tools, bool cut);
 
 }  // namespace baleen

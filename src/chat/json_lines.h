@@ -21,11 +21,11 @@ namespace baleen {
 /// (true); other keys are ignored. The reply is {"prompt": ...} or {"error": ...}, without a newline.
 [[nodiscard]] std::string encode_chat_line(std::string_view line);
 
-/// {"text": ..., "thinking_mode": "chat"|"thinking", "tools": [...]}: reads the reply as a server does, with its reader.
-/// "tools" as in the OpenAI API. Every special string in "text" is taken for the token; "pieces" instead of "text" tells
-/// them apart: strings are text, {"special": "｜DSML｜"} is a token. "cut": true: a limit ended the reply. "enforced":
-/// true: a grammar held the model to the syntax from the token on. The reply is {"message": {...}, "dropped_calls": 0,
-/// "repairs": 0} or {"error": ...}.
+/// {"text": ..., "thinking_mode": "chat"|"thinking", "tools": [...]}: reads the reply as a server does, with
+/// its reader. "tools" as in the OpenAI API. Every special string in "text" is taken for the token; "pieces"
+/// instead of "text" tells them apart: strings are text, {"special": "｜DSML｜"} is a token. "cut": true: a
+/// limit ended the reply. "enforced": true: a grammar held the model to the syntax from the token on. The
+/// reply is {"message": {...}, "dropped_calls": 0, "repairs": 0} or {"error": ...}.
 [[nodiscard]] std::string read_reply_line(std::string_view line);
 
 /// {"text": ..., "thinking_mode": "chat"|"thinking"}; the reply is {"message": {...}} or {"error": ...}.

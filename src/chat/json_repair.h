@@ -26,8 +26,8 @@ namespace baleen {
 /// The only reading, as JSON.
 [[nodiscard]] std::optional<std::string> repaired_json(std::string_view text);
 
-/// What stands between the lines of a Markdown code fence, if that is all that `text` is; else `text` without white
-/// space at its ends.
+/// What stands between the lines of a Markdown code fence, if that is all that `text` is; else `text` without
+/// white space at its ends.
 [[nodiscard]] std::string_view without_code_fence(std::string_view text);
 
 }  // namespace baleen

@@ -42,8 +42,8 @@ struct Message {
   std::string content;               ///< UTF-8; of a tool: its result
   std::string reasoning_content;     ///< assistant
   std::vector<ToolCall> tool_calls;  ///< assistant
-  /// Assistant: the bytes in which the model wrote `tool_calls`, from the blank line before the block to its end; if not
-  /// empty they are rendered instead. Never on the wire.
+  /// Assistant: the bytes in which the model wrote `tool_calls`, from the blank line before the block to its
+  /// end; if not empty they are rendered instead. Never on the wire.
   std::string raw_tool_calls;
   std::string tool_call_id;  ///< tool: the call it answers
   std::vector<PythonJson>

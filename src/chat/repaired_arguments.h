@@ -18,16 +18,17 @@ class RepairedArguments {
   /// `parameters`: the tool's schema, which must outlive this.
   explicit RepairedArguments(const PythonJson& parameters) : parameters_(&parameters) {}
 
-  /// One parameter. `is_string`: as the model said, if it did. An empty value of no string is no argument; the same
-  /// value again is passed over.
+  /// One parameter. `is_string`: as the model said, if it did. An empty value of no string is no argument;
+  /// the same value again is passed over.
   void add(const std::string& key, std::optional<bool> is_string, std::string_view text);
   /// The members of an object that stands for the arguments: a repair.
   void add_members(const PythonJson::Object& members);
 
-  /// The declared key that `name` means: itself; but for white space, case and separators the only one; without a name
-  /// the only one there is. Otherwise `name`.
+  /// The declared key that `name` means: itself; but for white space, case and separators the only one;
+  /// without a name the only one there is. Otherwise `name`.
   [[nodiscard]] std::optional<std::string> key_of(const std::optional<std::string>& name) const;
-  /// Whether a parameter `key` may still come: declared and not there; where nothing is declared, any that is not there.
+  /// Whether a parameter `key` may still come: declared and not there; where nothing is declared, any that is
+  /// not there.
   [[nodiscard]] bool may_follow(const std::string& key) const;
   [[nodiscard]] bool declares_any() const;
   [[nodiscard]] bool declares(std::string_view key) const;

@@ -26,7 +26,8 @@ struct ReplyPart {
     /// The arguments are complete and are a JSON object. Where it is missing at the reply's end, the call
     /// was cut: its arguments begin an object and are no JSON, and it must not be made.
     kCallEnd,
-    kCallDropped,  ///< a call that is not made, because it was too damaged; content shows it. text: its name or ""
+    kCallDropped,  ///< a call that is not made, because it was too damaged; content shows it. text: its name
+                   ///< or ""
   };
   Kind kind;
   std::string text;

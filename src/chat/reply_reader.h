@@ -1,6 +1,6 @@
-/// A reply taken apart while it arrives, as a server needs it: reasoning, content, and tool calls. Never fails: a block
-/// that a grammar enforced is read exactly as it stands; of any other what is unambiguous is repaired, and what is not
-/// becomes text, without tags.
+/// A reply taken apart while it arrives, as a server needs it: reasoning, content, and tool calls. Never
+/// fails: a block that a grammar enforced is read exactly as it stands; of any other what is unambiguous is
+/// repaired, and what is not becomes text, without tags.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,16 @@ enum class CallEnforcement : std::uint8_t {
 
 class ReplyReader {
  public:
-  /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat). Without tools, a tool-call block is
-  /// plain text. Copies the tools.
+  /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat). Without tools, a tool-call
+  /// block is plain text. Copies the tools.
   ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools,
               CallEnforcement enforcement = CallEnforcement::kNone);
   ~ReplyReader();
   ReplyReader(ReplyReader&&) noexcept;
   ReplyReader& operator=(ReplyReader&&) noexcept;
 
-  /// What has become certain with this piece. `piece`: whole characters of valid UTF-8, control tokens whole and
-  /// marked; only marked ones mean anything outside an enforced body. Once begun, a call is ended, unless
+  /// What has become certain with this piece. `piece`: whole characters of valid UTF-8, control tokens whole
+  /// and marked; only marked ones mean anything outside an enforced body. Once begun, a call is ended, unless
   /// the reply is cut within it. Calls that were not enforced come when the reply is over: only then is it
   /// certain what was meant.
   [[nodiscard]] std::vector<ReplyPart> feed(const MarkedText& piece);
@@ -43,8 +43,8 @@ class ReplyReader {
   /// end, one that was not enforced is dropped.
   [[nodiscard]] std::vector<ReplyPart> finish(bool cut);
 
-  /// The bytes from the blank line before the tool-call block to its end, exactly as the model wrote them, if the strict
-  /// parser reads the same calls in them; empty otherwise. After `finish`.
+  /// The bytes from the blank line before the tool-call block to its end, exactly as the model wrote them, if
+  /// the strict parser reads the same calls in them; empty otherwise. After `finish`.
   [[nodiscard]] std::string_view raw_calls() const;
   /// Those of `calls`.
   [[nodiscard]] std::size_t num_calls() const;

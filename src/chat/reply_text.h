@@ -7,10 +7,10 @@
 
 namespace baleen {
 
-/// Text with the markup already taken out of it. At the places where markup was, what stood on both sides does not join
-/// to a special string, and text after a tool call begins a paragraph of its own. What may belong to a tool call that
-/// begins next waits: the `<` of its tag, the blank line before it, the opening line of a code fence around it, a block's
-/// opening tag that was written without the token.
+/// Text with the markup already taken out of it. At the places where markup was, what stood on both sides
+/// does not join to a special string, and text after a tool call begins a paragraph of its own. What may
+/// belong to a tool call that begins next waits: the `<` of its tag, the blank line before it, the opening
+/// line of a code fence around it, a block's opening tag that was written without the token.
 class ReplyText {
  public:
   /// What can go out.
@@ -33,7 +33,8 @@ class ReplyText {
   bool is_after_paragraph_ = false;
 };
 
-/// The bytes at the end of a lead that the format has before a block's first token: the blank line and the `<`.
+/// The bytes at the end of a lead that the format has before a block's first token: the blank line and the
+/// `<`.
 [[nodiscard]] std::size_t opening_bytes(std::string_view lead);
 
 /// What stands before those, without the lines of a code fence and of a block's opening tag.

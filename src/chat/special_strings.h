@@ -11,8 +11,8 @@ namespace baleen {
 /// BOS, the end token, role, task and thinking tokens, and `｜DSML｜`.
 [[nodiscard]] std::span<const std::string_view> special_strings();
 
-/// `text` with every special string taken for the token: what the official parser assumes of all text. Bytes that are
-/// not UTF-8 become U+FFFD.
+/// `text` with every special string taken for the token: what the official parser assumes of all text. Bytes
+/// that are not UTF-8 become U+FFFD.
 [[nodiscard]] MarkedText with_marked_specials(std::string_view text);
 
 /// `text` without special strings, not even one that joins where another was taken out.

@@ -13,10 +13,10 @@
 
 namespace baleen {
 
-/// The grammar lets `｜DSML｜` stand in tags alone, so the block's text says all, and nothing is repaired: a value is what
-/// stands between its tags. Strings stream; other values go out when they are whole. The closing brace of a
-/// call's arguments goes out with the call's closing tag alone: a reply that is cut before leaves a
-/// beginning of an object that no length makes JSON of, without what may have begun a closing tag.
+/// The grammar lets `｜DSML｜` stand in tags alone, so the block's text says all, and nothing is repaired: a
+/// value is what stands between its tags. Strings stream; other values go out when they are whole. The
+/// closing brace of a call's arguments goes out with the call's closing tag alone: a reply that is cut before
+/// leaves a beginning of an object that no length makes JSON of, without what may have begun a closing tag.
 class StrictBlockReader {
  public:
   /// `parts` and `tools` outlive this. A call of a tool that the grammar does not hold begins in `parts` when

@@ -46,11 +46,11 @@ struct Markup {
 /// The longest tag; what does not end within that is cut there.
 inline constexpr std::size_t kMaxTagBytes = 1024;
 
-/// What follows a `｜DSML｜` token: the tag's name and attributes, up to `>` or to where they end. Sets `num_bytes` to
-/// the bytes of `text` that are the tag's. `is_closing`: a slash stood before the token. A tag as the format
-/// writes it is read as it is; any other in ASCII spelling, with tolerance: names a letter or two off,
-/// attributes in any order, under other names (`key`, `id`, `type`), with other quotation marks or none; the
-/// name may stand alone or behind the tag's.
+/// What follows a `｜DSML｜` token: the tag's name and attributes, up to `>` or to where they end. Sets
+/// `num_bytes` to the bytes of `text` that are the tag's. `is_closing`: a slash stood before the token. A tag
+/// as the format writes it is read as it is; any other in ASCII spelling, with tolerance: names a letter or
+/// two off, attributes in any order, under other names (`key`, `id`, `type`), with other quotation marks or
+/// none; the name may stand alone or behind the tag's.
 [[nodiscard]] Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes);
 
 /// Where a text stands that may be a tag. Where a tag is due, ordinary words are names of tags too:
@@ -58,7 +58,8 @@ inline constexpr std::size_t kMaxTagBytes = 1024;
 enum class Place { kInText, kTagIsDue };
 
 /// A tag without the token at the beginning of `text`: `<|DSML|parameter name=..>`, `<DSML invoke ..>`,
-/// `</parameter>`. It means something only where a tag is due and text makes no sense. Its size in `num_bytes`.
+/// `</parameter>`. It means something only where a tag is due and text makes no sense. Its size in
+/// `num_bytes`.
 [[nodiscard]] std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_bytes,
                                                     Place place = Place::kInText);
 

@@ -1,5 +1,5 @@
-/// Brings a step's batch to the device: one copy from pinned memory, to the same addresses every time, so that captured
-/// graphs find the next batch where they found the last.
+/// Brings a step's batch to the device: one copy from pinned memory, to the same addresses every time, so
+/// that captured graphs find the next batch where they found the last.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ class BatchUpload {
  public:
   BatchUpload(const BatchCapacity& capacity, Memory& device, Memory& pinned, cudaStream_t stream);
 
-  /// Queues the copy and returns the batch as kernels will see it, padded to num_rows and num_sequences. Waits only when
-  /// the host is two batches ahead.
+  /// Queues the copy and returns the batch as kernels will see it, padded to num_rows and num_sequences.
+  /// Waits only when the host is two batches ahead.
   [[nodiscard]] DeviceBatch upload(const RaggedBatch& batch, std::int64_t num_rows,
                                    std::int64_t num_sequences);
 

@@ -9,8 +9,8 @@
 
 namespace baleen {
 
-/// Throws `Error` (`LostDevice` where no later call would work) unless `status` is success. `what`: what was being done,
-/// e.g. "allocating 3.2 GB".
+/// Throws `Error` (`LostDevice` where no later call would work) unless `status` is success. `what`: what was
+/// being done, e.g. "allocating 3.2 GB".
 void check_cuda(cudaError_t status, const char* what,
                 std::source_location where = std::source_location::current());
 

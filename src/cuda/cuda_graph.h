@@ -9,8 +9,8 @@ namespace baleen {
 
 class CudaGraph {
  public:
-  /// Captures what `work` queues on `stream`: nothing runs. All addresses and launch shapes are fixed by it. Throws
-  /// `Error` when something in it cannot be captured.
+  /// Captures what `work` queues on `stream`: nothing runs. All addresses and launch shapes are fixed by it.
+  /// Throws `Error` when something in it cannot be captured.
   CudaGraph(cudaStream_t stream, const std::function<void()>& work);
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;

@@ -39,8 +39,8 @@ class CudaMemory final : public Memory {
   CudaAllocations allocations_;
 };
 
-/// Host memory that the device copies from and to at full speed, and without the host waiting. The processor's, to
-/// everyone else.
+/// Host memory that the device copies from and to at full speed, and without the host waiting. The
+/// processor's, to everyone else.
 class CudaPinnedMemory final : public Memory {
  public:
   std::byte* allocate(std::int64_t size_bytes) override;

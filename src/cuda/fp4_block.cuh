@@ -1,5 +1,6 @@
 /// Rounding to e2m1 codes with a power-of-two scale, on the device: the functions of numeric/e2m1.h and
-/// numeric/block_scale.h, to the bit.                                                 (source: forward pass 2.1, 2.2)
+/// numeric/block_scale.h, to the bit.
+/// (source: forward pass 2.1, 2.2)
 #pragma once
 
 #include <cstdint>

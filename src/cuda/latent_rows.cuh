@@ -43,9 +43,10 @@ struct DeviceLatentPool {
   }
 };
 
-/// Writes a lane's values, which are elements column, column + 1, ... of row `row` of `page`, already BF16 values: e4m3
-/// codes with a scale per 64 below `nope`, BF16 from there on. The 64 of a block lie in neighbouring lanes, kValues in
-/// each; all lanes of the warp take part, those without `write` in the shuffles alone.
+/// Writes a lane's values, which are elements column, column + 1, ... of row `row` of `page`, already BF16
+/// values: e4m3 codes with a scale per 64 below `nope`, BF16 from there on. The 64 of a block lie in
+/// neighbouring lanes, kValues in each; all lanes of the warp take part, those without `write` in the
+/// shuffles alone.
 template <int kValues>
 __device__ void store_latent_values(const DeviceLatentPool& pool, PageId page, int row, int column,
                                     const float (&values)[kValues], bool write) {

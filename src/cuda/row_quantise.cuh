@@ -1,8 +1,10 @@
-/// Rounding rows to e4m3 codes with a power-of-two scale per 128 values, on the device.   (source: forward pass 2.2, 2.3)
+/// Rounding rows to e4m3 codes with a power-of-two scale per 128 values, on the device.
+/// (source: forward pass 2.2, 2.3)
 ///
-/// The values of a block lie in neighbouring lanes of a warp, 4, 8 or 16 in each; every lane gets the codes of its own
-/// values and the scale of the block. The same function as `quantise_fp8_block` of numeric/block_scale.h, to the bit:
-/// codes of NaN are NaN, and NaN does not count for the scale; infinities saturate.
+/// The values of a block lie in neighbouring lanes of a warp, 4, 8 or 16 in each; every lane gets the codes
+/// of its own values and the scale of the block. The same function as `quantise_fp8_block` of
+/// numeric/block_scale.h, to the bit: codes of NaN are NaN, and NaN does not count for the scale; infinities
+/// saturate.
 #pragma once
 
 #include <cuda_fp8.h>
@@ -42,8 +44,8 @@ struct Fp8Piece {
   float scale;
 };
 
-/// `values`: kValues of 128 that lie in 128 / kValues neighbouring lanes, the first of which is a multiple of that
-/// number. All lanes of the warp take part.
+/// `values`: kValues of 128 that lie in 128 / kValues neighbouring lanes, the first of which is a multiple of
+/// that number. All lanes of the warp take part.
 template <int kValues>
 __device__ Fp8Piece<kValues> quantise_fp8_block(const float (&values)[kValues]) {
   static_assert(kValues == 4 || kValues == 8 || kValues == 16);

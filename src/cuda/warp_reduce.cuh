@@ -1,5 +1,5 @@
-/// Sums and maxima over the lanes of a warp. The order of the additions is fixed, and every lane gets the same bits: in a
-/// butterfly both partners add the same two numbers.
+/// Sums and maxima over the lanes of a warp. The order of the additions is fixed, and every lane gets the
+/// same bits: in a butterfly both partners add the same two numbers.
 #pragma once
 
 #include <cstdint>

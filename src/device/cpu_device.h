@@ -30,8 +30,8 @@ class ClockTimer final : public OperationTimer {
 
 class CpuDevice final : public Device {
  public:
-  /// `scratch_bytes` covers the largest operation that will run; `variants` are those of all operations that will. Throws
-  /// `Error` for a forced variant that there is not.
+  /// `scratch_bytes` covers the largest operation that will run; `variants` are those of all operations that
+  /// will. Throws `Error` for a forced variant that there is not.
   CpuDevice(int num_threads, std::int64_t scratch_bytes, std::vector<ForcedVariant> forced,
             VariantTable<CpuContext> variants);
   /// The operations of the forward pass.

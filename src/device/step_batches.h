@@ -26,8 +26,9 @@ class StepBatches {
 
   /// The operations that follow are over `batch`, until the next call.
   virtual StepRows begin(const RaggedBatch& batch) = 0;
-  /// The same for a batch with tokens that operations called before leave at `chosen`, where both device and host reach
-  /// them: a negative token of the batch is the index of its place there (`chosen_token`). A negative one there counts as 0.
+  /// The same for a batch with tokens that operations called before leave at `chosen`, where both device and
+  /// host reach them: a negative token of the batch is the index of its place there (`chosen_token`). A
+  /// negative one there counts as 0.
   virtual StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) = 0;
   /// Rows of the step on the rank that has most, the same on all ranks, where what ranks send each other has
   /// places by it; 0: where as much arrives as is sent.

@@ -19,15 +19,17 @@ class StepReplay {
 
   virtual ~StepReplay() = default;
 
-  /// Marks the place behind all operations that were called so far; marks have numbers from 0 to kNumMarks - 1.
+  /// Marks the place behind all operations that were called so far; marks have numbers from 0 to kNumMarks -
+  /// 1.
   virtual void set_mark(int mark) = 0;
   /// Waits until the place was reached where `mark` was set last. Throws what went wrong on the way.
   virtual void wait_for(int mark) = 0;
-  /// Calls `operations`, which calls operations of this device over the current batch; or does without calling what was
-  /// captured for this part and as many rows.
+  /// Calls `operations`, which calls operations of this device over the current batch; or does without
+  /// calling what was captured for this part and as many rows.
   virtual void run(StepPart part, const std::function<void()>& operations) = 0;
-  /// Prepares steps of `num_rows` rows (one of padded_rows), where that makes them quicker: `operations` is what they will
-  /// do, and depends on nothing but the part and the rows given to it. May call it, over rows of padding alone.
+  /// Prepares steps of `num_rows` rows (one of padded_rows), where that makes them quicker: `operations` is
+  /// what they will do, and depends on nothing but the part and the rows given to it. May call it, over rows
+  /// of padding alone.
   virtual void capture(StepPart part, std::int64_t num_rows,
                        const std::function<void(const StepRows&)>& operations) = 0;
   /// The same of kHalves, `num_rows` rows in either batch.

@@ -5,8 +5,8 @@
 ///     FOLDER/3f/3f0c..91.page.new                    being written; of a killed process: removed at start
 ///     FOLDER/models/                                 what the engine keeps to know models by
 ///
-/// Only names of these forms are ever written, renamed or removed. Files are for their owner alone (mode 0600):
-/// their tokens can be read.
+/// Only names of these forms are ever written, renamed or removed. Files are for their owner alone (mode
+/// 0600): their tokens can be read.
 #pragma once
 
 #include <cstddef>
@@ -50,9 +50,10 @@ class CacheFolder {
   CacheFolder& operator=(const CacheFolder&) = delete;
   ~CacheFolder();
 
-  /// Reads names and headers. Removes what was being written, and with a warning each what is named like a page file
-  /// but is no sound one. What is named otherwise, or cannot be opened, is left alone, with one warning for all.
-  /// Files of other models (`root` differs) are listed, with one warning for all: they weigh like others.
+  /// Reads names and headers. Removes what was being written, and with a warning each what is named like a
+  /// page file but is no sound one. What is named otherwise, or cannot be opened, is left alone, with one
+  /// warning for all. Files of other models (`root` differs) are listed, with one warning for all: they weigh
+  /// like others.
   FolderScan scan(const PageKey& root, const Warn& warn);
 
   [[nodiscard]] Result<std::vector<std::byte>> read(const PageKey& key, std::int64_t expected_bytes) const;

@@ -17,8 +17,8 @@
 
 namespace baleen {
 
-// The mutex guards everything below it. Files are written and read without it; they get and lose their names with
-// it, so that the index and the folder agree.
+// The mutex guards everything below it. Files are written and read without it; they get and lose their names
+// with it, so that the index and the folder agree.
 struct DiskTier::State {
   /// A page on its way to disk. Both threads read it and never change it.
   struct QueuedPage {

@@ -1,10 +1,10 @@
 /// Pages of the cache on disk: prefixes that survive eviction and restarts.
 ///
-/// A file is one page of one prefix, named by what it contains: the key of page k hashes the key of page k - 1 and
-/// the 256 tokens of page k, and the first key hashes the model's fingerprint. So a file can only be found by who
-/// asks for the same tokens of the same model, at the same place, after the same beginning. Files are written whole
-/// or not at all, checksummed (xxHash) and compressed (zstd). A file that is damaged, foreign, or of another
-/// version is ignored with a warning, removed, and never trusted.
+/// A file is one page of one prefix, named by what it contains: the key of page k hashes the key of page k -
+/// 1 and the 256 tokens of page k, and the first key hashes the model's fingerprint. So a file can only be
+/// found by who asks for the same tokens of the same model, at the same place, after the same beginning.
+/// Files are written whole or not at all, checksummed (xxHash) and compressed (zstd). A file that is damaged,
+/// foreign, or of another version is ignored with a warning, removed, and never trusted.
 #pragma once
 
 #include <cstddef>
@@ -57,15 +57,16 @@ struct DiskTierStats {
 
 /// Writes in a thread of its own; the other members are for one thread, except `stats`.
 ///
-/// The least recently used file goes first. A page is of no use without those before it, so whoever stores or loads
-/// several pages of a prefix does best to begin with the last: then the ends of prefixes go before their beginnings.
+/// The least recently used file goes first. A page is of no use without those before it, so whoever stores or
+/// loads several pages of a prefix does best to begin with the last: then the ends of prefixes go before
+/// their beginnings.
 class DiskTier {
  public:
   using Warn = std::function<void(const std::string&)>;
 
-  /// Reads names and headers of all files. `warn` gets a sentence for each file that is ignored, and when writing
-  /// begins to fail or works again, from either thread. Throws `Error` when the folder cannot be used, or another
-  /// process uses it.
+  /// Reads names and headers of all files. `warn` gets a sentence for each file that is ignored, and when
+  /// writing begins to fail or works again, from either thread. Throws `Error` when the folder cannot be
+  /// used, or another process uses it.
   DiskTier(DiskTierOptions options, Warn warn);
   /// The same of a folder that this process has already.
   DiskTier(DiskTierOptions options, std::unique_ptr<CacheFolder> folder, Warn warn);
@@ -85,13 +86,13 @@ class DiskTier {
   /// be asked before the bytes of a page are fetched that `store` would drop.
   [[nodiscard]] bool has_room(std::int64_t bytes);
 
-  /// Queues a page; `window` may be empty. A page that is there with as much is marked as used and left alone. False
-  /// when the queue is full: the page is dropped.
+  /// Queues a page; `window` may be empty. A page that is there with as much is marked as used and left
+  /// alone. False when the queue is full: the page is dropped.
   bool store(const PageKey& key, std::span<const TokenId> tokens, std::vector<std::byte> page,
              std::vector<std::byte> window);
 
-  /// Reads and verifies, or takes it from the queue; nothing when there is no such page or its file is bad, which is
-  /// then removed. Marks it as used.
+  /// Reads and verifies, or takes it from the queue; nothing when there is no such page or its file is bad,
+  /// which is then removed. Marks it as used.
   [[nodiscard]] std::optional<StoredPage> load(const PageKey& key, std::span<const TokenId> tokens);
 
   /// Waits until all that is queued is on disk, or dropped.

@@ -35,8 +35,8 @@ namespace baleen {
 /// Not thread-safe: one caller steps, all processors work.
 class Engine final : public ModelEngine {
  public:
-  /// Maps the checkpoint and reserves memory by the plan; on a device of its own memory, also copies the weights there.
-  /// Throws `Error`.
+  /// Maps the checkpoint and reserves memory by the plan; on a device of its own memory, also copies the
+  /// weights there. Throws `Error`.
   Engine(const std::filesystem::path& folder, const EngineOptions& options);
   /// The same of weights that are at hand, the whole model's; a rank among others uses its part of them.
   /// All ranks make the same calls, those of a data-parallel group for the same sequences; their steps are

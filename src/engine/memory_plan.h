@@ -64,7 +64,8 @@ struct EngineOptions {
   std::int64_t max_draft_tokens = 0;
   /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
   bool prefix_cache = false;
-  /// Window pages for cached prefixes, beyond what sequences need; 0: a default that grows with max_sequences.
+  /// Window pages for cached prefixes, beyond what sequences need; 0: a default that grows with
+  /// max_sequences.
   std::int64_t cached_window_pages = 0;
   /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
   std::int64_t reserved_tails = 0;

@@ -37,8 +37,8 @@ struct Generated {
   std::int64_t prompt_tokens = 0;
   double prompt_seconds = 0;  ///< until the first token was sampled
   double decode_seconds = 0;  ///< from then on
-  /// Tokens that the sequence has seen: all but the last sampled one, or all where the engine ran ahead of an end that it
-  /// could not know of.
+  /// Tokens that the sequence has seen: all but the last sampled one, or all where the engine ran ahead of an
+  /// end that it could not know of.
   std::int64_t fed_tokens = 0;
 };
 

@@ -14,10 +14,10 @@
 
 namespace baleen {
 
-/// Only the token's id says whether "｜DSML｜" is the token or text that looks like it, so each control token is marked
-/// here, where ids become text. What is given out, joined, is the decoded text up to the stop string; a control token
-/// that a stop string cuts is left out whole. Stop strings are looked for in content alone: each text of it
-/// is searched by itself, what lies between passes.
+/// Only the token's id says whether "｜DSML｜" is the token or text that looks like it, so each control token
+/// is marked here, where ids become text. What is given out, joined, is the decoded text up to the stop
+/// string; a control token that a stop string cuts is left out whole. Stop strings are looked for in content
+/// alone: each text of it is searched by itself, what lies between passes.
 class ReplyStream {
  public:
   /// The tokenizer outlives the stream. `make_divider` says what is content; it is used only if there are

@@ -1,5 +1,5 @@
-/// The rules that every grammar has, at the same nodes: strings, numbers, any JSON, raw parameters. Masks for them are
-/// shared by all grammars of a vocabulary.
+/// The rules that every grammar has, at the same nodes: strings, numbers, any JSON, raw parameters. Masks for
+/// them are shared by all grammars of a vocabulary.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,8 @@ struct BuiltinRules {
   NodeId end = kNoNode;       ///< nodes from here on belong to one grammar
 };
 
-/// To be called first on a new builder. Strings and raw texts hold no `｜DSML｜`: a tool call could not be read back.
+/// To be called first on a new builder. Strings and raw texts hold no `｜DSML｜`: a tool call could not be read
+/// back.
 BuiltinRules add_builtin_rules(GraphBuilder& builder);
 
 /// A parameter's closing tag with its newline.

@@ -14,8 +14,8 @@ class CompiledGrammar;
 
 inline constexpr std::int32_t kBottom = -1;
 
-/// A tree of frames (parents before children) and the readings, each a node that reads a byte and a top of stack.
-/// Ordinary values of a few hundred bytes; one or two readings nearly always.
+/// A tree of frames (parents before children) and the readings, each a node that reads a byte and a top of
+/// stack. Ordinary values of a few hundred bytes; one or two readings nearly always.
 struct Configuration {
   struct Frame {
     NodeId node = kNoNode;  ///< a return: where to go on; else the kPush that owns it
@@ -51,10 +51,12 @@ class Stepper {
   void begin_at(NodeId node, std::int32_t top, Configuration& to);
   /// `to` must not be `from`.
   void step(const Configuration& from, std::uint8_t byte, Configuration& to);
-  /// All of `bytes`, and drops the frames that are left over. False, with `at` as it was, when they do not fit.
+  /// All of `bytes`, and drops the frames that are left over. False, with `at` as it was, when they do not
+  /// fit.
   bool advance(Configuration& at, std::string_view bytes);
 
-  /// The deepest that any permitted reading needed, over all calls: limits at or above it would have changed nothing.
+  /// The deepest that any permitted reading needed, over all calls: limits at or above it would have changed
+  /// nothing.
   [[nodiscard]] int needed_depth() const { return needed_depth_; }
   /// Whether `edge` may be followed from a reading on top of `top`.
   [[nodiscard]] bool permits(const Configuration& at, NodeId node, std::int32_t top) const;
@@ -72,12 +74,12 @@ class Stepper {
   Configuration current_, next_;
 };
 
-/// Sorts, removes frames that no reading stands on, and merges equal ones, so that equal configurations become equal
-/// values (nearly always).
+/// Sorts, removes frames that no reading stands on, and merges equal ones, so that equal configurations
+/// become equal values (nearly always).
 void tidy(Configuration& at);
 
-/// A reply that can be read in more ways than this keeps only the first of them: still every text it allows fits the
-/// grammar, but some that fit are no longer allowed.
+/// A reply that can be read in more ways than this keeps only the first of them: still every text it allows
+/// fits the grammar, but some that fit are no longer allowed.
 inline constexpr std::size_t kMaxReadings = 2048;
 
 }  // namespace baleen

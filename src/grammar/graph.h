@@ -44,15 +44,16 @@ struct CountRange {
 };
 
 enum class Op : std::uint8_t {
-  kBytes,   ///< reads a byte along one of its edges, which are disjoint
-  kSplit,   ///< goes to all of its targets
-  kCall,    ///< pushes a return to `exit`, goes to `target`
-  kReturn,  ///< pops a return; at the bottom of the stack the text may end
-  kPush,    ///< pushes a frame of value 0 that it owns, goes to `target`
-  kCount,   ///< adds 1 to the frame of `owner`: below `most` goes to `target`, from `least` on pops and goes
-            ///< to `exit`, if there is one
-  kWithin,  ///< goes to `target` if the frame of `owner` holds a value of one of its ranges
-  kSetNext,  ///< frame of `owner`: to `target` if the kSetPick `picker` has an option left; pops and goes to `exit`
+  kBytes,    ///< reads a byte along one of its edges, which are disjoint
+  kSplit,    ///< goes to all of its targets
+  kCall,     ///< pushes a return to `exit`, goes to `target`
+  kReturn,   ///< pops a return; at the bottom of the stack the text may end
+  kPush,     ///< pushes a frame of value 0 that it owns, goes to `target`
+  kCount,    ///< adds 1 to the frame of `owner`: below `most` goes to `target`, from `least` on pops and goes
+             ///< to `exit`, if there is one
+  kWithin,   ///< goes to `target` if the frame of `owner` holds a value of one of its ranges
+  kSetNext,  ///< frame of `owner`: to `target` if the kSetPick `picker` has an option left; pops and goes to
+             ///< `exit`
              ///< if all of `least` are in
   kSetPick,  ///< goes to those targets whose bit is not in the frame, and to `target`, if any
   kSetAdd,   ///< adds the bits `least` to the frame of `owner`, goes to `target`

@@ -1,5 +1,5 @@
-/// A vocabulary arranged for masks: tokens in the order of their bytes, so that those that begin alike are walked
-/// together.
+/// A vocabulary arranged for masks: tokens in the order of their bytes, so that those that begin alike are
+/// walked together.
 #pragma once
 
 #include <array>
@@ -24,11 +24,12 @@ class MaskVocabulary {
     std::uint16_t shared = 0;  ///< leading bytes that it has in common with the entry before
   };
 
-  /// Throws `Error` when no ordinary token stands for some byte alone (a grammar could then get stuck), or when there
-  /// is no end token or no `</think>`.
+  /// Throws `Error` when no ordinary token stands for some byte alone (a grammar could then get stuck), or
+  /// when there is no end token or no `</think>`.
   MaskVocabulary(const Tokenizer& tokenizer, std::int64_t vocab_size);
 
-  /// Tokens that may stand in text under a grammar: all but special ones and other added ones, `｜DSML｜` excepted.
+  /// Tokens that may stand in text under a grammar: all but special ones and other added ones, `｜DSML｜`
+  /// excepted.
   [[nodiscard]] std::span<const Entry> text_tokens() const { return entries_; }
   /// Those of them that begin with that byte.
   [[nodiscard]] std::span<const Entry> beginning_with(std::uint8_t byte) const {

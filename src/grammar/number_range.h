@@ -15,8 +15,8 @@ struct Decimal {
   std::string whole, fraction;  ///< zero: both empty
 };
 
-/// Reads a JSON number ("-12.50", "1e3"). Nothing: not finite, or more than kMaxWholeDigits digits before the point
-/// or kMaxFractionDigits after.
+/// Reads a JSON number ("-12.50", "1e3"). Nothing: not finite, or more than kMaxWholeDigits digits before the
+/// point or kMaxFractionDigits after.
 [[nodiscard]] std::optional<Decimal> parse_decimal(std::string_view number);
 
 inline constexpr std::size_t kMaxWholeDigits = 20;
@@ -36,8 +36,8 @@ struct NumberBounds {
 /// The numbers within, without exponents, of at most kMaxWholeDigits and kMaxFractionDigits digits.
 [[nodiscard]] CharAutomaton bounded_number(const NumberBounds& bounds, bool integer);
 
-/// The multiples of `step`, without exponents and with no more digits after the point than `step` has. Nothing: `step` is
-/// not positive, or holds more than 10,000 units of its last digit.
+/// The multiples of `step`, without exponents and with no more digits after the point than `step` has.
+/// Nothing: `step` is not positive, or holds more than 10,000 units of its last digit.
 [[nodiscard]] std::optional<CharAutomaton> multiples_of(const Decimal& step);
 
 }  // namespace baleen

@@ -8,8 +8,8 @@
 
 namespace baleen {
 
-/// Adds the text tokens of which all bytes can be read from `at`; the end token if the text may end there. The sum of
-/// what each reading allows: a copy of its split's mask, and a walk over its tails.
+/// Adds the text tokens of which all bytes can be read from `at`; the end token if the text may end there.
+/// The sum of what each reading allows: a copy of its split's mask, and a walk over its tails.
 void add_allowed_tokens(const CompiledGrammar& grammar, const MaskVocabulary& vocabulary,
                         const Configuration& at, TokenMask& mask);
 

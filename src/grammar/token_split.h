@@ -14,9 +14,9 @@ namespace baleen {
 
 class CompiledGrammar;
 
-/// A reading's own rule decides most tokens: allowed if the rule can read them, refused if it cannot. What is left
-/// runs past the end of the rule; its tail, the bytes after that end, is for whoever called the rule to judge. Inside
-/// a string that is `",` and its like: the tail `,` is judged once for all tokens that have it.
+/// A reading's own rule decides most tokens: allowed if the rule can read them, refused if it cannot. What is
+/// left runs past the end of the rule; its tail, the bytes after that end, is for whoever called the rule to
+/// judge. Inside a string that is `",` and its like: the tail `,` is judged once for all tokens that have it.
 struct TokenSplit {
   TokenMask allowed;         ///< empty if they are few
   std::vector<TokenId> few;  ///< then these
@@ -31,8 +31,8 @@ struct TokenSplit {
   [[nodiscard]] std::size_t size_bytes() const;
 };
 
-/// The split of a reading of `at`, from the caches or computed now: a walk over the tokens that begin with a byte
-/// that it can read, about a millisecond for 129,280 tokens in a string.
+/// The split of a reading of `at`, from the caches or computed now: a walk over the tokens that begin with a
+/// byte that it can read, about a millisecond for 129,280 tokens in a string.
 [[nodiscard]] std::shared_ptr<const TokenSplit> split_of(const CompiledGrammar& grammar,
                                                          const MaskVocabulary& vocabulary,
                                                          const Configuration& at,

@@ -19,8 +19,8 @@ class Answer {
  public:
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
-  /// `changed` runs in the server's thread when there is something to collect; `max_unsent_bytes` bounds what `send`
-  /// may pile up beyond the first piece.
+  /// `changed` runs in the server's thread when there is something to collect; `max_unsent_bytes` bounds what
+  /// `send` may pile up beyond the first piece.
   Answer(std::shared_ptr<Mailbox> mailbox, std::function<void()> changed, std::size_t max_unsent_bytes);
 
   // The giver's side, see `Exchange`; any thread.
@@ -44,7 +44,8 @@ class Answer {
   };
   News collect();
   enum class Fate { kGood, kTooSlow, kUnanswered, kBroken };
-  /// kTooSlow: the client left too much unread. kUnanswered, kBroken: abandoned before the answer, in mid-stream.
+  /// kTooSlow: the client left too much unread. kUnanswered, kBroken: abandoned before the answer, in
+  /// mid-stream.
   Fate fate();
   /// How many bytes collected earlier are not written yet; they count as unsent.
   void set_in_flight(std::size_t bytes);

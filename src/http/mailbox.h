@@ -1,5 +1,5 @@
-/// Tasks from any thread to the server's thread. Outlives the server, so that a late answer finds a closed box and
-/// not a dead server.
+/// Tasks from any thread to the server's thread. Outlives the server, so that a late answer finds a closed
+/// box and not a dead server.
 #pragma once
 
 #include <exception>
@@ -13,8 +13,8 @@ class Mailbox {
  public:
   using Task = std::function<void()>;
 
-  /// `wake` makes the server's thread call `run_all` soon. It is called for the first task of a batch only, from the
-  /// thread that puts it: sixty streams that each get a token in one step cost one wake-up.
+  /// `wake` makes the server's thread call `run_all` soon. It is called for the first task of a batch only,
+  /// from the thread that puts it: sixty streams that each get a token in one step cost one wake-up.
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   /// Any thread. The task is dropped, not run, when the box is closed. Throws when there is no memory for it.

@@ -1,7 +1,8 @@
 /// Bytes of a connection to requests, without a socket: the server and the fuzzer read with the same code.
 ///
-/// Beast's parser does the work behind three strict gates: `HeadScanner` before it, the rules of this file on what it
-/// found (one length, no other transfer encoding than chunked, one Host, origin-form targets), and the limits.
+/// Beast's parser does the work behind three strict gates: `HeadScanner` before it, the rules of this file on
+/// what it found (one length, no other transfer encoding than chunked, one Host, origin-form targets), and
+/// the limits.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,9 @@ class RequestReader {
   RequestReader(RequestReader&&) noexcept;
   RequestReader& operator=(RequestReader&&) noexcept;
 
-  /// Reads on and returns how many bytes belong to this request; the rest is the next one's. Takes everything, and
-  /// looks at none of it, once refused. Not after kComplete. Holds at most the limits plus `bytes`.
+  /// Reads on and returns how many bytes belong to this request; the rest is the next one's. Takes
+  /// everything, and looks at none of it, once refused. Not after kComplete. Holds at most the limits plus
+  /// `bytes`.
   std::size_t feed(std::string_view bytes);
 
   [[nodiscard]] State state() const { return state_; }

@@ -13,11 +13,11 @@ struct Target {
   std::string authority = {};  ///< of an absolute target: what its Host header must say
 };
 
-/// Takes origin-form (`/path?query`), `*`, and absolute-form (`http://host/path`), which proxies send. Nothing for every
-/// other form (authority, a fragment), for
-/// bytes outside printable ASCII, for `%` without two hex digits, for a backslash in the path, sent or decoded, for a
-/// decoded control character, and for a path with a segment `.` or `..` after decoding. The path is decoded once: a
-/// `%252e` becomes `%2e`, which names nothing.
+/// Takes origin-form (`/path?query`), `*`, and absolute-form (`http://host/path`), which proxies send.
+/// Nothing for every other form (authority, a fragment), for
+/// bytes outside printable ASCII, for `%` without two hex digits, for a backslash in the path, sent or
+/// decoded, for a decoded control character, and for a path with a segment `.` or `..` after decoding. The
+/// path is decoded once: a `%252e` becomes `%2e`, which names nothing.
 std::optional<Target> parse_target(std::string_view raw);
 
 }  // namespace baleen

@@ -57,7 +57,8 @@ class KvCache {
   [[nodiscard]] CompressorOverlap main_overlap(std::int64_t block) const;
   [[nodiscard]] CompressorOverlap index_overlap(std::int64_t block) const;
 
-  /// Fills the rings of a slot for a sequence that goes on after `window_page`, whose positions end before `end`.
+  /// Fills the rings of a slot for a sequence that goes on after `window_page`, whose positions end before
+  /// `end`.
   void restore_rings(PageId window_page, std::int32_t state_slot, std::int64_t end) const;
 
   /// A page as bytes, block after block: geometry().page_bytes() and window_page_bytes() of them.
@@ -72,7 +73,8 @@ class KvCache {
   [[nodiscard]] std::span<const PoolRange> page_ranges() const { return page_ranges_; }
   [[nodiscard]] std::span<const PoolRange> window_page_ranges() const { return window_page_ranges_; }
   [[nodiscard]] std::span<const PoolRange> state_slot_ranges() const { return state_slot_ranges_; }
-  /// Overwrites row `row` of a page of one pool of this cache with `values`, as the operations would store them.
+  /// Overwrites row `row` of a page of one pool of this cache with `values`, as the operations would store
+  /// them.
   void write_row(const LatentPool& pool, PageId page, int row, std::span<const float> values) const;
   /// Where the pools lie.
   [[nodiscard]] Memory& memory() const { return buffer_.memory(); }

@@ -61,8 +61,8 @@ struct DraftRun {
 
 class Forward {
  public:
-  /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config, max_rows,
-  /// device.traits().activation_type, lifetime) left, lie in the device's memory.
+  /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config,
+  /// max_rows, device.traits().activation_type, lifetime) left, lie in the device's memory.
   /// Of a rank among others, config and weights are that rank's (`rank_config`, `rank_share`), and all ranks
   /// of `layout` make the same calls in the same order; those of a data-parallel group with the same batch.
   /// With o_proj_tp greater than tp, the batches of all data-parallel groups have as many rows.

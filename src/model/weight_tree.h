@@ -1,5 +1,6 @@
-/// A model's weights as views, bound to the places where the forward pass wants them. Who owns them, and in which memory
-/// they lie, is not said here: `ModelWeights` has them in a checkpoint's map, `DeviceWeights` on a device.
+/// A model's weights as views, bound to the places where the forward pass wants them. Who owns them, and in
+/// which memory they lie, is not said here: `ModelWeights` has them in a checkpoint's map, `DeviceWeights` on
+/// a device.
 #pragma once
 
 #include <cstdint>

@@ -18,9 +18,9 @@ struct InitOptions {
   std::function<bool()> cancelled = {};  ///< asked now and then; true ends it with `Cancelled`
 };
 
-/// Weights as `make_random_weights` makes them. The bytes depend on config and seed alone, not on the threads. Memory: one matrix.
-/// Throws `Error`, leaving nothing behind and `folder` as it was, when the folder cannot be used or the disk is full.
-/// Returns the bytes of the tensors.
+/// Weights as `make_random_weights` makes them. The bytes depend on config and seed alone, not on the
+/// threads. Memory: one matrix. Throws `Error`, leaving nothing behind and `folder` as it was, when the
+/// folder cannot be used or the disk is full. Returns the bytes of the tensors.
 std::int64_t init_checkpoint(const std::filesystem::path& folder, const ModelConfig& config,
                              const InitOptions& options, ThreadPool& pool);
 

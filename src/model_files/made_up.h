@@ -11,8 +11,8 @@ namespace baleen {
 
 /// Whose bytes a made-up tensor has.
 enum class MadeUpBytes : std::uint8_t {
-  /// Tensors that differ in the number of their layer or expert alone share them: a model of hundreds of gigabytes takes a
-  /// few. On a CPU such a model is read from caches more than a real one.
+  /// Tensors that differ in the number of their layer or expert alone share them: a model of hundreds of
+  /// gigabytes takes a few. On a CPU such a model is read from caches more than a real one.
   kShared,
   kOfEachTensor
 };

@@ -49,13 +49,13 @@ class Cancelled : public Error {
 using Checksums = std::map<std::string, std::uint64_t, std::less<>>;
 
 /// Writes all tensors, then the other files; after an error nothing is left behind. Holds one matrix and the
-/// scales of the current shard, no more. Throws `Error` as `CheckpointWriter` and the source do, and `Cancelled`.
+/// scales of the current shard, no more. Throws `Error` as `CheckpointWriter` and the source do, and
+/// `Cancelled`.
 Checksums write_weights(const StreamPlan& plan, WeightSource& source);
 
 /// Reads a written checkpoint back: its config.json can be read, its tensors are those of `config`, whatever
 /// their formats, and every byte is the one that was meant. Throws `Error` otherwise, and `Cancelled`.
 void verify_weights(const std::filesystem::path& folder, const ModelConfig& config,
-                    const Checksums& checksums,
-                    const std::function<bool()>& cancelled = {});
+                    const Checksums& checksums, const std::function<bool()>& cancelled = {});
 
 }  // namespace baleen

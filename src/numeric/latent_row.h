@@ -8,12 +8,14 @@
 /// pages are one strided array of rows. It loses nothing against the released code's BF16 buffers. `bf16` and
 /// `exact` rows are plain arrays of BF16 and float32. (source: cache specification 2.1, 2.3)
 ///
-/// The rows of DeepSeek-V3.2 are a second layout, 656 bytes for 512 + 64, that no model here has: the reference of
-/// attention and its CUDA kernels read it, so that they can be held against the field's on the same rows.
+/// The rows of DeepSeek-V3.2 are a second layout, 656 bytes for 512 + 64, that no model here has: the
+/// reference of attention and its CUDA kernels read it, so that they can be held against the field's on the
+/// same rows.
 ///
 ///     row: [ nope e4m3 codes | float32 scale per 128 codes | rope x bf16 ]; page of B rows: B x that
 ///
-/// Its key is the whole row, its value the nope part alone. Scales are any numbers; values are rounded to BF16.
+/// Its key is the whole row, its value the nope part alone. Scales are any numbers; values are rounded to
+/// BF16.
 #pragma once
 
 #include <cstddef>
@@ -74,8 +76,8 @@ struct LatentPool {
 };
 
 /// Writes `values` (width() of them, already normalised and rotated) as row `row` of the page of
-/// `rows_per_page` rows at `page`. `released`: the leading part is quantised to FP8 in blocks of 64 (V3.2: of 128, with
-/// scale max(amax, 1e-4) / 448), the rest rounded to BF16.
+/// `rows_per_page` rows at `page`. `released`: the leading part is quantised to FP8 in blocks of 64 (V3.2: of
+/// 128, with scale max(amax, 1e-4) / 448), the rest rounded to BF16.
 void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per_page, int row,
                        std::span<const float> values);
 

@@ -1,5 +1,5 @@
-/// The operations of the forward pass, a line each. All that is generic (tables of variants, scratch, forcing by name, reports,
-/// tests that walk them) is written over this list.
+/// The operations of the forward pass, a line each. All that is generic (tables of variants, scratch, forcing
+/// by name, reports, tests that walk them) is written over this list.
 #pragma once
 
 #include "ops/collectives/all_gather.h"

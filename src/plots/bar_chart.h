@@ -32,7 +32,8 @@ struct BarLimit {
   std::string label;
 };
 
-/// `axis` is linear. `limit` is a line across all bars. `name` says what the chart is to those who do not see it.
+/// `axis` is linear. `limit` is a line across all bars. `name` says what the chart is to those who do not see
+/// it.
 [[nodiscard]] std::string bar_chart(const std::vector<Bar>& bars, const Axis& axis, std::string_view name,
                                     const std::optional<BarLimit>& limit = std::nullopt);
 

@@ -105,8 +105,8 @@ void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
   check_tool_choice(fields, "tool_choice", request);
 }
 
-/// OpenAI's reasoning_effort; DeepSeek's thinking and thinking_mode; OpenRouter's reasoning; the template arguments of
-/// other servers.
+/// OpenAI's reasoning_effort; DeepSeek's thinking and thinking_mode; OpenRouter's reasoning; the template
+/// arguments of other servers.
 void read_thinking(const RequestFields& fields, bool by_default, ApiRequest& request) {
   RequestedThinking thinking{.effort = read_effort(fields, "reasoning_effort")};
   request.show_reasoning = fields.flag("include_reasoning").value_or(true);

@@ -8,9 +8,11 @@ namespace baleen {
 
 inline constexpr std::size_t kMaxMessages = 100'000;
 
-/// Arranges `request.messages`, whose protocol calls their list `field`, and places tools and response format:
+/// Arranges `request.messages`, whose protocol calls their list `field`, and places tools and response
+/// format:
 ///
-/// - A system message after a user or tool message, or at the end, becomes user text. The chat format asks for the
+/// - A system message after a user or tool message, or at the end, becomes user text. The chat format asks
+/// for the
 ///   assistant's turn after user turns alone, so there the model would never get its turn.
 /// - Lines of system texts that clients write for their provider's accounts, and that change with each
 ///   request, are left out and noted in `request.ignored`.

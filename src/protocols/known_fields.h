@@ -29,8 +29,8 @@ struct KnownField {
 [[nodiscard]] std::span<const KnownField> responses_fields();
 [[nodiscard]] std::span<const KnownField> messages_fields();
 
-/// Refuses the first field of the body that the table refuses, and notes those it does not know in `request.ignored`:
-/// they are passed over, and the response names them in a header.
+/// Refuses the first field of the body that the table refuses, and notes those it does not know in
+/// `request.ignored`: they are passed over, and the response names them in a header.
 void check_known_fields(const RequestFields& body, ApiRequest& request);
 
 }  // namespace baleen

@@ -9,8 +9,8 @@
 namespace baleen {
 namespace {
 
-/// The protocol wants thinking signed, and clients send the signature back. Nothing here depends on who wrote the
-/// thinking, so all have the same: base64 of "baleen:unsigned".
+/// The protocol wants thinking signed, and clients send the signature back. Nothing here depends on who wrote
+/// the thinking, so all have the same: base64 of "baleen:unsigned".
 constexpr std::string_view kSignature = "YmFsZWVuOnVuc2lnbmVk";
 
 /// Cached tokens are not input tokens here.

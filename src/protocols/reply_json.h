@@ -24,11 +24,13 @@ using ReplyJson = nlohmann::ordered_json;
 /// event: TYPE, data: {"type": TYPE, ...}
 [[nodiscard]] std::string typed_event(const ReplyJson& json);
 
-/// stop, length or tool_calls: OpenAI's finish_reason. A cancelled reply was cut, so it ends like one cut by a limit.
+/// stop, length or tool_calls: OpenAI's finish_reason. A cancelled reply was cut, so it ends like one cut by
+/// a limit.
 [[nodiscard]] std::string_view finish_reason(ReplyEnd end);
 
-/// {"type": "malformed_tool_call", "dropped_calls": N}: why a reply that was to call tools did not, or not all. An addition
-/// to the protocols, sent as "finish_details" beside the finish reason, and only if calls were dropped.
+/// {"type": "malformed_tool_call", "dropped_calls": N}: why a reply that was to call tools did not, or not
+/// all. An addition to the protocols, sent as "finish_details" beside the finish reason, and only if calls
+/// were dropped.
 [[nodiscard]] ReplyJson finish_details(std::size_t num_dropped_calls);
 
 /// {"token", "logprob", "bytes", "top_logprobs"}

@@ -27,12 +27,13 @@ struct RequestNotation {
   [[nodiscard]] static const std::string* text(const PythonJson& value) { return value.as_string(); }
 };
 
-/// The fields of one object. Null counts as absent, as in all these protocols. After a refusal getters go on returning
-/// what they can (or nothing), so that parsing code needs no branches; its caller looks at the error in the end.
-/// Points into the JSON and the error given; cheap to make.
+/// The fields of one object. Null counts as absent, as in all these protocols. After a refusal getters go on
+/// returning what they can (or nothing), so that parsing code needs no branches; its caller looks at the
+/// error in the end. Points into the JSON and the error given; cheap to make.
 class RequestFields : public TypedFields<RequestFields, RequestNotation> {
  public:
-  /// `path` names the object in sentences, e.g. "messages[2]"; empty for the body itself. Refuses what is no object.
+  /// `path` names the object in sentences, e.g. "messages[2]"; empty for the body itself. Refuses what is no
+  /// object.
   RequestFields(const PythonJson& object, std::string path, FirstError& error);
 
   /// The field's value; nullptr when absent or null.
@@ -95,7 +96,8 @@ inline constexpr std::size_t kMaxNameBytes = 128;
 [[nodiscard]] std::string describe(const PythonJson* value);
 [[nodiscard]] std::string describe(std::string_view text);
 
-/// Reads a body: JSON, an object, the model served (or any, where the context says so) or none named. `read` then takes its fields into the request.
+/// Reads a body: JSON, an object, the model served (or any, where the context says so) or none named. `read`
+/// then takes its fields into the request.
 [[nodiscard]] ApiResult<ApiRequest> parse_body(
     std::string_view body, const ApiContext& context,
     const std::function<void(const RequestFields& fields, ApiRequest& request)>& read);

@@ -18,8 +18,8 @@ struct RequestedThinking {
 /// A second switch that disagrees with the first is refused; `name` is the field it stands in.
 void set_switch(const RequestFields& fields, std::string_view name, bool on, RequestedThinking& thinking);
 
-/// The switches of other servers that several protocols take: `enable_thinking`, and `chat_template_kwargs` with
-/// thinking, enable_thinking or reasoning_effort; another argument of a template is refused.
+/// The switches of other servers that several protocols take: `enable_thinking`, and `chat_template_kwargs`
+/// with thinking, enable_thinking or reasoning_effort; another argument of a template is refused.
 void read_template_switches(const RequestFields& fields, RequestedThinking& thinking);
 
 /// The effort in `name`; refused where it contradicts one that was read before.

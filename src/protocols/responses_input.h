@@ -1,4 +1,5 @@
-/// The input of a responses request: a string, or items that are messages, calls, their outputs and reasoning.
+/// The input of a responses request: a string, or items that are messages, calls, their outputs and
+/// reasoning.
 #pragma once
 
 #include "protocols/request_fields.h"

@@ -1,6 +1,6 @@
-/// Drawing from a part of the vocabulary: the logits of the allowed tokens, side by side in order of id. Everything
-/// downstream works on them as on a smaller vocabulary, so a mask of a few tokens makes a choice cheaper, and no row
-/// of -infinity is ever looked at.
+/// Drawing from a part of the vocabulary: the logits of the allowed tokens, side by side in order of id.
+/// Everything downstream works on them as on a smaller vocabulary, so a mask of a few tokens makes a choice
+/// cheaper, and no row of -infinity is ever looked at.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 
 namespace baleen {
 
-/// Copies logits[id] for each bit id of `mask` (bit id % 64 of word id / 64) to the front of `allowed`; returns how
-/// many. The mask has a word for every 64 logits; bits beyond the logits are ignored. `allowed` is as long as `logits`
-/// and may be the same memory.
+/// Copies logits[id] for each bit id of `mask` (bit id % 64 of word id / 64) to the front of `allowed`;
+/// returns how many. The mask has a word for every 64 logits; bits beyond the logits are ignored. `allowed`
+/// is as long as `logits` and may be the same memory.
 std::size_t gather_allowed(std::span<const float> logits, std::span<const std::uint64_t> mask,
                            std::span<float> allowed);
 

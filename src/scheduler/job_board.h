@@ -1,4 +1,5 @@
-/// The requests in the loop's hands, from submission to end. Owns the jobs; the lineup decides which of them run.
+/// The requests in the loop's hands, from submission to end. Owns the jobs; the lineup decides which of them
+/// run.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// The reply of one request while it grows: which token comes next, what it may show, whether it is over. Knows no
-/// engine and no pages, and survives a preemption as it is.
+/// The reply of one request while it grows: which token comes next, what it may show, whether it is over.
+/// Knows no engine and no pages, and survives a preemption as it is.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,18 @@ struct DraftChain {
 
 class Reply {
  public:
-  /// `request`'s own prompt does not matter, `prompt` does. At most `max_tokens` >= 1 tokens. The tokenizer outlives
-  /// the reply.
+  /// `request`'s own prompt does not matter, `prompt` does. At most `max_tokens` >= 1 tokens. The tokenizer
+  /// outlives the reply.
   Reply(const Request& request, std::span<const TokenId> prompt, std::int32_t vocab_size,
         std::int64_t max_tokens, const Tokenizer& tokenizer,
         const std::shared_ptr<const MaskVocabulary>& vocabulary);
 
-  /// The next token, from the logits after everything before it. Fails as `Sampler::sample` does. Not after the end.
+  /// The next token, from the logits after everything before it. Fails as `Sampler::sample` does. Not after
+  /// the end.
   [[nodiscard]] Result<TokenId> sample(std::span<const float> logits);
 
-  /// How an engine that chooses may choose the token after the next `ahead` ones; nothing where it takes more than logits.
+  /// How an engine that chooses may choose the token after the next `ahead` ones; nothing where it takes more
+  /// than logits.
   [[nodiscard]] std::optional<SampleRow> draw_row(std::uint64_t ahead) const;
   /// The next token, chosen by `draw_row(0)`.
   void take(TokenId token);
@@ -54,8 +56,8 @@ class Reply {
   [[nodiscard]] ReplyPiece take_piece(bool last);
 
   [[nodiscard]] DraftChain begin_drafts() const { return {.constraint = constraint_}; }
-  /// Guesses one token more, with the draw that will choose it, from the draft model's logits. False, changing
-  /// nothing, when the logits are no good or the reply would be over.
+  /// Guesses one token more, with the draw that will choose it, from the draft model's logits. False,
+  /// changing nothing, when the logits are no good or the reply would be over.
   [[nodiscard]] bool extend(DraftChain& chain, std::span<const float> logits);
   /// The same with a guess made by `draw_row`.
   [[nodiscard]] bool extend(DraftChain& chain, TokenId guess) const;

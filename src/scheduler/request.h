@@ -33,7 +33,8 @@ struct Request {
   bool wants_progress = false;      ///< calls `ReplySink::progress`
   int priority = 0;                 ///< higher goes first; equals by arrival
   std::optional<ReplyRules> rules;  ///< none: any token
-  /// Starts only after that request's prompt is in the cache (or gone): choices of one prompt compute it once.
+  /// Starts only after that request's prompt is in the cache (or gone): choices of one prompt compute it
+  /// once.
   std::optional<RequestId> after_prompt_of;
 };
 
@@ -44,7 +45,8 @@ struct ReplyToken {
   std::vector<TokenLogprob> top_logprobs;
 };
 
-/// What one step added to a reply: tokens, and the text that became safe to show (of these or earlier tokens).
+/// What one step added to a reply: tokens, and the text that became safe to show (of these or earlier
+/// tokens).
 struct ReplyPiece {
   std::vector<ReplyToken> prompt_tokens;  ///< of a scored prompt, from its second token on
   std::vector<ReplyToken> tokens;

@@ -21,11 +21,11 @@ namespace baleen {
 
 class Inbox;
 
-/// `turn` and `run` belong to one thread, which then is the only one that touches the engine and calls sinks. All else
-/// may be called from any thread, sinks included.
+/// `turn` and `run` belong to one thread, which then is the only one that touches the engine and calls sinks.
+/// All else may be called from any thread, sinks included.
 ///
-/// No request makes the loop fail: whatever is wrong with one ends it with a sentence, and an exception from a sink
-/// counts as a cancellation.
+/// No request makes the loop fail: whatever is wrong with one ends it with a sentence, and an exception from
+/// a sink counts as a cancellation.
 class Scheduler {
  public:
   /// Seconds since some moment; tests bring a virtual one.
@@ -45,15 +45,15 @@ class Scheduler {
   /// Ends a request at the next turn, wherever it is; unknown or finished ones are ignored.
   void cancel(RequestId id);
   [[nodiscard]] SchedulerStats stats() const;
-  /// Runs `task` in the loop's thread before its next turn, so that it may look at the engine. Any thread; dropped when
-  /// the loop has ended.
+  /// Runs `task` in the loop's thread before its next turn, so that it may look at the engine. Any thread;
+  /// dropped when the loop has ended.
   void between_turns(std::function<void()> task);
 
   /// For a task between two turns: what was found of the prompts of recent requests, the newest last.
   [[nodiscard]] std::vector<RecentPrefix> recent_prefixes() const;
 
-  /// One turn of the loop. False when there was nothing to do. Throws `LostDevice`, with which every request has failed
-  /// then.
+  /// One turn of the loop. False when there was nothing to do. Throws `LostDevice`, with which every request
+  /// has failed then.
   bool turn();
   /// Turns, and sleeps while there is nothing to do, until `stop`; then cancels what is left. Throws what a
   /// turn throws, with which every request has failed then.

@@ -28,16 +28,16 @@ struct StepBudget {
   std::int64_t least_draft_room = 0;      ///< tokens that a sequence with drafts has room for at least
 };
 
-/// Every request that decodes gets its token. Prompts split their share evenly; what a short one leaves goes to the
-/// longer ones. Where it costs no further step, a prompt's chunk ends with a page. Drafts split what is left, after a
-/// logit row for everyone.
+/// Every request that decodes gets its token. Prompts split their share evenly; what a short one leaves goes
+/// to the longer ones. Where it costs no further step, a prompt's chunk ends with a page. Drafts split what
+/// is left, after a logit row for everyone.
 ///
-/// `demands` come by falling importance, at most max_batch_tokens and max_logit_rows of them. When there are more
-/// prompts than tokens for them, the most important ones get one each.
+/// `demands` come by falling importance, at most max_batch_tokens and max_logit_rows of them. When there are
+/// more prompts than tokens for them, the most important ones get one each.
 [[nodiscard]] std::vector<StepShare> plan_step(std::span<const StepDemand> demands, const StepBudget& budget);
 
-/// Splits `budget` into grants of at most wants[i] so that the smallest grant that is less than its want is as large
-/// as can be. A budget below the number of wants goes to the first ones, one each.
+/// Splits `budget` into grants of at most wants[i] so that the smallest grant that is less than its want is
+/// as large as can be. A budget below the number of wants goes to the first ones, one each.
 [[nodiscard]] std::vector<std::int64_t> split_evenly(std::int64_t budget,
                                                      std::span<const std::int64_t> wants);
 

@@ -12,8 +12,8 @@ class ApiKeys {
  public:
   /// No keys: everyone may.
   ApiKeys() = default;
-  /// One key a line; empty lines and lines that begin with # are passed over. Throws `Error` when the file cannot be
-  /// read or holds no key.
+  /// One key a line; empty lines and lines that begin with # are passed over. Throws `Error` when the file
+  /// cannot be read or holds no key.
   explicit ApiKeys(const std::filesystem::path& file);
 
   [[nodiscard]] bool required() const { return !keys_.empty(); }

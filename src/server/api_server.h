@@ -48,8 +48,8 @@ struct ApiServerOptions {
 
 class ApiServer {
  public:
-  /// `scheduler` runs in a thread of its own and, like the tokenizer, outlives the server. Throws `Error` when the
-  /// address cannot be had.
+  /// `scheduler` runs in a thread of its own and, like the tokenizer, outlives the server. Throws `Error`
+  /// when the address cannot be had.
   ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe, ApiServerOptions options);
 
   [[nodiscard]] std::uint16_t port() const { return http_.port(); }

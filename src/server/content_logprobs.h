@@ -1,5 +1,5 @@
-/// Which tokens of a reply are its content: logprobs are reported for those alone, not for the markup of tool calls nor
-/// for a stop string.
+/// Which tokens of a reply are its content: logprobs are reported for those alone, not for the markup of tool
+/// calls nor for a stop string.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace baleen {
 
-/// Tokens wait until content covers their first byte. Content comes before the calls, so counting bytes is enough.
+/// Tokens wait until content covers their first byte. Content comes before the calls, so counting bytes is
+/// enough.
 class ContentLogprobs {
  public:
   void add(TokenLogprobs token) { waiting_.push_back(std::move(token)); }

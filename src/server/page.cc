@@ -59,8 +59,8 @@ constexpr std::string_view kLoopbackSources = "http://localhost:* http://127.0.0
 /// What the built page has in its policy.
 constexpr std::string_view kOwnOriginAlone = "connect-src 'self'";
 
-/// `http://` or `https://`, a name of letters, digits, dots and dashes, and perhaps a port: nothing that could end a
-/// directive of a policy.
+/// `http://` or `https://`, a name of letters, digits, dots and dashes, and perhaps a port: nothing that
+/// could end a directive of a policy.
 bool is_origin(std::string_view origin) {
   const auto all = [](std::string_view text, auto&& holds) {
     return !text.empty() && std::ranges::all_of(text, holds);

@@ -14,8 +14,8 @@ struct ServedPage {
 };
 
 /// `mcp_origins`: where the MCP servers may be that the page speaks to, beside its own origin.
-/// "https://tools.example", with a port perhaps or `:*` for any; "loopback": every port of the reader's machine;
-/// "none", alone: nowhere. Empty is "loopback". Throws `Error` for anything else.
+/// "https://tools.example", with a port perhaps or `:*` for any; "loopback": every port of the reader's
+/// machine; "none", alone: nowhere. Empty is "loopback". Throws `Error` for anything else.
 [[nodiscard]] ServedPage served_page(std::span<const std::string> mcp_origins);
 
 /// The script of the page's worker that reads PDF files. Lives as long as the program.

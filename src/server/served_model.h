@@ -20,8 +20,8 @@ struct ServedModel {
   double temperature = 1.0;           ///< for requests that do not say
   double top_p = 1.0;
   bool think_by_default = false;
-  /// As the official encoder: special strings in what messages say become control tokens. Who writes them may then forge
-  /// turns.
+  /// As the official encoder: special strings in what messages say become control tokens. Who writes them may
+  /// then forge turns.
   bool controls_in_content = false;
   std::int64_t num_layers = 0;
   std::int64_t num_experts = 0;

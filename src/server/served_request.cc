@@ -157,7 +157,8 @@ std::vector<TokenLogprobs> ServedRequest::prompt_logprobs(std::size_t choice_idx
   Choice& choice = choices_[choice_idx];
   for (const ReplyToken& token : piece.prompt_tokens) {
     TokenLogprobs& entry = result.emplace_back(logprobs_of(token));
-    // The client's first token, behind one that the server put before it: as the public API has it, without logprob.
+    // The client's first token, behind one that the server put before it: as the public API has it, without
+    // logprob.
     entry.is_first = choice.num_echoed++ == request_.added_tokens[request_.prompt_of(choice_idx)];
   }
   return result;

@@ -41,7 +41,8 @@ struct ServingContext {
   std::function<void(const RequestReport&)> on_done;  ///< in the HTTP thread
 };
 
-/// Lives in the HTTP thread; what the scheduler publishes is posted there. Keeps itself alive until it is answered.
+/// Lives in the HTTP thread; what the scheduler publishes is posted there. Keeps itself alive until it is
+/// answered.
 class ServedRequest : public std::enable_shared_from_this<ServedRequest> {
  public:
   ServedRequest(const ServingContext& context, PreparedRequest request, ReplyIdentity identity,

@@ -13,8 +13,8 @@ namespace baleen {
 /// One entry of `GET /v1/models`.
 [[nodiscard]] std::string model_json(const ServedModel& model);
 
-/// {"prompt": TEXT} or {"messages": [...], ...as for chat completions} to {"count", "max_model_len", "tokens"}. A prompt
-/// gets BOS only with "add_special_tokens": true; a conversation always has it.
+/// {"prompt": TEXT} or {"messages": [...], ...as for chat completions} to {"count", "max_model_len",
+/// "tokens"}. A prompt gets BOS only with "add_special_tokens": true; a conversation always has it.
 [[nodiscard]] ApiResult<std::string> tokenize_reply(std::string_view body, const ServedModel& model,
                                                     const RequestPreparer& preparer,
                                                     const ApiContext& context);

@@ -1,5 +1,6 @@
-/// Activations: arrays whose element type a device chooses. The CPU's are float32 in every precision (in `bf16` and
-/// `released` they hold BF16 values); a GPU's are BF16 in memory, but for those that the model keeps in float32.
+/// Activations: arrays whose element type a device chooses. The CPU's are float32 in every precision (in
+/// `bf16` and `released` they hold BF16 values); a GPU's are BF16 in memory, but for those that the model
+/// keeps in float32.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ enum class ElementType : std::uint8_t { kF32, kBf16 };
 
 [[nodiscard]] constexpr std::int64_t size_of(ElementType type) { return type == ElementType::kF32 ? 4 : 2; }
 
-/// A view like `View`, row-major with a contiguous last axis. Elements are reached through float32 accessors (which
-/// want kF32), or as a whole through `bf16()`; extents and cuts are the same for both. `Float` is float or
-/// const float; of doubles, in which gradients are checked, elements are what they are.
+/// A view like `View`, row-major with a contiguous last axis. Elements are reached through float32 accessors
+/// (which want kF32), or as a whole through `bf16()`; extents and cuts are the same for both. `Float` is
+/// float or const float; of doubles, in which gradients are checked, elements are what they are.
 template <class Float, int Rank>
 class ActivationView {
  public:

@@ -1,5 +1,5 @@
-/// Where arrays live: the processor's memory, or a device's. Operations of a device work on arrays in its own memory;
-/// whoever fills or reads one from outside asks the memory to copy.
+/// Where arrays live: the processor's memory, or a device's. Operations of a device work on arrays in its own
+/// memory; whoever fills or reads one from outside asks the memory to copy.
 #pragma once
 
 #include <cstddef>

@@ -10,9 +10,9 @@
 
 namespace baleen {
 
-/// Reads what is typed, with line editing and the history of this run; plain lines where `in` or `out` is not a terminal, so
-/// that a conversation can be piped in, and in windows too small or too large for an editor. Sets the process's character
-/// type locale to one with UTF-8.
+/// Reads what is typed, with line editing and the history of this run; plain lines where `in` or `out` is not
+/// a terminal, so that a conversation can be piped in, and in windows too small or too large for an editor.
+/// Sets the process's character type locale to one with UTF-8.
 class LineReader {
  public:
   /// `prompt` is shown before each line on a terminal.
@@ -22,9 +22,9 @@ class LineReader {
   ~LineReader();
 
   /// The next line without its end; none at the end of the input (Ctrl-D on an empty line). Lines that are
-  /// pasted together come as one text with newlines inside; in a terminal that marks no pastes, lines that come together
-  /// after one that begins with a slash stay apart. Ctrl-C drops what was typed and asks again, and so does a text of more
-  /// than `kLongestTextBytes`, with a sentence.
+  /// pasted together come as one text with newlines inside; in a terminal that marks no pastes, lines that
+  /// come together after one that begins with a slash stay apart. Ctrl-C drops what was typed and asks again,
+  /// and so does a text of more than `kLongestTextBytes`, with a sentence.
   [[nodiscard]] std::optional<std::string> read();
 
   static constexpr std::size_t kLongestTextBytes = std::size_t{1} << 20;

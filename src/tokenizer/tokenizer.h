@@ -38,9 +38,9 @@ class Tokenizer {
   /// pattern of the file backtrack without end. Time grows as n log n at worst.
   [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text) const;
 
-  /// The same, but added tokens are recognised where they are marked and nowhere else: the rest is encoded as text,
-  /// whatever it spells. A marked stretch that is no added token here is text too. Where the text spells no added token
-  /// outside the marks, the ids are those of `encode(text.text)`.
+  /// The same, but added tokens are recognised where they are marked and nowhere else: the rest is encoded as
+  /// text, whatever it spells. A marked stretch that is no added token here is text too. Where the text
+  /// spells no added token outside the marks, the ids are those of `encode(text.text)`.
   [[nodiscard]] Result<std::vector<TokenId>> encode(const MarkedText& text) const;
 
   /// The text of `ids`, added tokens included. Bytes that are not UTF-8 become U+FFFD, one for each maximal
@@ -56,8 +56,8 @@ class Tokenizer {
   [[nodiscard]] std::optional<TokenId> id_of(std::string_view added_token) const;
   /// Marked "special" in the file. Some added tokens, such as "<think>", are not.
   [[nodiscard]] bool is_special(TokenId id) const { return vocabulary_.is_special(id); }
-  /// A token of the format, not of text: marked "special", or added. Ordinary text never encodes to it when it is
-  /// encoded as text.
+  /// A token of the format, not of text: marked "special", or added. Ordinary text never encodes to it when
+  /// it is encoded as text.
   [[nodiscard]] bool is_control(TokenId id) const {
     return id >= 0 && id < static_cast<TokenId>(control_.size()) && control_[id];
   }

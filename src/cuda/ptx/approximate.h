@@ -1,4 +1,5 @@
-/// One instruction of the special-function unit where float's division and its kin take many.  (PTX: *.approx.ftz)
+/// One instruction of the special-function unit where float's division and its kin take many.  (PTX:
+/// *.approx.ftz)
 #pragma once
 
 namespace baleen::ptx {

@@ -16,8 +16,8 @@ __device__ inline void bulk_load(void* to, const void* from, std::uint32_t bytes
       : "memory");
 }
 
-/// From shared memory to the same place in block `rank` of the cluster, where the bytes count on the barrier at `barrier`'s
-/// place. `from` and `bytes` are multiples of 16.
+/// From shared memory to the same place in block `rank` of the cluster, where the bytes count on the barrier
+/// at `barrier`'s place. `from` and `bytes` are multiples of 16.
 __device__ inline void bulk_copy_to_block(const void* from, std::uint32_t bytes, std::uint64_t* barrier,
                                           std::uint32_t rank) {
   asm volatile(

@@ -5,8 +5,8 @@
 
 namespace baleen::ptx {
 
-/// Byte i of the result is byte `kSelector >> 4 i & 7` of (low, high); with bit 3 of that nibble set, eight copies of its
-/// sign bit.
+/// Byte i of the result is byte `kSelector >> 4 i & 7` of (low, high); with bit 3 of that nibble set, eight
+/// copies of its sign bit.
 template <std::uint32_t kSelector>
 __device__ inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high = 0) {
   std::uint32_t result;

@@ -28,7 +28,8 @@ __device__ inline void cluster_sync() {
   cluster_wait();
 }
 
-/// The address, for any load or store, of `pointer`'s place in the shared memory of block `rank` of the cluster.
+/// The address, for any load or store, of `pointer`'s place in the shared memory of block `rank` of the
+/// cluster.
 template <class T>
 __device__ inline T* in_block(T* pointer, std::uint32_t rank) {
   std::uint64_t address;

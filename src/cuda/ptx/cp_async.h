@@ -16,8 +16,8 @@ __device__ inline void cp_async_16(void* to, const void* from, bool valid = true
 
 __device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-/// One of the arrivals that `barrier` waits for, when all copies that this thread has begun are complete. Their readers
-/// through tensor cores need `fence_proxy_async` after their wait.
+/// One of the arrivals that `barrier` waits for, when all copies that this thread has begun are complete.
+/// Their readers through tensor cores need `fence_proxy_async` after their wait.
 __device__ inline void cp_async_arrive(std::uint64_t* barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
                : "memory");

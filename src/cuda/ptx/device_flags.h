@@ -1,9 +1,9 @@
 /// Counters in device memory through which the blocks of one launch hand each other what they wrote.
 /// (PTX: ld.acquire, red.release, atom.acq_rel)
 ///
-/// The writers of a piece: ordinary stores, `fence_proxy_async_all` if the copy engine will read them, a barrier among
-/// the writers, then one of them `flag_add`. The readers: one thread waits for the count, then a barrier (or that
-/// thread itself queues copies after `fence_proxy_async_all`).
+/// The writers of a piece: ordinary stores, `fence_proxy_async_all` if TMA will read them, a
+/// barrier among the writers, then one of them `flag_add`. The readers: one thread waits for the count, then
+/// a barrier (or that thread itself queues copies after `fence_proxy_async_all`).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ __device__ inline std::int32_t flag_fetch_add(std::int32_t* flag, std::int32_t c
   return before;
 }
 
-/// Ordinary accesses to any memory before it and copy engine accesses after it are ordered, and the other way round.
+/// Ordinary accesses to any memory before it and TMA accesses after it are ordered, and the other way
+/// round.
 __device__ inline void fence_proxy_async_all() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 }  // namespace baleen::ptx

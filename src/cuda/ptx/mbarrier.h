@@ -14,12 +14,12 @@ __device__ inline void mbarrier_init(std::uint64_t* barrier, std::uint32_t arriv
                : "memory");
 }
 
-/// Makes initialised barriers visible to the copy engine and to the other blocks of the cluster.
+/// Makes initialised barriers visible to TMA and to the other blocks of the cluster.
 __device__ inline void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// Ordinary accesses to shared memory before it come before those of tensor cores and copy engine after it:
+/// Ordinary accesses to shared memory before it come before those of tensor cores and TMA after it:
 /// stores are seen, and loads that are still under way see nothing that is written later (in each thread,
 /// before the barrier that they meet at).
 __device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -28,7 +28,7 @@ __device__ inline void mbarrier_arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-/// By a whole warp that has read a stage with ordinary loads: the copy engine may write there again. An
+/// By a whole warp that has read a stage with ordinary loads: TMA may write there again. An
 /// arrival alone may overtake loads under way, which then see what comes next: on an H100 in one call of
 /// experts out of eight.
 __device__ inline void mbarrier_release(std::uint64_t* barrier) {
@@ -37,8 +37,8 @@ __device__ inline void mbarrier_release(std::uint64_t* barrier) {
   if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
 }
 
-/// On the barrier at the same place in block `cta_rank` of the cluster, ordering nothing of this thread's writes for other
-/// blocks (which would cost a fence): to say that something has been read.
+/// On the barrier at the same place in block `cta_rank` of the cluster, ordering nothing of this thread's
+/// writes for other blocks (which would cost a fence): to say that something has been read.
 __device__ inline void mbarrier_arrive_cluster_read(std::uint64_t* barrier, std::uint32_t cta_rank) {
   asm volatile(
       "{\n"
@@ -50,7 +50,7 @@ __device__ inline void mbarrier_arrive_cluster_read(std::uint64_t* barrier, std:
       : "memory");
 }
 
-/// One arrival, and that many bytes will be written by the copy engine before the phase ends.
+/// One arrival, and that many bytes will be written by TMA before the phase ends.
 __device__ inline void mbarrier_arrive_expect(std::uint64_t* barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
@@ -71,7 +71,8 @@ __device__ inline bool mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t p
   return done != 0;
 }
 
-/// Until the phase of that parity is complete. A fresh barrier is in phase 0; waiting for parity 1 returns at once.
+/// Until the phase of that parity is complete. A fresh barrier is in phase 0; waiting for parity 1 returns at
+/// once.
 __device__ inline void mbarrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
   while (!mbarrier_try_wait(barrier, parity)) {
   }

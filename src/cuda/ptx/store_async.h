@@ -1,5 +1,5 @@
-/// Stores into the shared memory of another block of the cluster that count as bytes on a barrier there, so that its
-/// threads wait for the data and for nothing else.  (PTX: st.async)
+/// Stores into the shared memory of another block of the cluster that count as bytes on a barrier there, so
+/// that its threads wait for the data and for nothing else.  (PTX: st.async)
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace baleen::ptx {
 
-/// The address, for instructions on `shared::cluster`, of `pointer`'s place in the shared memory of block `rank`.
+/// The address, for instructions on `shared::cluster`, of `pointer`'s place in the shared memory of block
+/// `rank`.
 __device__ inline std::uint32_t cluster_address(const void* pointer, std::uint32_t rank) {
   std::uint32_t address;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -17,8 +18,8 @@ __device__ inline std::uint32_t cluster_address(const void* pointer, std::uint32
   return address;
 }
 
-/// `to` and `barrier` name places in this block's shared memory; written and counted is at the same places of block
-/// `rank`, which may be this one. 4 or 16 bytes.
+/// `to` and `barrier` name places in this block's shared memory; written and counted is at the same places of
+/// block `rank`, which may be this one. 4 or 16 bytes.
 __device__ inline void store_async(float* to, float value, std::uint64_t* barrier, std::uint32_t rank) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
                    cluster_address(to, rank)),

@@ -20,7 +20,8 @@ __device__ inline void tma_prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<std::uint64_t>(&map)) : "memory");
 }
 
-/// Box at (byte, row) of `map` to `to` (128-byte aligned; 1024 with a 128-byte swizzle); its bytes count on `barrier`.
+/// Box at (byte, row) of `map` to `to` (128-byte aligned; 1024 with a 128-byte swizzle); its bytes count on
+/// `barrier`.
 __device__ inline void tma_load(void* to, const CUtensorMap& map, std::uint64_t* barrier, int byte, int row,
                                 L2Hint hint = L2Hint::kNormal) {
   asm volatile(
@@ -67,7 +68,8 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, std:
       : "memory");
 }
 
-/// From shared memory to the box at (byte, row); bytes outside the matrix are dropped. Then `tma_store_commit`.
+/// From shared memory to the box at (byte, row); bytes outside the matrix are dropped. Then
+/// `tma_store_commit`.
 __device__ inline void tma_store(const CUtensorMap& map, const void* from, int byte, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
                    reinterpret_cast<std::uint64_t>(&map)),

@@ -1,4 +1,5 @@
-/// Ordering and operand descriptors of warpgroup matrix instructions.  (PTX: wgmma.fence, commit_group, wait_group)
+/// Ordering and operand descriptors of warpgroup matrix instructions.  (PTX: wgmma.fence, commit_group,
+/// wait_group)
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,9 @@ __device__ inline void wgmma_hold_operand(std::uint32_t a) { asm volatile("" ::"
 
 enum class SmemSwizzle : std::uint64_t { kNone = 0, k128B = 1, k64B = 2, k32B = 3 };
 
-/// Of a tile whose K axis is contiguous: rows of 128 (64, 32) bytes in a tile swizzled as TMA does, eight rows to a group
-/// of 1024 (512, 256) bytes, which is the tile's alignment. To step along K inside the row, add bytes / 16.
-/// `group_stride_bytes`: from eight rows to the next eight.
+/// Of a tile whose K axis is contiguous: rows of 128 (64, 32) bytes in a tile swizzled as TMA does, eight
+/// rows to a group of 1024 (512, 256) bytes, which is the tile's alignment. To step along K inside the row,
+/// add bytes / 16. `group_stride_bytes`: from eight rows to the next eight.
 __device__ inline std::uint64_t wgmma_descriptor(const void* tile, SmemSwizzle swizzle,
                                                  std::uint32_t group_stride_bytes) {
   return static_cast<std::uint64_t>((shared_address(tile) & 0x3FFFFu) >> 4) | std::uint64_t{1} << 16 |
@@ -43,9 +44,10 @@ __device__ inline std::uint64_t wgmma_descriptor_unswizzled(const void* tile,
          static_cast<std::uint64_t>(chunk_stride_bytes >> 4) << 16;
 }
 
-/// Of an operand that is taken transposed: its M or N axis is contiguous, 64 (32, 16) values to a swizzled row, one such row
-/// for each value of K, eight rows to a group. `group_stride_bytes`: from eight values of K to the next eight;
-/// `span_stride_bytes`: from one row's values of M or N to the next row's. To step along K, add bytes / 16.
+/// Of an operand that is taken transposed: its M or N axis is contiguous, 64 (32, 16) values to a swizzled
+/// row, one such row for each value of K, eight rows to a group. `group_stride_bytes`: from eight values of K
+/// to the next eight; `span_stride_bytes`: from one row's values of M or N to the next row's. To step along
+/// K, add bytes / 16.
 __device__ inline std::uint64_t wgmma_transposed_descriptor(const void* tile, SmemSwizzle swizzle,
                                                             std::uint32_t group_stride_bytes,
                                                             std::uint32_t span_stride_bytes) {

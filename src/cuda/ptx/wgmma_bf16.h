@@ -1,10 +1,10 @@
-/// Warpgroup matrix instructions on BF16 operands, 16 deep, float32 sums: D [64, N] += A [64, 16] B [N, 16]^T.
-/// (PTX: wgmma.mma_async.m64nNk16.f32.bf16.bf16)
+/// Warpgroup matrix instructions on BF16 operands, 16 deep, float32 sums: D [64, N] += A [64, 16] B [N,
+/// 16]^T. (PTX: wgmma.mma_async.m64nNk16.f32.bf16.bf16)
 ///
-/// Thread t of the warpgroup, warp w = t / 32, lane l = t % 32, holds D rows 16 w + l / 4 (i % 4 < 2) and that + 8, columns
-/// 8 (i / 4) + 2 (l % 4) + i % 2 in d[i].
-/// A from registers: values 2 (l % 4) and the next of row l / 4 in a[0], of row l / 4 + 8 in a[1]; values 8 + 2 (l % 4) and the
-/// next of the same rows in a[2], a[3].
+/// Thread t of the warpgroup, warp w = t / 32, lane l = t % 32, holds D rows 16 w + l / 4 (i % 4 < 2) and
+/// that + 8, columns 8 (i / 4) + 2 (l % 4) + i % 2 in d[i].
+/// A from registers: values 2 (l % 4) and the next of row l / 4 in a[0], of row l / 4 + 8 in a[1]; values 8 +
+/// 2 (l % 4) and the next of the same rows in a[2], a[3].
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace baleen::ptx {
 
-/// Both operands in shared memory, by descriptor (ptx/wgmma.h). `accumulate` false: D = A B^T. kTransposed: B lies with
-/// its N axis contiguous.
+/// Both operands in shared memory, by descriptor (ptx/wgmma.h). `accumulate` false: D = A B^T. kTransposed: B
+/// lies with its N axis contiguous.
 template <int kN, bool kTransposed = false>
 __device__ void wgmma_bf16(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b, bool accumulate);
 

@@ -1,10 +1,10 @@
-/// Warpgroup matrix instructions on E4M3 operands, 32 deep, float32 sums: D [64, N] += A [64, 32] B [N, 32]^T.
-/// (PTX: wgmma.mma_async.m64nNk32.f32.e4m3.e4m3)
+/// Warpgroup matrix instructions on E4M3 operands, 32 deep, float32 sums: D [64, N] += A [64, 32] B [N,
+/// 32]^T. (PTX: wgmma.mma_async.m64nNk32.f32.e4m3.e4m3)
 ///
-/// Thread t of the warpgroup, warp w = t / 32, lane l = t % 32, holds D rows 16 w + l / 4 (i % 4 < 2) and that + 8, columns
-/// 8 (i / 4) + 2 (l % 4) + i % 2 in d[i].
-/// A from registers: bytes 4 (l % 4) .. + 3 of row l / 4 in a[0], of row l / 4 + 8 in a[1]; bytes 16 + 4 (l % 4) .. of the
-/// same rows in a[2], a[3].
+/// Thread t of the warpgroup, warp w = t / 32, lane l = t % 32, holds D rows 16 w + l / 4 (i % 4 < 2) and
+/// that + 8, columns 8 (i / 4) + 2 (l % 4) + i % 2 in d[i].
+/// A from registers: bytes 4 (l % 4) .. + 3 of row l / 4 in a[0], of row l / 4 + 8 in a[1]; bytes 16 + 4 (l %
+/// 4) .. of the same rows in a[2], a[3].
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,8 @@ std::vector<std::int64_t> CudaBatches::largest_of_ranks(const std::vector<std::i
 }
 
 StepRows CudaBatches::begin(const RaggedBatch& batch) {
-  // Another thread than the one that made the device may run steps, and every thread has a current GPU of its own.
+  // Another thread than the one that made the device may run steps, and every thread has a current GPU of its
+  // own.
   check_cuda(cudaSetDevice(index_), "selecting the GPU");
   const std::int64_t own = traits_.padded_rows(batch.num_rows()), most = agree_on_rows(own);
   const StepRows rows = begin_padded(batch, most <= traits_.max_replayed_rows ? most : own);

@@ -38,7 +38,8 @@ DeviceTraits traits_of(int index, DeviceTraits traits) {
   return traits;
 }
 
-/// A batch in which every sequence has a page table of the longest, and a replayed step as many sequences as rows.
+/// A batch in which every sequence has a page table of the longest, and a replayed step as many sequences as
+/// rows.
 BatchCapacity capacity_of(const DeviceOptions& options, const DeviceTraits& traits) {
   const std::int64_t max_rows = traits.padded_rows(options.max_rows);
   return {.max_rows = max_rows,

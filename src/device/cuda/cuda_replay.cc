@@ -52,7 +52,8 @@ void CudaReplay::capture_halves(std::int64_t num_rows,
 }
 
 void CudaReplay::make_graph(StepPart part, std::int64_t num_rows, const std::function<void()>& operations) {
-  // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
+  // Once for real: kernels load and set their attributes at their first launch, which a capture does not
+  // allow.
   operations();
   // A kernel that waits for another rank must not keep the driver from making the graph.
   check_cuda(cudaStreamSynchronize(context_.stream), "running a step before its capture");

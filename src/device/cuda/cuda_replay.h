@@ -1,5 +1,5 @@
-/// Captures steps as CUDA graphs, one for each part of a step and number of rows, and replays them: between layers the host
-/// does nothing.
+/// Captures steps as CUDA graphs, one for each part of a step and number of rows, and replays them: between
+/// layers the host does nothing.
 #pragma once
 
 #include <array>

@@ -12,8 +12,8 @@
 /// prompt was cut.
 ///
 /// A ring belongs to one sequence, a page may be continued by many. So what an overlapping compressor carries
-/// across the end of a page is also kept beside its window rows: of the page's last 4 tokens the first halves,
-/// which the next block pools. Ratio 128 carries nothing: no block is open there.
+/// across the end of a page is also kept beside its window rows: of the page's last 4 tokens the first
+/// halves, which the next block pools. Ratio 128 carries nothing: no block is open there.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,8 @@ struct CompressorState {
 /// Positions of a page whose rows the page after it needs.
 inline constexpr std::int64_t kOverlapRows = 4;
 
-/// One layer's overlap rows: window page p starts at base + p * page_stride; kv [4, width], then gate [4, width].
+/// One layer's overlap rows: window page p starts at base + p * page_stride; kv [4, width], then gate [4,
+/// width].
 struct CompressorOverlap {
   float* base = nullptr;
   std::int64_t page_stride = 0;  ///< floats between window pages
@@ -63,7 +64,8 @@ struct CompressorOverlap {
 struct CompressorArgs {
   ConstActivations<2> kv;  ///< [T, w h] float32, unrounded product with "compressor.wkv"
   Activations<2>
-      gate;  ///< [T, w h] float32, product with "compressor.wgate"; not to be used after the call, which may add `ape` in place
+      gate;  ///< [T, w h] float32, product with "compressor.wgate"; not to be used after the call, which may
+             ///< add `ape` in place
   View<const float, 2> ape;            ///< [ratio, w h]
   std::span<const float> norm_weight;  ///< [h]
   float eps = 1e-6F;

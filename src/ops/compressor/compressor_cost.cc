@@ -23,7 +23,8 @@ struct Pooling {
   double num_kept = 0;      ///< of this step's rows, those that a later step pools
 };
 
-/// `overlap`: an entry also pools the rows of the block before its own, of which there is none before entry 0.
+/// `overlap`: an entry also pools the rows of the block before its own, of which there is none before entry
+/// 0.
 Pooling pooling_of(const SequenceSlice& slice, int ratio, bool overlap) {
   const std::int64_t first = first_entry(slice, ratio), end = end_entry(slice, ratio);
   const std::int64_t num_blocks = overlap ? 2 : 1;

@@ -40,7 +40,8 @@ std::optional<Reason> why_not_int8(const ExpertsArgs& args, const DeviceTraits& 
 }  // namespace
 
 CallShape Experts::shape(const ExpertsArgs& args) {
-  // Dispatch, first products, SwiGLU, second product, combination; of the shared expert the three in the middle.
+  // Dispatch, first products, SwiGLU, second product, combination; of the shared expert the three in the
+  // middle.
   constexpr int kRoutedKernels = 5, kSharedKernels = 3;
   const bool shares = args.shared != nullptr;
   const std::int64_t num_chosen = args.ids.extent(1);

@@ -4,10 +4,12 @@
 namespace baleen {
 namespace {
 
-/// For each of `count` values: sigmoid (exponential, sum, division), and a sum with hc_eps or a factor of two.
+/// For each of `count` values: sigmoid (exponential, sum, division), and a sum with hc_eps or a factor of
+/// two.
 double sigmoid_ops(double count) { return 4 * count; }
 
-/// Of one token's n x n matrix. Half a step divides n lines by their sum + eps: n (n - 1) sums, n more, n n divisions.
+/// Of one token's n x n matrix. Half a step divides n lines by their sum + eps: n (n - 1) sums, n more, n n
+/// divisions.
 double sinkhorn_ops(double n, int iterations) {
   const double half_step = n * (n - 1) + n + n * n;
   // maximum and sum of every row; subtraction, exponential, division and eps for every element

@@ -1,4 +1,5 @@
-/// Indexer: picks the compressed entries that a query of a ratio-4 layer reads. (source: forward pass 5.5, 5.6)
+/// Indexer: picks the compressed entries that a query of a ratio-4 layer reads. (source: forward pass 5.5,
+/// 5.6)
 ///
 ///     q <- rotate, Hadamard (Sylvester order, times dim^-1/2), FP4 in blocks of 32 (`released`)
 ///     w  = bf(head_weights * dim^-1/2 * H^-1/2)

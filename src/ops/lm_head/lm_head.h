@@ -1,4 +1,5 @@
-/// Logits: float32 products of the normalised rows with the head matrix.     (source: forward pass 3; "head.weight")
+/// Logits: float32 products of the normalised rows with the head matrix.
+/// (source: forward pass 3; "head.weight")
 /// `training` and `training_bf16` take float32 weights and the sums of ops/dense_product.
 #pragma once
 

@@ -51,8 +51,8 @@ struct DeviceTraits {
 
   [[nodiscard]] bool replays() const { return max_replayed_rows > 0; }
 
-  /// Rows that a step of `num_rows` takes, padding included: powers of two up to 32, then multiples of 32, because a captured
-  /// step takes a megabyte or two and a row of padding next to nothing.
+  /// Rows that a step of `num_rows` takes, padding included: powers of two up to 32, then multiples of 32,
+  /// because a captured step takes a megabyte or two and a row of padding next to nothing.
   [[nodiscard]] std::int64_t padded_rows(std::int64_t num_rows) const {
     constexpr std::int64_t kStep = 32;
     if (num_rows > max_replayed_rows) return num_rows;

@@ -15,8 +15,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor() = default;
 
-  /// Runs one operation, `execute<Linear>({...})`, or several in order, `execute<RmsNorm, Rope>({...}, {...})`, which may be
-  /// done in one pass: what it means is the sequence. Arguments, and the arrays they view, stay valid until it took effect.
+  /// Runs one operation, `execute<Linear>({...})`, or several in order, `execute<RmsNorm, Rope>({...},
+  /// {...})`, which may be done in one pass: what it means is the sequence. Arguments, and the arrays they
+  /// view, stay valid until it took effect.
   template <class... Ops>
   void execute(const typename Ops::Args&... args) {
     const std::array<const void*, sizeof...(Ops)> pointers{static_cast<const void*>(&args)...};

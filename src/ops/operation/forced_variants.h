@@ -11,7 +11,8 @@
 
 namespace baleen {
 
-/// `operation` is done by the variant of this name alone. An empty operation means each that has such a variant.
+/// `operation` is done by the variant of this name alone. An empty operation means each that has such a
+/// variant.
 struct ForcedVariant {
   std::string operation;
   std::string variant;

@@ -37,8 +37,8 @@ class ScratchScope {
   std::int64_t mark_;
 };
 
-/// Number format of the operands of a matrix product; the rate of a device differs between them. A format stands for both
-/// operands: FP8 activations times FP4 weights run at the rate of FP8, and count so.
+/// Number format of the operands of a matrix product; the rate of a device differs between them. A format
+/// stands for both operands: FP8 activations times FP4 weights run at the rate of FP8, and count so.
 enum class MathFormat : std::uint8_t {
   kF32,
   kBF16,
@@ -47,11 +47,12 @@ enum class MathFormat : std::uint8_t {
   kCount
 };
 
-/// What an operation does, from its arguments alone: what an ideal kernel computes and moves. The engine counts with these
-/// figures what it executes, the simulator what it would.
+/// What an operation does, from its arguments alone: what an ideal kernel computes and moves. The engine
+/// counts with these figures what it executes, the simulator what it would.
 ///
-/// Every argument is moved once, as the element type says; weights as checkpoints store them (one byte a scale, BF16 norms),
-/// cache rows in their format. What a kernel reads again or pads belongs to its efficiency.
+/// Every argument is moved once, as the element type says; weights as checkpoints store them (one byte a
+/// scale, BF16 norms), cache rows in their format. What a kernel reads again or pads belongs to its
+/// efficiency.
 ///
 /// The backward of an operation (training specification 11) reads what the forward read and the gradients
 /// of its results, writes the gradients of its inputs in the inputs' types, and adds to those of its
@@ -60,7 +61,8 @@ enum class MathFormat : std::uint8_t {
 struct OpCost {
   /// Of matrix products; a multiply-add is two.
   std::array<double, static_cast<std::size_t>(MathFormat::kCount)> flops{};
-  /// All other arithmetic: an addition, product, division, comparison, exponential, logarithm, root, rounding is one.
+  /// All other arithmetic: an addition, product, division, comparison, exponential, logarithm, root, rounding
+  /// is one.
   double scalar_ops = 0;
   double read_bytes = 0;
   double write_bytes = 0;

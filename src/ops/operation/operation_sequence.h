@@ -1,5 +1,5 @@
-/// Operations, and sequences of them, without their types: what generic code (execution, profiles, the simulator's recorder)
-/// sees of them.
+/// Operations, and sequences of them, without their types: what generic code (execution, profiles, the
+/// simulator's recorder) sees of them.
 ///
 /// An operation is a type with
 ///
@@ -110,8 +110,8 @@ inline constexpr OperationInfo kOperationInfo{
             Op::check(*static_cast<const typename Op::Args*>(args));
         }};
 
-/// A sequence that may be done in one pass has a name, a cost and a shape of its own: specialise this beside the last of its
-/// operations, with kName, cost(args...) and shape(args...). What it means is the sequence.
+/// A sequence that may be done in one pass has a name, a cost and a shape of its own: specialise this beside
+/// the last of its operations, with kName, cost(args...) and shape(args...). What it means is the sequence.
 template <class... Ops>
 struct Fusion {};
 
@@ -119,8 +119,8 @@ struct Fusion {};
 struct OperationSequence {
   std::string_view name;  ///< of the operation or the fusion; empty: never done in one pass
   std::span<const OperationInfo* const> parts;
-  /// `args`: as many pointers as there are parts. Of a fusion what lies between its operations is not moved; without one the
-  /// sum of the parts.
+  /// `args`: as many pointers as there are parts. Of a fusion what lies between its operations is not moved;
+  /// without one the sum of the parts.
   OpCost (*cost)(const void* const* args, const DeviceTraits& traits);
   /// Of an operation or a fusion.
   CallShape (*shape)(const void* const* args);

@@ -1,7 +1,8 @@
 /// Sums over positions in closed form, so that pricing a step of a million positions takes no time.
 ///
-/// With the 1-based count m of tokens that a query sees, itself included, `m div r` compressed entries are visible to it.
-/// The sum over the queries of a chunk [start, end) is the sum at `end` less the sum at `start`.
+/// With the 1-based count m of tokens that a query sees, itself included, `m div r` compressed entries are
+/// visible to it. The sum over the queries of a chunk [start, end) is the sum at `end` less the sum at
+/// `start`.
 #pragma once
 
 #include <algorithm>

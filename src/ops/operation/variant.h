@@ -16,23 +16,26 @@ using Reason = std::string_view;
 
 /// One implementation of `Ops`: of one operation, or of several in one pass. `Context` is where it runs.
 ///
-/// An operation's variants are listed best first. The first one that takes the arguments and for which no later one is known
-/// to be quicker runs, unless another is forced by name. Both questions are asked at every call and must be a few comparisons
-/// of extents; the answer to the first may also depend on formats, alignment and the device.
+/// An operation's variants are listed best first. The first one that takes the arguments and for which no
+/// later one is known to be quicker runs, unless another is forced by name. Both questions are asked at every
+/// call and must be a few comparisons of extents; the answer to the first may also depend on formats,
+/// alignment and the device.
 template <class Context, class... Ops>
 struct Variant {
   std::string_view name;  ///< "simd", "reference", "sm90/few_tokens"
   void (*run)(const typename Ops::Args&... args, Context& context) = nullptr;
   /// Why it cannot run; null: it takes whatever the contract allows.
   std::optional<Reason> (*why_not)(const typename Ops::Args&... args, const DeviceTraits& traits) = nullptr;
-  /// Why another is quicker, as measured; the reason names the measurement. Does not keep it from being forced.
+  /// Why another is quicker, as measured; the reason names the measurement. Does not keep it from being
+  /// forced.
   std::optional<Reason> (*why_slower)(const typename Ops::Args&... args,
                                       const DeviceTraits& traits) = nullptr;
   /// Scratch of the largest call in steps of such a shape; null: none.
   std::int64_t (*scratch_bytes)(const StepShape& shape, const DeviceTraits& traits) = nullptr;
 };
 
-/// Names that most operations have on a CPU: vector code for the machine's best instruction set, and the specification.
+/// Names that most operations have on a CPU: vector code for the machine's best instruction set, and the
+/// specification.
 inline constexpr std::string_view kSimdVariant = "simd";
 inline constexpr std::string_view kReferenceVariant = "reference";
 /// On a CPU, the order of sums and the roundings that training has: the bits of its logs and checkpoints. Of

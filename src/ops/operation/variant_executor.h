@@ -20,7 +20,8 @@ namespace baleen {
 template <class Context>
 class VariantExecutor final : public Executor {
  public:
-  /// `context` outlives this. Throws `Error` for a forced variant that is none of `table`, listing those there are.
+  /// `context` outlives this. Throws `Error` for a forced variant that is none of `table`, listing those
+  /// there are.
   VariantExecutor(VariantTable<Context> table, const DeviceTraits& traits, Context& context,
                   std::vector<ForcedVariant> forced)
       : choice_(std::move(table), traits, std::move(forced)),

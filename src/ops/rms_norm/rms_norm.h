@@ -35,7 +35,7 @@ void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context);
 [[nodiscard]] OpCost rms_norm_cost(const RmsNormArgs& args);
 [[nodiscard]] OpCost rms_norm_backward_cost(const RmsNormArgs& args);
 /// Of norm and rotation in one pass.
-[[nodiscard]] OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn);
+[[nodiscard]] OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& rotation);
 
 namespace ops {
 

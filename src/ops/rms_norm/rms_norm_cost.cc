@@ -31,9 +31,9 @@ OpCost rms_norm_backward_cost(const RmsNormArgs& args) {
   return cost;
 }
 
-OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn) {
+OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& rotation) {
   OpCost cost = rms_norm_cost(norm);
-  cost.scalar_ops += rope_cost(turn).scalar_ops;
+  cost.scalar_ops += rope_cost(rotation).scalar_ops;
   return cost;
 }
 

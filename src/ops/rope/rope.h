@@ -1,4 +1,4 @@
-/// Rotary embedding of the last dimensions of every head, in place; `inverse` turns the attention output
+/// Rotary embedding of the last dimensions of every head, in place; `inverse` rotates the attention output
 /// back. Interleaved pairs, float32 inside, one BF16 rounding (none in `exact`).
 /// (source: forward pass 5.2, 5.8)
 ///
@@ -15,7 +15,8 @@ namespace baleen {
 
 template <class T>
 struct RopeArgsOf {
-  ActivationView<T, 3> x;  ///< [T, heads, head_dim]; the last 2 * cosine.extent(1) values of each head turn
+  ActivationView<T, 3>
+      x;  ///< [T, heads, head_dim]; the last 2 * cosine.extent(1) values of each head are rotated
   ActivationView<const T, 2> cosine;  ///< [T, rotary_dim / 2], of each row's own position
   ActivationView<const T, 2> sine;    ///< the same
   bool inverse = false;

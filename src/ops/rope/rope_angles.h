@@ -1,5 +1,5 @@
-/// The rotation angles of a step's positions: cos and sin of fl32(position * f_i), once for all layers of a kind.
-/// (source: forward pass 5.2)
+/// The rotation angles of a step's positions: cos and sin of fl32(position * f_i), once for all layers of a
+/// kind. (source: forward pass 5.2)
 #pragma once
 
 #include <span>

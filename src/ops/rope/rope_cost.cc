@@ -4,7 +4,8 @@
 namespace baleen {
 
 OpCost rope_cost(const RopeArgs& args) {
-  // Every head of a row turns by the row's [rotary_dim / 2] angles, which an ideal kernel makes from the position.
+  // Every head of a row is rotated by the row's [rotary_dim / 2] angles, which an ideal kernel makes from the
+  // position.
   const auto pairs = static_cast<double>(args.cosine.size() * args.x.extent(1));
   OpCost cost;
   cost.scalar_ops = kRotatePairOps * pairs;

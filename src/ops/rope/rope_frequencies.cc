@@ -12,8 +12,8 @@
 namespace baleen {
 namespace {
 
-/// Weight of the divided frequency per pair: 0 up to the pair that turns `beta_fast` times in the original
-/// context, 1 from the one that turns `beta_slow` times, linear between. The ends are found in float64, the
+/// Weight of the divided frequency per pair: 0 up to the pair that rotates `beta_fast` times in the original
+/// context, 1 from the one that rotates `beta_slow` times, linear between. The ends are found in float64, the
 /// ramp in float32.
 std::vector<float> yarn_ramp(float base, int rotary_dim, const YarnParams& yarn) {
   const auto pair_that_turns = [&](double rotations) {

@@ -1,14 +1,14 @@
-/// Logits to ids on the device, for rows that need no penalties, masks or logprobs: what `Sampler` (sampling/sampler.h) does
-/// with them, in the same order.
+/// Logits to ids on the device, for rows that need no penalties, masks or logprobs: what `Sampler`
+/// (sampling/sampler.h) does with them, in the same order.
 ///
 ///     temperature below 1e-5: the largest logit, the lowest id of equals
 ///     else: temperature, min-p, top-k, top-p (each a prefix of the order by falling logit, then rising id; each of what the
 ///     one before left), and one draw from the softmax of what is left: probabilities are summed in order of id, and the
 ///     token in whose share `uniform` falls is taken
 ///
-/// The reference and the sampler weigh in float64. The device weighs in float32 and adds up in fixed point, so a draw within
-/// about 1e-6 of a boundary between two shares, or a top-p that ends within as much of one, may fall to the other side.
-/// What is greedy, min-p and top-k are exact.
+/// The reference and the sampler weigh in float64. The device weighs in float32 and adds up in fixed point,
+/// so a draw within about 1e-6 of a boundary between two shares, or a top-p that ends within as much of one,
+/// may fall to the other side. What is greedy, min-p and top-k are exact.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 /// batch. The sink enlarges the denominator only: -inf has no effect, +inf gives zeros; a query that sees
 /// nothing gives zeros.
 ///
-/// Rows of V3.2's layout (numeric/latent_row.h) are keys of 512 + 64 values and values of 512. No model here has them; the
-/// reference and the plain loops of sm_90a take them.
+/// Rows of V3.2's layout (numeric/latent_row.h) are keys of 512 + 64 values and values of 512. No model here
+/// has them; the reference and the plain loops of sm_90a take them.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
 [[nodiscard]] OpCost sparse_attention_backward_cost(const SparseAttentionArgs& args);
 /// Of attention and rotation in one pass.
-[[nodiscard]] OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn);
+[[nodiscard]] OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& rotation);
 [[nodiscard]] std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim,
                                                           int num_threads);
 

@@ -25,8 +25,8 @@ double num_entries(const SparseAttentionArgs& args, const SequenceSlice& slice) 
   return static_cast<double>(sum);
 }
 
-/// Different rows among them. Where each query selects, as if it knew nothing of its neighbours: neighbours choose more
-/// alike, so these are too many rather than too few.
+/// Different rows among them. Where each query selects, as if it knew nothing of its neighbours: neighbours
+/// choose more alike, so these are too many rather than too few.
 double num_distinct_rows(const SparseAttentionArgs& args, const SequenceSlice& slice) {
   const std::int64_t end = slice.start + slice.num_tokens;
   const auto window =
@@ -101,9 +101,9 @@ OpCost sparse_attention_backward_cost(const SparseAttentionArgs& args) {
   return cost;
 }
 
-OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn) {
+OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& rotation) {
   OpCost cost = sparse_attention_cost(args);
-  cost.scalar_ops += rope_cost(turn).scalar_ops;
+  cost.scalar_ops += rope_cost(rotation).scalar_ops;
   return cost;
 }
 

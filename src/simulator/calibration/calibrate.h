@@ -1,7 +1,8 @@
 /// Measures a machine with the engine's own kernels and writes down what they reach: a device profile of it.
 ///
-/// Ceilings first (memory, arithmetic), then steps of models with made-up weights, of different sizes and over a range of
-/// rows and contexts; for every operation and number of rows the shares of the ceilings that its times amount to.
+/// Ceilings first (memory, arithmetic), then steps of models with made-up weights, of different sizes and
+/// over a range of rows and contexts; for every operation and number of rows the shares of the ceilings that
+/// its times amount to.
 #pragma once
 
 #include <functional>
@@ -26,8 +27,9 @@ struct CalibrationOptions {
 /// UTC, as sources have it.
 [[nodiscard]] std::string today();
 
-/// Progress on standard error. A GPU's profile takes links, memory and reserves from the program's own profile of that GPU.
-/// Throws `Error` when the device cannot be used, has no room for the models, or is a GPU that no profile is of.
+/// Progress on standard error. A GPU's profile takes links, memory and reserves from the program's own
+/// profile of that GPU. Throws `Error` when the device cannot be used, has no room for the models, or is a
+/// GPU that no profile is of.
 [[nodiscard]] DeviceProfile calibrate(const CalibrationOptions& options);
 
 }  // namespace baleen

@@ -27,13 +27,14 @@ struct OperationSample {
   double seconds = 0;  ///< measured, of all of them
 };
 
-/// The operations of `graphs`, one sample for each name, `seconds` zero. Shares and tables of `device` do not matter.
-/// An operation that is called with several numbers of rows has the sample of those calls that do nearly all of its work, and
-/// none where there are none such: a sum of times tells of no number.
+/// The operations of `graphs`, one sample for each name, `seconds` zero. Shares and tables of `device` do not
+/// matter. An operation that is called with several numbers of rows has the sample of those calls that do
+/// nearly all of its work, and none where there are none such: a sum of times tells of no number.
 [[nodiscard]] std::vector<OperationSample> ideal_samples(std::span<const OpGraph> graphs,
                                                          const DeviceProfile& device);
 
-/// What the time model (simulator/cost/time_model.h) says of a sample with these shares; `scalar` is taken to be `compute`.
+/// What the time model (simulator/cost/time_model.h) says of a sample with these shares; `scalar` is taken to
+/// be `compute`.
 [[nodiscard]] double modelled_seconds(const OperationSample& sample, const EfficiencyPoint& point);
 
 }  // namespace baleen

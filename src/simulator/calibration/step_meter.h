@@ -29,13 +29,14 @@ struct StepMeasurement {
 
 class StepMeter {
  public:
-  /// `device`: peaks of what `engine` runs on, and whether it fuses. Both outlive this. The engine's sequences are closed
-  /// before, and made and closed by this.
+  /// `device`: peaks of what `engine` runs on, and whether it fuses. Both outlive this. The engine's
+  /// sequences are closed before, and made and closed by this.
   StepMeter(Engine& engine, const DeviceProfile& device);
 
-  /// Lower quartiles of `repetitions`, each of a step or, while decoding, of one for every phase of a compressor of ratio 4. The
-  /// first one comes before and does not count. Sequences that decode go on from one to the next, prompts begin anew; the
-  /// engine's cache must hold `positions_needed` for each of them. Throws `Error` when a step fails.
+  /// Lower quartiles of `repetitions`, each of a step or, while decoding, of one for every phase of a
+  /// compressor of ratio 4. The first one comes before and does not count. Sequences that decode go on from
+  /// one to the next, prompts begin anew; the engine's cache must hold `positions_needed` for each of them.
+  /// Throws `Error` when a step fails.
   [[nodiscard]] StepMeasurement measure(const StepSetting& setting, int repetitions);
 
   [[nodiscard]] static std::int64_t positions_needed(const StepSetting& setting, int repetitions);

@@ -1,16 +1,18 @@
-/// A deployment in its steady state: so many requests at a time, each a prompt and a reply.     (source: simulation 9, 11)
+/// A deployment in its steady state: so many requests at a time, each a prompt and a reply.
+/// (source: simulation 9, 11)
 ///
-/// While one request is decoded, all others are prefilled once: prompts go in between steps of decoding, and every token
-/// waits for its share of them.
+/// While one request is decoded, all others are prefilled once: prompts go in between steps of decoding, and
+/// every token waits for its share of them.
 ///
 ///     time per token = step / tokens a step + (requests - 1) prefill / reply length
 ///     cycle          = prefill + reply length x time per token;    requests/s = requests at a time / cycle
 ///
-/// Data-parallel groups share their experts, so a step of one is a step of all. Requests end, and prompts begin, when they
-/// will: a prompt in one group finds the others without one, and they wait for it. Only instances that do nothing but
-/// prefill have prompts for all groups at once.
+/// Data-parallel groups share their experts, so a step of one is a step of all. Requests end, and prompts
+/// begin, when they will: a prompt in one group finds the others without one, and they wait for it. Only
+/// instances that do nothing but prefill have prompts for all groups at once.
 ///
-/// The serving simulation (simulator/serving) has the real scheduler instead; this is what a search can afford.
+/// The serving simulation (simulator/serving) has the real scheduler instead; this is what a search can
+/// afford.
 #pragma once
 
 #include <cstdint>

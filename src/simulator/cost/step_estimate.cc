@@ -13,8 +13,8 @@ GraphOptions graph_options(const DeviceProfile& device) {
   return {.activations = device.is_cpu ? ElementType::kF32 : ElementType::kBf16, .fuses = device.fuses};
 }
 
-/// Each micro-batch runs its operations one after the other; the device computes for one of them at a time, and its links
-/// carry messages of one at a time. Whoever can begin first does.
+/// Each micro-batch runs its operations one after the other; the device computes for one of them at a time,
+/// and its links carry messages of one at a time. Whoever can begin first does.
 void schedule(StageEstimate& estimate, const OpGraph& graph, const TimeModel& times,
               std::int64_t micro_batches, HostCopies copies) {
   struct Chain {

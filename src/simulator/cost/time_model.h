@@ -1,9 +1,10 @@
-/// Time of an operation and of a message on a device.                                   (source: simulation 4, 6)
+/// Time of an operation and of a message on a device.
+/// (source: simulation 4, 6)
 ///
 ///     t(op) = static + max( sum over formats M_f / (P_f e_f) + A / (P_s e_s),  bytes / (B e_m) )
 ///
-/// Matrix and scalar time add up unless the profile says that they overlap. A format that the device lacks runs at the rate
-/// of the next wider one it has.
+/// Matrix and scalar time add up unless the profile says that they overlap. A format that the device lacks
+/// runs at the rate of the next wider one it has.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,9 @@
 
 namespace baleen {
 
-/// Heads, vocabulary and the shared expert as the tensor-parallel group splits them; of routed experts the slots of one
-/// rank, with their part of the inner width. Indexer, compressors, norms, mixing and the router are whole on every rank.
+/// Heads, vocabulary and the shared expert as the tensor-parallel group splits them; of routed experts the
+/// slots of one rank, with their part of the inner width. Indexer, compressors, norms, mixing and the router
+/// are whole on every rank.
 class RankModel {
  public:
   /// `plan` resolved and legal. The whole model.

@@ -1,4 +1,5 @@
-/// A device that logs what it is asked to run: the engine's forward pass on it yields the operations of a rank.
+/// A device that logs what it is asked to run: the engine's forward pass on it yields the operations of a
+/// rank.
 #pragma once
 
 #include <cstdint>

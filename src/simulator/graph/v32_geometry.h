@@ -1,4 +1,5 @@
-/// DeepSeek-V3.2 in closed form: what the report of V4 compares itself with.                 (source: simulation 10)
+/// DeepSeek-V3.2 in closed form: what the report of V4 compares itself with.
+/// (source: simulation 10)
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace baleen {
 
-/// Products for one token behind `num_positions - 1` others, in the formats of its release: FP8 projections, experts and
-/// indexer, BF16 attention in the latent space. Scalar work and bytes are left out.
+/// Products for one token behind `num_positions - 1` others, in the formats of its release: FP8 projections,
+/// experts and indexer, BF16 attention in the latent space. Scalar work and bytes are left out.
 [[nodiscard]] OpCost v32_token_cost(std::int64_t num_positions);
 
 /// Rows of the cache: 656 bytes of latent and 132 of indexer key a layer and position.

@@ -18,10 +18,12 @@ struct BatchPoint {
   bool fits = true;
 };
 
-/// Doublings from one query a data-parallel group as far as memory goes, and the report's own number, by rising number.
+/// Doublings from one query a data-parallel group as far as memory goes, and the report's own number, by
+/// rising number.
 [[nodiscard]] std::vector<BatchPoint> batch_sweep(const StepReport& report);
 
-/// Decoding: tokens/s of a device over tokens/s of a user. Prefill: prompt tokens/s of a device over time to the first token.
+/// Decoding: tokens/s of a device over tokens/s of a user. Prefill: prompt tokens/s of a device over time to
+/// the first token.
 [[nodiscard]] Figure batch_figure(const StepReport& report, const std::vector<BatchPoint>& points);
 
 }  // namespace baleen

@@ -6,7 +6,8 @@
 
 namespace baleen {
 
-/// For each kind of layer that the step has its middle layer, a row for each operation in their order; all on one scale.
+/// For each kind of layer that the step has its middle layer, a row for each operation in their order; all on
+/// one scale.
 [[nodiscard]] std::vector<Figure> layer_figures(const StepReport& report);
 
 }  // namespace baleen

@@ -30,7 +30,8 @@ std::string title_of(const DeploymentCandidate& c) {
                      significant_text(c.tokens_per_second_per_user), si_text(c.ttft_seconds, "s"));
 }
 
-/// All candidates as dots, those of the front as marks with the number of requests at a time, `joined` by a line or not.
+/// All candidates as dots, those of the front as marks with the number of requests at a time, `joined` by a
+/// line or not.
 Figure candidates_figure(const SearchReport& report, std::string id, std::string title, std::string axis,
                          double (*x_of)(const DeploymentCandidate&), const TickText& tick_text, double limit,
                          bool joined) {

@@ -16,7 +16,8 @@ struct SearchReport {
   const SearchResult& result;
 };
 
-/// A page in one file: candidates and their Pareto front as plots and tables, `num_rows` of the ranking, what was left out.
+/// A page in one file: candidates and their Pareto front as plots and tables, `num_rows` of the ranking, what
+/// was left out.
 [[nodiscard]] std::string search_html(const SearchReport& report, std::int64_t num_rows,
                                       const Provenance& provenance);
 

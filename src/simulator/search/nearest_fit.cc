@@ -12,7 +12,8 @@
 namespace baleen {
 namespace {
 
-/// The largest of [low, high] for which `fits` holds, if it does for `low`; what holds for a number holds for smaller ones.
+/// The largest of [low, high] for which `fits` holds, if it does for `low`; what holds for a number holds for
+/// smaller ones.
 std::optional<std::int64_t> largest(std::int64_t low, std::int64_t high,
                                     const std::function<bool(std::int64_t)>& fits) {
   if (low > high || !fits(low)) return std::nullopt;

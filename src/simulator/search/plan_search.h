@@ -1,4 +1,5 @@
-/// All legal plans and batch sizes of a number of devices, ranked under limits of latency.           (source: simulation 9)
+/// All legal plans and batch sizes of a number of devices, ranked under limits of latency.
+/// (source: simulation 9)
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// One data-parallel group of a deployment as a server to simulate: its share of the model on each rank, the cache that fits
-/// beside, and its step times.
+/// One data-parallel group of a deployment as a server to simulate: its share of the model on each rank, the
+/// cache that fits beside, and its step times.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,9 @@ namespace baleen {
 [[nodiscard]] std::vector<std::unique_ptr<RankModel>> stage_models(const SimulatedModel& model,
                                                                    const ParallelPlan& plan);
 
-/// Positions that the page pool can have on every rank beside all else, for an engine with these options but for
-/// `cache_tokens`. Throws `Error`, with the bytes that are missing, when it cannot have one page for each sequence.
+/// Positions that the page pool can have on every rank beside all else, for an engine with these options but
+/// for `cache_tokens`. Throws `Error`, with the bytes that are missing, when it cannot have one page for each
+/// sequence.
 [[nodiscard]] std::int64_t most_cache_tokens(const SimulatedModel& model, const ParallelPlan& plan,
                                              const DeviceProfile& device, EngineOptions options);
 

@@ -1,7 +1,8 @@
 /// Step times of a deployment from the graph of its operations (simulator/cost).
 ///
-/// One data-parallel group is served; the others are taken to have steps like its own at the same time, as the graph's
-/// messages between them are. A step in which everybody decodes runs from a captured graph, any other does not.
+/// One data-parallel group is served; the others are taken to have steps like its own at the same time, as
+/// the graph's messages between them are. A step in which everybody decodes runs from a captured graph, any
+/// other does not.
 #pragma once
 
 #include <memory>

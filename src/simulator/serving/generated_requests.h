@@ -35,7 +35,8 @@ struct GeneratedRequestsOptions {
   /// Instead of the distributions: these in turn, again and again.
   std::vector<RequestLengths> lengths;
 
-  /// Prompts begin with `family_tokens` more, the same for all sessions of a family; every session is of a random one.
+  /// Prompts begin with `family_tokens` more, the same for all sessions of a family; every session is of a
+  /// random one.
   std::int64_t families = 1, family_tokens = 0;
   /// A session's requests: each prompt is the one before, its reply, and new tokens as drawn.
   std::int64_t turns = 1;

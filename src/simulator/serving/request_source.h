@@ -21,10 +21,11 @@ struct ServingRequest {
 class RequestSource {
  public:
   virtual ~RequestSource() = default;
-  /// The next request that comes whatever happens, by rising arrival; of equal arrivals by rising number. Empty when
-  /// there are no more.
+  /// The next request that comes whatever happens, by rising arrival; of equal arrivals by rising number.
+  /// Empty when there are no more.
   [[nodiscard]] virtual std::optional<ServingRequest> next() = 0;
-  /// What comes because a request has ended at `now` (not before then): a client's next one, or a session's next turn.
+  /// What comes because a request has ended at `now` (not before then): a client's next one, or a session's
+  /// next turn.
   [[nodiscard]] virtual std::optional<ServingRequest> after(const ServingRequest& ended, double now) = 0;
 };
 

@@ -1,7 +1,9 @@
-/// What the cost of a step depends on, as sums over its parts.        (source: simulation specification 1.1, 2, 8)
+/// What the cost of a step depends on, as sums over its parts.
+/// (source: simulation specification 1.1, 2, 8)
 ///
-/// With S tokens of a sequence after the step and p before it, a query at position t sees min(t + 1, W) window rows,
-/// scores (t + 1) div 4 index keys, selects min(K, (t + 1) div 4) entries of ratio 4, and sees (t + 1) div 128 of ratio
+/// With S tokens of a sequence after the step and p before it, a query at position t sees min(t + 1, W)
+/// window rows, scores (t + 1) div 4 index keys, selects min(K, (t + 1) div 4) entries of ratio 4, and sees
+/// (t + 1) div 128 of ratio
 /// 128. A compressor emits S div r - p div r entries.
 #pragma once
 

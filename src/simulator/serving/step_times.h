@@ -11,8 +11,8 @@ namespace baleen {
 class StepTimes {
  public:
   virtual ~StepTimes() = default;
-  /// Seconds from the start of one step to the start of the next that follows at once: the engine's and the host's
-  /// work. Finite and positive. `parts`: at least one.
+  /// Seconds from the start of one step to the start of the next that follows at once: the engine's and the
+  /// host's work. Finite and positive. `parts`: at least one.
   [[nodiscard]] virtual double step_seconds(std::span<const QueryPart> parts) = 0;
   /// Seconds of one link of chains of drafts: the draft head over one token of each sequence, at `start`.
   [[nodiscard]] virtual double draft_seconds(std::span<const QueryPart> chains) = 0;

@@ -7,7 +7,8 @@
 namespace baleen {
 namespace {
 
-/// A cell is a double's exponent and the first bits of its fraction, so the cells of rising values are in order.
+/// A cell is a double's exponent and the first bits of its fraction, so the cells of rising values are in
+/// order.
 constexpr int kFractionBits = 7, kDroppedBits = 52 - kFractionBits;
 /// Durations below about a nanosecond fall into the first cell, above some thirty years into the last one.
 constexpr std::int64_t kFirstCell = std::int64_t{1023 - 30} << kFractionBits;

@@ -16,8 +16,8 @@ class TimeHistogram {
 
   [[nodiscard]] std::int64_t count() const;
   [[nodiscard]] double mean() const;
-  /// The smallest cell such that a share `quantile` of all is not above it; its middle, off by 1/256 at most. 0 when
-  /// there are none.
+  /// The smallest cell such that a share `quantile` of all is not above it; its middle, off by 1/256 at most.
+  /// 0 when there are none.
   [[nodiscard]] double quantile(double quantile) const;
 
  private:

@@ -1,12 +1,13 @@
-/// Tokens of simulated prompts and replies, as far as the prefix cache tells them apart: which token stands at a
-/// position follows from the stream's number and the position, so nothing is stored and nothing is kept in step.
+/// Tokens of simulated prompts and replies, as far as the prefix cache tells them apart: which token stands
+/// at a position follows from the stream's number and the position, so nothing is stored and nothing is kept
+/// in step.
 ///
 ///     family 7     ┌──────── family_tokens ───────┐
 ///     session 41   [ family 7's tokens ...........][ 41's own tokens: question, reply, question, ...
 ///     session 42   [ family 7's tokens ...........][ 42's own ...
 ///
-/// A later turn of a session is a longer prefix of the same stream: it holds the earlier prompt and reply. A branch is
-/// a stream whose family is another session.
+/// A later turn of a session is a longer prefix of the same stream: it holds the earlier prompt and reply. A
+/// branch is a stream whose family is another session.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,10 @@
 ///     arrival,prompt_tokens,output_tokens,session,family,family_tokens
 ///     0.25,812,64,a,tools,512
 ///
-/// `arrival`: seconds, not falling from line to line. The last three are optional. Requests of one session are turns of
-/// one conversation: each prompt begins with the earlier ones and their replies, as far as it reaches. Sessions of one
-/// family share their first `family_tokens` tokens; a branch of a session names that session as its family.
+/// `arrival`: seconds, not falling from line to line. The last three are optional. Requests of one session
+/// are turns of one conversation: each prompt begins with the earlier ones and their replies, as far as it
+/// reaches. Sessions of one family share their first `family_tokens` tokens; a branch of a session names that
+/// session as its family.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +21,8 @@
 
 namespace baleen {
 
-/// JSON lines where the first line begins with a brace, else CSV. Throws `Error` with the number of the line, what was
-/// expected and what was found.
+/// JSON lines where the first line begins with a brace, else CSV. Throws `Error` with the number of the line,
+/// what was expected and what was found.
 [[nodiscard]] std::vector<ServingRequest> parse_trace(std::istream& lines, const std::string& name);
 [[nodiscard]] std::vector<ServingRequest> load_trace(const std::filesystem::path& file);
 

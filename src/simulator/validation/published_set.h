@@ -1,4 +1,5 @@
-/// Figures that others published, and what the simulator says instead.                          (source: simulation 11)
+/// Figures that others published, and what the simulator says instead.
+/// (source: simulation 11)
 #pragma once
 
 #include <cstdint>

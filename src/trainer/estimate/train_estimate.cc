@@ -49,8 +49,8 @@ double matrix_flops(const std::vector<OpEstimate>& ops) {
   });
 }
 
-/// Parameters that one rank holds: of experts its slots and part of their width, of dense ones a stage's, which its tp
-/// ranks split and its dp groups repeat.
+/// Parameters that one rank holds: of experts its slots and part of their width, of dense ones a stage's,
+/// which its tp ranks split and its dp groups repeat.
 struct RankParameters {
   double expert = 0;
   double dense = 0;
@@ -121,7 +121,8 @@ TrainEstimate estimate_training(const SimulatedModel& model, const ParallelPlan&
   estimate.tokens_per_second =
       static_cast<double>(micro_tokens * plan.dp * estimate.num_micro_batches) / estimate.seconds;
 
-  // Streams at every layer's entry are kept for backward; with less recomputation, also the layer's own activations.
+  // Streams at every layer's entry are kept for backward; with less recomputation, also the layer's own
+  // activations.
   const RankMemory forward_memory =
       rank_memory(plan_ranks.whole(), rank_load(rank_batch(work, stage_plan), work), device);
   const double layers = static_cast<double>(model.config.num_blocks()) / stages;

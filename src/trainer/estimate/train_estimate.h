@@ -1,4 +1,5 @@
-/// A step of training: forward, backward, exchange of gradients, optimiser; and the memory it takes. (source: simulation 9)
+/// A step of training: forward, backward, exchange of gradients, optimiser; and the memory it takes. (source:
+/// simulation 9)
 ///
 /// Backward is the sum of the operations' own backward costs; recomputation repeats forward in part. A
 /// pipeline of pp stages and m micro-batches stands still for (pp - 1) / m of its work. Dense gradients are
@@ -47,7 +48,8 @@ struct TrainEstimate {
   [[nodiscard]] double model_flops_utilisation(const DeviceProfile& device, std::int64_t num_devices) const;
 };
 
-/// Throws `Error` for a load that means nothing: sequences longer than the model's, a batch below one sequence a group.
+/// Throws `Error` for a load that means nothing: sequences longer than the model's, a batch below one
+/// sequence a group.
 [[nodiscard]] TrainEstimate estimate_training(const SimulatedModel& model, const ParallelPlan& plan,
                                               const TrainingLoad& load, const DeviceProfile& device);
 

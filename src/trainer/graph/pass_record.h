@@ -1,6 +1,6 @@
 /// A training pass written down instead of computed: the operations that it calls, in the order of its
 /// forward, with their costs, and the memory that it takes. The graph runs as for numbers (TrainingGraph), on
-/// an executor that notes what it is asked for, with loops that compute nothing and arrays without memory
+/// an executor that notes what it is given, with loops that compute nothing and arrays without memory
 /// behind them.
 #pragma once
 

@@ -1,8 +1,8 @@
 /// A step's positions as blocks of `ratio`: what one thread block (or cluster) of the compressor works on.
 ///
-/// Where entries overlap, the first two blocks of a sequence that goes on inside a block both reach back into its ring, and
-/// what the step writes to the ring may overwrite what they read. So they are one item, which writes the ring when it has
-/// read it. Other items read nothing but the step's own rows.
+/// Where entries overlap, the first two blocks of a sequence that goes on inside a block both reach back into
+/// its ring, and what the step writes to the ring may overwrite what they read. So they are one item, which
+/// writes the ring when it has read it. Other items read nothing but the step's own rows.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace baleen::sm90 {
 
 inline constexpr int kOverlappingRatio = 4;
 
-/// No batch of these extents has more items, whatever its positions: graphs are captured for extents. A sequence of n
-/// rows touches at most ceil(n / ratio) blocks, and one more where it begins inside a block.
+/// No batch of these extents has more items, whatever its positions: graphs are captured for extents. A
+/// sequence of n rows touches at most ceil(n / ratio) blocks, and one more where it begins inside a block.
 template <int kRatio>
 constexpr std::int64_t max_step_items(std::int64_t num_rows, std::int64_t num_sequences) {
   const std::int64_t sum_of_ceilings = (num_rows + (kRatio - 1) * num_sequences) / kRatio;

@@ -12,8 +12,8 @@ __device__ inline float clamp_limit(float swiglu_limit) {
   return swiglu_limit > 0.0F ? swiglu_limit : __int_as_float(0x7F800000);
 }
 
-/// Clamped SwiGLU of w1 x and w3 x, each rounded to BF16 first, times the routing weight. The fast exponential and quotient are
-/// off by a few units of 2^-23, which the rounding to 2^-9 hides.
+/// Clamped SwiGLU of w1 x and w3 x, each rounded to BF16 first, times the routing weight. The fast
+/// exponential and quotient are off by a few units of 2^-23, which the rounding to 2^-9 hides.
 __device__ inline __nv_bfloat16 activate(float gate, float up, float limit, float routing_weight) {
   gate = to_bf16_and_back(gate);
   up = to_bf16_and_back(up);

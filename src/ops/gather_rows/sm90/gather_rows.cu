@@ -1,4 +1,5 @@
-// The pairs travel as a kernel's parameters, a few hundred a launch: no copy from the host, nothing to keep alive.
+// The pairs travel as a kernel's parameters, a few hundred a launch: no copy from the host, nothing to keep
+// alive.
 
 #include <algorithm>
 

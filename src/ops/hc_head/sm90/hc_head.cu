@@ -1,5 +1,5 @@
-// A block has a token. It runs once a step, on the rows that get logits, so it is kept plain: products by FFMA, the streams
-// read twice (the second time from L1).
+// A block has a token. It runs once a step, on the rows that get logits, so it is kept plain: products by
+// FFMA, the streams read twice (the second time from L1).
 
 #include "base/check.h"
 #include "cuda/bf16_vector.cuh"

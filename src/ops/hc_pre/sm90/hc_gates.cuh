@@ -1,4 +1,5 @@
-/// The small arithmetic of a hyper-connection site, for one token in one thread.    (source: forward pass 4.1, 4.2)
+/// The small arithmetic of a hyper-connection site, for one token in one thread.
+/// (source: forward pass 4.1, 4.2)
 #pragma once
 
 #include "cuda/ptx/approximate.h"
@@ -10,9 +11,9 @@ __device__ inline float sigmoid(float x) { return ptx::reciprocal(1.0F + expf(-x
 
 /// c <- sinkhorn(c), [source][destination].
 ///
-/// A step divides rows or columns by their sums; its latency is what counts, since nothing hides it when there is one
-/// token. So a step's sums are taken of products with the inverses of the step before, not of the quotients, which are
-/// formed beside.
+/// A step divides rows or columns by their sums; its latency is what counts, since nothing hides it when
+/// there is one token. So a step's sums are taken of products with the inverses of the step before, not of
+/// the quotients, which are formed beside.
 __device__ inline void sinkhorn(float (&c)[kHcStreams][kHcStreams], int iterations, float eps) {
   constexpr int n = kHcStreams;
   float row[n], column[n];  // inverses of sums

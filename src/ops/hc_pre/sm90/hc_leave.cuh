@@ -1,11 +1,13 @@
-/// Out of a half-block: the new value of one stream in some channels of a token.    (source: forward pass 4.3)
+/// Out of a half-block: the new value of one stream in some channels of a token.
+/// (source: forward pass 4.3)
 #pragma once
 
 #include "ops/hc_pre/sm90/hc_slices.cuh"
 
 namespace baleen::sm90 {
 
-/// sum = post f + sum_j comb[j] x[j], not yet rounded; `post` and `comb` [source] of the stream that is computed.
+/// sum = post f + sum_j comb[j] x[j], not yet rounded; `post` and `comb` [source] of the stream that is
+/// computed.
 template <int kChannels>
 __device__ inline void leave_half_block(float post, const float (&comb)[kHcStreams],
                                         const float (&f)[kChannels], const float (&x)[kHcStreams][kChannels],

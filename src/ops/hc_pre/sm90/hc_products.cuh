@@ -1,9 +1,9 @@
 /// Products of float32 weights with BF16 values on the tensor cores, exact to float32.
 ///
-/// A float32 number is the sum of three BF16 numbers of eight significant bits each: its upper eight bits, the next eight
-/// and the last eight. Each of the three times a BF16 value is exact in float32, as the product with FFMA is; sums are
-/// float32 either way. So the 24 rows of `fn` become 72 rows of BF16, and a warp needs 40 matrix instructions for what
-/// would take 768 FFMA.
+/// A float32 number is the sum of three BF16 numbers of eight significant bits each: its upper eight bits,
+/// the next eight and the last eight. Each of the three times a BF16 value is exact in float32, as the
+/// product with FFMA is; sums are float32 either way. So the 24 rows of `fn` become 72 rows of BF16, and a
+/// warp needs 40 matrix instructions for what would take 768 FFMA.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,9 @@ struct HcProductSums {
   }
 };
 
-/// A warp's part of `fn`: 24 rows, one chunk of every stream. Lane 4 g + q holds of rows g, g + 8 and g + 16 the columns
-/// of eight neighbouring channels of each stream, those whose values it has of token g: a step of the inner product takes
-/// four of them ("half" 0 or 1) from every lane.
+/// A warp's part of `fn`: 24 rows, one chunk of every stream. Lane 4 g + q holds of rows g, g + 8 and g + 16
+/// the columns of eight neighbouring channels of each stream, those whose values it has of token g: a step of
+/// the inner product takes four of them ("half" 0 or 1) from every lane.
 class HcFragments {
  public:
   /// `fn`: [24, 4 width], from its first column of the lane's channels on.

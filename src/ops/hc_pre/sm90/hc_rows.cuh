@@ -1,4 +1,5 @@
-/// Eight channels of a row that leaves a hyper-connection site: the weighted sum of the streams, and its norm.
+/// Eight channels of a row that leaves a hyper-connection site: the weighted sum of the streams, and its
+/// norm.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ __device__ inline float weigh_streams(const float4& pre, const uint4 (&x)[kHcStr
   return squares;
 }
 
-/// y = bf(w (u inverse)) from column `column` on, with its codes. Sixteen neighbouring lanes have the 128 channels that share
-/// a scale; all lanes of the warp take part, those that are not `valid` write nothing.
+/// y = bf(w (u inverse)) from column `column` on, with its codes. Sixteen neighbouring lanes have the 128
+/// channels that share a scale; all lanes of the warp take part, those that are not `valid` write nothing.
 __device__ inline void write_normed(const HcSiteArgs& args, int width, std::int64_t row, int column,
                                     const uint4& u, float inverse, const float* weight, bool valid) {
   float y[8];

@@ -1,4 +1,5 @@
-/// Launches of the hyper-connection kernels: what their arguments must be, and their shape for a number of rows.
+/// Launches of the hyper-connection kernels: what their arguments must be, and their shape for a number of
+/// rows.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 /// The best of a stream of scored keys, kept by a block in shared memory: top_k.h for a GPU.
 ///
-/// A candidate is one integer that orders as `better` does, so selections are exact, and no two candidates of a query
-/// are equal. The k-th best is found by narrowing: a histogram of 256 equal bins over the range of the candidates, then
-/// of the bin it lies in, and so on. Scores of one query lie close together, so two histograms usually do.
+/// A candidate is one integer that orders as `better` does, so selections are exact, and no two candidates of
+/// a query are equal. The k-th best is found by narrowing: a histogram of 256 equal bins over the range of
+/// the candidates, then of the bin it lies in, and so on. Scores of one query lie close together, so two
+/// histograms usually do.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +66,8 @@ __device__ inline void find_bin(int rank, SelectionSpace& space) {
   space.inside = static_cast<int>(space.bins[bin]);
 }
 
-/// By the whole block: a bound that at least `keep` and at most `most` of the candidates reach; keep <= most < count.
-/// Begins and ends with a barrier.
+/// By the whole block: a bound that at least `keep` and at most `most` of the candidates reach; keep <= most
+/// < count. Begins and ends with a barrier.
 template <int kThreads>
 __device__ Candidate bound_of_best(const Candidate* candidates, int count, int keep, int most,
                                    SelectionSpace& space) {
@@ -122,7 +123,8 @@ __device__ inline int append_position(bool wanted, int* count) {
   return __shfl_sync(kAllLanes, first, 0) + __popc(wanting & ((1u << lane) - 1));
 }
 
-/// By the whole block: only candidates that reach `bound` stay, at the front; how many. Begins and ends with a barrier.
+/// By the whole block: only candidates that reach `bound` stay, at the front; how many. Begins and ends with
+/// a barrier.
 template <int kThreads>
 __device__ int drop_below(Candidate bound, Candidate* candidates, int count, SelectionSpace& space) {
   constexpr int kBatch = 4;
@@ -145,9 +147,9 @@ __device__ int drop_below(Candidate bound, Candidate* candidates, int count, Sel
   return space.kept;
 }
 
-/// By the whole block: the indices of the candidates that reach `bound`, ascending, then -1, `top_k` in all. Indices are
-/// below `num_keys`. They pass through a bitmap of `bitmap_words` words, as often as it takes. Begins and ends with a
-/// barrier.
+/// By the whole block: the indices of the candidates that reach `bound`, ascending, then -1, `top_k` in all.
+/// Indices are below `num_keys`. They pass through a bitmap of `bitmap_words` words, as often as it takes.
+/// Begins and ends with a barrier.
 template <int kThreads>
 __device__ void write_ascending(Candidate bound, const Candidate* candidates, int count, int num_keys,
                                 std::uint32_t* bitmap, int bitmap_words, std::int32_t* selected, int top_k,

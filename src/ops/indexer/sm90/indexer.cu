@@ -1,5 +1,6 @@
-// Indexer on Hopper: one kernel prepares queries, scores keys and keeps the best; where there are fewer queries than the
-// device has room for, their keys are split over more blocks and a second kernel merges what the splits kept.
+// Indexer on Hopper: one kernel prepares queries, scores keys and keeps the best; where there are fewer
+// queries than the device has room for, their keys are split over more blocks and a second kernel merges what
+// the splits kept.
 
 #include <cuda_runtime.h>
 
@@ -21,7 +22,8 @@ namespace {
 using namespace index_kernels;
 
 constexpr std::int64_t kMaxTopK = 2048;
-/// Queries of a block where neighbouring rows share a sequence (and it has room for the best of each), else one.
+/// Queries of a block where neighbouring rows share a sequence (and it has room for the best of each), else
+/// one.
 constexpr int kManyQueries = 8;
 constexpr std::int64_t kManyMaxTopK = 1536;
 constexpr int kManyWarpgroups = 3;
@@ -50,8 +52,8 @@ int num_splits_of(std::int64_t num_blocks, std::int64_t at_once, std::int64_t to
 
 template <int kQueries, int kWarpgroups>
 void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, const CudaContext& context) {
-  // Room for what comes between two checks, and beside it for so many candidates that dropping them is rare; more than
-  // that, of several queries, do not fit into shared memory.
+  // Room for what comes between two checks, and beside it for so many candidates that dropping them is rare;
+  // more than that, of several queries, do not fit into shared memory.
   constexpr std::int64_t kRoom = std::int64_t{kRoundsOfRoom} * kWarpgroups * kTileKeys;
   constexpr std::int64_t kMaxCandidates = kQueries > 1 ? 1664 : 2112;
   static_assert(kMaxCandidates > (kQueries > 1 ? kManyMaxTopK : kMaxTopK));
@@ -89,7 +91,8 @@ void check_args(const IndexerArgs& args, const CudaContext& context) {
 }  // namespace
 
 std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms) {
-  // Split rows are at most as many as the queries of kMaxWaves waves, and a row has at most a split for each block of them.
+  // Split rows are at most as many as the queries of kMaxWaves waves, and a row has at most a split for each
+  // block of them.
   const std::int64_t blocks = std::int64_t{kMaxWaves} * num_sms;
   const std::int64_t lists = std::min(kManyQueries * blocks, max_rows * blocks);
   return Arena::bytes_for<Candidate>(lists * top_k) + Arena::bytes_for<std::int32_t>(lists);

@@ -1,7 +1,7 @@
 /// A tile of keys times all heads of a group of queries, and the sum over heads.
 ///
-/// Keys are the rows (A, registers), kHeads columns a query (B, shared memory). A lane of warp w holds the products of keys
-/// 16 w + l / 4 and that + 8 with heads 8 g + 2 (l % 4) + {0, 1}.
+/// Keys are the rows (A, registers), kHeads columns a query (B, shared memory). A lane of warp w holds the
+/// products of keys 16 w + l / 4 and that + 8 with heads 8 g + 2 (l % 4) + {0, 1}.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,8 @@ struct QuadPlace {
   }
 };
 
-/// Over the quad as (0 + 1) + (2 + 3). Instead of all sums everywhere, each exchange halves those that a lane is left with.
+/// Over the quad as (0 + 1) + (2 + 3). Instead of all sums everywhere, each exchange halves those that a lane
+/// is left with.
 template <int kQueries>
 __device__ inline void sum_quad(const LaneSums<kQueries>& sums,
                                 float (&whole)[QuadPlace<kQueries>::kWholeSums]) {

@@ -1,7 +1,7 @@
 /// Rows of kv_store in the hands of a block, for the kernels that have some.
 ///
-/// A warp a row. A lane holds pieces of eight neighbouring values, 256 apart: 16-byte loads of BF16, the 64 values of a scale
-/// in eight neighbouring lanes, the pairs of the rotation in one lane.
+/// A warp a row. A lane holds pieces of eight neighbouring values, 256 apart: 16-byte loads of BF16, the 64
+/// values of a scale in eight neighbouring lanes, the pairs of the rotation in one lane.
 #pragma once
 
 #include "base/check.h"

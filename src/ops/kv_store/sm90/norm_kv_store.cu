@@ -1,5 +1,5 @@
-// What follows the first products of an attention block, in one launch: the norm of the queries' latent and the rows of the
-// cache. Blocks have rows of the one or of the other.
+// What follows the first products of an attention block, in one launch: the norm of the queries' latent and
+// the rows of the cache. Blocks have rows of the one or of the other.
 #include "cuda/kernel_launch.h"
 #include "ops/kv_store/sm90/kv_store.h"
 #include "ops/kv_store/sm90/kv_store_rows.cuh"

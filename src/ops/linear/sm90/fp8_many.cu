@@ -1,9 +1,9 @@
 // FP8 products for many tokens: bound by the tensor cores.
 //
-// Blocks stay and take tile after tile: 128 weight rows times 256 tokens (128 where there are few tiles). A cluster of two
-// works on two neighbouring tiles of weights and the same tokens; each loads one half of the tokens, for both. In a block
-// one warp loads, and two warpgroups multiply, up to two pieces of 64 tokens each: tokens are the rows of D here, so that a
-// thread has few of their scales and one of the weights'.
+// Blocks stay and take tile after tile: 128 weight rows times 256 tokens (128 where there are few tiles). A
+// cluster of two works on two neighbouring tiles of weights and the same tokens; each loads one half of the
+// tokens, for both. In a block one warp loads, and two warpgroups multiply, up to two pieces of 64 tokens
+// each: tokens are the rows of D here, so that a thread has few of their scales and one of the weights'.
 //
 //                             tokens 0 .. 127 (loaded by block 0)   128 .. 255 (by block 1)
 //                            ┌───────────────────────────────────┬────────────────────────┐
@@ -12,8 +12,8 @@
 //    weight rows 128 .. 255  │ block 1: warpgroup 0              │ warpgroup 1            │
 //                            └───────────────────────────────────┴────────────────────────┘
 //
-// A warpgroup has registers for the sums of two pieces and one product, which it waits for and adds: the tensor core is kept
-// busy by the other one meanwhile.
+// A warpgroup has registers for the sums of two pieces and one product, which it waits for and adds: the
+// tensor core is kept busy by the other one meanwhile.
 
 #include <algorithm>
 
@@ -48,7 +48,8 @@ constexpr int kSwizzleAlignment = 1024;
 constexpr int kResultOutputs = 64;  ///< that a warp rearranges at once, of 16 tokens
 constexpr int kResultTokens = 16;
 constexpr int kResultRowBytes = 2 * kResultOutputs;
-/// The loading warps give theirs to those that multiply. Together no more than 168 a thread, what a launch of so many gets.
+/// The loading warps give theirs to those that multiply. Together no more than 168 a thread, what a launch of
+/// so many gets.
 constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;
 /// Tokens that are worked on together, so that weights and tokens in use stay in L2.
 constexpr int kTokensAtOnce = 2048;
@@ -107,8 +108,8 @@ struct ManyWork {
   }
 };
 
-/// One thread: keeps the stages full, and says of what tile the first slice of each is: where that is takes divisions, for
-/// which those who multiply have no time.
+/// One thread: keeps the stages full, and says of what tile the first slice of each is: where that is takes
+/// divisions, for which those who multiply have no time.
 template <int kPieces>
 __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, int first, int step,
                            int rank) {
@@ -123,7 +124,7 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
     const auto token = static_cast<std::int64_t>(task.first_token);
     const auto scale_bytes = static_cast<std::uint32_t>(
         4 * min(static_cast<std::int64_t>(Memory::kTokens), all.scale_stride - token));
-    // Beyond the last tile the copy engine brings zeros; any scale does.
+    // Beyond the last tile TMA brings zeros; any scale does.
     const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kWeightBlock;
     const float* weight_scales = all.products[task.product].weight_scales + scale_row * all.num_slices;
     float weight_scale = __ldg(weight_scales);
@@ -144,8 +145,8 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
   }
 }
 
-/// The tile's sums of one warpgroup, whose first slice has been waited for. `first_token`: of this thread's in the block's
-/// first piece; it has the eighth after it too, and the same of the second piece.
+/// The tile's sums of one warpgroup, whose first slice has been waited for. `first_token`: of this thread's
+/// in the block's first piece; it has the eighth after it too, and the same of the second piece.
 template <int kPieces>
 __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemory<kPieces>::kStages>& at,
                               int warpgroup, int first_token, int num_slices,
@@ -192,8 +193,8 @@ __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemo
   }
 }
 
-/// Sixteen tokens of a warp, through its part of shared memory, so that rows are written in whole lines. `token`: of the
-/// tile's product, the first.
+/// Sixteen tokens of a warp, through its part of shared memory, so that rows are written in whole lines.
+/// `token`: of the tile's product, the first.
 __device__ void store_bf16(const Fp8Product& product, int num_tokens, int token, int first_output,
                            std::uint8_t* results, const float (&sum)[kPieceSums]) {
   constexpr int kChunkBytes = 16, kChunkOutputs = 8, kChunks = kResultRowBytes / kChunkBytes;

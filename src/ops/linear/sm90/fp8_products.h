@@ -1,8 +1,8 @@
 /// Products of one FP8 input with FP8 weights, as the kernels take them.
 ///
-/// The canonical order of a sum over K, to which both kernels keep, so that an output is the same to the bit whichever
-/// computes it and whatever else it computes: the tensor core sums a slice of 128 inputs from nothing; s = s_x * s_w;
-/// sum = fma(slice, s, sum) slice after slice, from zero.
+/// The canonical order of a sum over K, to which both kernels keep, so that an output is the same to the bit
+/// whichever computes it and whatever else it computes: the tensor core sums a slice of 128 inputs from
+/// nothing; s = s_x * s_w; sum = fma(slice, s, sum) slice after slice, from zero.
 #pragma once
 
 #include <cuda.h>
@@ -32,7 +32,8 @@ struct Fp8Product {
   bool y_f32 = false;                    ///< else BF16
 };
 
-/// Parameter of the kernels. All products have the same K. Maps see matrices of 128 inputs each: (byte, row, slice).
+/// Parameter of the kernels. All products have the same K. Maps see matrices of 128 inputs each: (byte, row,
+/// slice).
 struct Fp8Products {
   CUtensorMap weights[kMaxProducts];
   CUtensorMap tokens;  ///< the codes of x
@@ -52,8 +53,8 @@ constexpr int product_of_tile(const Fp8Products& all, int tile) {
   return product;
 }
 
-/// The few: narrow tiles of weights, each read once for up to 64 tokens. The many: tiles of 128 weight rows x 256 tokens.
-/// Either takes any number of tokens. x: [T, K].
+/// The few: narrow tiles of weights, each read once for up to 64 tokens. The many: tiles of 128 weight rows x
+/// 256 tokens. Either takes any number of tokens. x: [T, K].
 void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                       CudaContext& context);
 void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,

@@ -1,4 +1,5 @@
-/// What both kernels are made of: slices of inputs in a ring of stages, and their products on the tensor core.
+/// What both kernels are made of: slices of inputs in a ring of stages, and their products on the tensor
+/// core.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,13 @@ struct RingPosition {
   }
 };
 
-/// Descriptor of a tile of a slice, as the copy engine leaves it with a 128-byte swizzle.
+/// Descriptor of a tile of a slice, as TMA leaves it with a 128-byte swizzle.
 __device__ inline std::uint64_t slice_descriptor(const void* tile) {
   return ptx::wgmma_descriptor(tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
 }
 
-/// Starts D [64, kColumns] = A B^T over one slice and commits it. The bits of a sum are the same whichever of weights and
-/// tokens is A.
+/// Starts D [64, kColumns] = A B^T over one slice and commits it. The bits of a sum are the same whichever of
+/// weights and tokens is A.
 template <int kColumns>
 __device__ inline void start_slice(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b) {
   constexpr int kStepBytes = 32;  // inputs of one instruction

@@ -19,7 +19,7 @@ std::int64_t scale_stride(std::int64_t num_rows) { return (num_rows + 3) / 4 * 4
 
 bool aligned(const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 16 == 0; }
 
-/// What the copy engine and 16-byte accesses want.
+/// What TMA and 16-byte accesses want.
 void check_output(const LinearOutput& output, std::int64_t num_rows, std::int64_t num_inputs) {
   const WeightMatrix& weight = *output.weight;
   BALEEN_CHECK_EQ(weight.cols, num_inputs);

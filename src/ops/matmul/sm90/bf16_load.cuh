@@ -8,7 +8,8 @@
 
 namespace baleen::sm90 {
 
-/// What a kernel keeps in its ring: slices of tiles of kOutputs weights (kBoxes boxes each) and of kTokens rows of x.
+/// What a kernel keeps in its ring: slices of tiles of kOutputs weights (kBoxes boxes each) and of kTokens
+/// rows of x.
 template <int kOutputs, int kBoxes, int kMaxTokens, int kSharedBytesForRing>
 struct StreamStages {
   static constexpr int kTileOutputs = kOutputs;
@@ -22,7 +23,8 @@ struct StreamStages {
   static constexpr int kStages = kFitting < kMaxStages ? kFitting : kMaxStages;
 };
 
-/// The slices of a block's tiles, one after the other: calls load(place, tile, slice) for each once its stage is free.
+/// The slices of a block's tiles, one after the other: calls load(place, tile, slice) for each once its stage
+/// is free.
 template <class S, class Load>
 __device__ inline void for_each_slice(const Bf16Products& work, const Ring& ring, Load load) {
   RingPlace place;

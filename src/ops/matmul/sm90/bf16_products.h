@@ -54,7 +54,7 @@ struct Bf16Products {
     std::int32_t num_outputs;
     std::int32_t first_tile;  ///< tiles of all products are numbered through
     bool y_is_bf16;
-    bool y_has_map;  ///< it lies as the copy engine wants it
+    bool y_has_map;  ///< it lies as TMA wants it
   };
 
   CUtensorMap x;

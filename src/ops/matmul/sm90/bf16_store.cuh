@@ -1,5 +1,5 @@
-/// Sums of a warpgroup (64 outputs of some tokens) to y: value by value, or transposed in shared memory and from there by the
-/// copy engine.
+/// Sums of a warpgroup (64 outputs of some tokens) to y: value by value, or transposed in shared memory and
+/// from there by TMA.
 #pragma once
 
 #include "cuda/ptx/mbarrier.h"
@@ -34,7 +34,8 @@ __device__ inline void stage_bf16(std::byte* staging, const float (&sums)[kSums]
   }
 }
 
-/// Accumulators [first, first + 4 kStagingF32Tokens / 8) as rows of 32 float32 outputs: first half, second half.
+/// Accumulators [first, first + 4 kStagingF32Tokens / 8) as rows of 32 float32 outputs: first half, second
+/// half.
 template <int kSums>
 __device__ inline void stage_f32(std::byte* staging, const float (&sums)[kSums], int first, int thread) {
   constexpr int kRowOutputs = kBoxRowBytes / 4, kChunkOutputs = 4;
@@ -60,8 +61,8 @@ __device__ inline void store_each(const Bf16Products::Product& product, const fl
   }
 }
 
-/// By all threads of a warpgroup, `barrier` where they meet. y's columns `first_output` + 0 to 63, as far as there
-/// are any.
+/// By all threads of a warpgroup, `barrier` where they meet. y's columns `first_output` + 0 to 63, as far as
+/// there are any.
 template <int kSums>
 __device__ inline void store_sums(const Bf16Products::Product& product, const float (&sums)[kSums],
                                   std::byte* staging, int first_output, int first_token, int num_rows,

@@ -1,8 +1,8 @@
-// Products of few tokens with many outputs in BF16: every weight passes once through shared memory, as fast as memory
-// gives it.
+// Products of few tokens with many outputs in BF16: every weight passes once through shared memory, as fast
+// as memory gives it.
 //
-// Blocks walk over tiles of 128 outputs. Two threads keep a ring of slices full, of weights and of x; two warpgroups
-// multiply 64 outputs each.
+// Blocks walk over tiles of 128 outputs. Two threads keep a ring of slices full, of weights and of x; two
+// warpgroups multiply 64 outputs each.
 #include <algorithm>
 
 #include "base/check.h"

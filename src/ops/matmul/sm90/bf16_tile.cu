@@ -1,7 +1,7 @@
 // Products of many tokens: tiles of 128 outputs by up to 256 tokens, as fast as the tensor cores multiply.
 //
 // A pair of blocks (a cluster) works on neighbouring tiles of the same tokens: each loads its own weights and
-// one half of x, which the copy engine writes into both. In a block one thread keeps the ring of stages (64
+// one half of x, which TMA writes into both. In a block one thread keeps the ring of stages (64
 // inputs) full and two warpgroups multiply 64 outputs each. FP8 weights are dequantised on their way from
 // shared memory into operand registers, while the tensor cores work on the stage before. Products with
 // segments keep two sets of sums: the segment's and the total.

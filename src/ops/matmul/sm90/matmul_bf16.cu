@@ -93,7 +93,8 @@ void matmul_bf16(std::span<const MatmulBf16> products, CudaContext& context) {
   BALEEN_CHECK(!products.empty() && products.size() <= static_cast<std::size_t>(kMaxMatmulBf16Products));
   const ConstActivations<2>& x = products.front().x;
   BALEEN_CHECK(x.element_type() == ElementType::kBf16);
-  // A weight's segments depend on its own shape, a launch has one kind: two launches where the products differ.
+  // A weight's segments depend on its own shape, a launch has one kind: two launches where the products
+  // differ.
   for (const int num_segments : {1, kMaxSegments}) {
     std::array<Bf16Work::Output, kMaxMatmulBf16Products> outputs;
     std::size_t count = 0;

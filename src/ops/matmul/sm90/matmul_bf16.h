@@ -1,7 +1,8 @@
-/// Products of BF16 activations with BF16 weights on Hopper's tensor cores, several of one input in one launch.
+/// Products of BF16 activations with BF16 weights on Hopper's tensor cores, several of one input in one
+/// launch.
 ///
-/// y = x W^T in float32 sums. The order of summation depends on a weight's own shape [N, K] alone: never on the number of
-/// rows, on their place, or on the other products of the launch (docs/ops/sm90/matmul.md).
+/// y = x W^T in float32 sums. The order of summation depends on a weight's own shape [N, K] alone: never on
+/// the number of rows, on their place, or on the other products of the launch (docs/ops/sm90/matmul.md).
 #pragma once
 
 #include <span>

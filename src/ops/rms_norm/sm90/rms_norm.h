@@ -8,10 +8,10 @@
 
 namespace baleen::sm90 {
 
-/// Norm and rotation of every head in one pass: as rms_norm(norm) followed by rope(turn), whose x is norm.y, whose heads
-/// are norm's rows. The kernel behind it begins when all that was queued before it is done; without rows
-/// there is no kernel.
-void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn, CudaContext& context);
+/// Norm and rotation of every head in one pass: as rms_norm(norm) followed by rope(rotation), whose x is
+/// norm.y, whose heads are norm's rows. The kernel behind it begins when all that was queued before it is
+/// done; without rows there is no kernel.
+void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& rotation, CudaContext& context);
 void rms_norm(const RmsNormArgs& args, CudaContext& context);
 
 [[nodiscard]] std::span<const CudaVariant<ops::RmsNorm>> rms_norm_variants();

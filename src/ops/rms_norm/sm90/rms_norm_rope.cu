@@ -1,4 +1,5 @@
-// A warp has a head. Its lanes have eight neighbouring values at a time, so the pairs that turn lie within a lane.
+// A warp has a head. Its lanes have eight neighbouring values at a time, so the pairs that are rotated lie
+// within a lane.
 
 #include "base/check.h"
 #include "cuda/bf16_vector.cuh"
@@ -23,14 +24,14 @@ struct NormRopeArgs {
   const float* cosine;
   const float* sine;
   float eps;
-  float direction;         // of the turn: 1 or -1
+  float direction;         // of the rotation: 1 or -1
   std::int64_t num_heads;  // of all tokens
   int heads_per_token;
   int width;
   int num_pairs;
 };
 
-__device__ void turn(float (&values)[kValues], const float* cosine, const float* sine, float direction) {
+__device__ void rotate(float (&values)[kValues], const float* cosine, const float* sine, float direction) {
   const float4 c = *reinterpret_cast<const float4*>(cosine);
   const float4 s = *reinterpret_cast<const float4*>(sine);
   const float cosines[4] = {c.x, c.y, c.z, c.w}, sines[4] = {s.x, s.y, s.z, s.w};
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kHeadsPerBlock* kWarpLanes)
     if (column >= first_turned) {
       unpack_bf16(rounded, values);
       const std::int64_t pair = token * args.num_pairs + (column - first_turned) / 2;
-      turn(values, args.cosine + pair, args.sine + pair, args.direction);
+      rotate(values, args.cosine + pair, args.sine + pair, args.direction);
       rounded = pack_bf16(values);
     }
     *reinterpret_cast<uint4*>(args.y + head * args.width + column) = rounded;
@@ -91,24 +92,25 @@ __global__ void __launch_bounds__(kHeadsPerBlock* kWarpLanes)
 
 }  // namespace
 
-void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn, CudaContext& context) {
+void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& rotation, CudaContext& context) {
   const std::int64_t num_heads = norm.x.extent(0), width = norm.x.extent(1);
-  const std::int64_t num_pairs = turn.cosine.extent(1);
-  BALEEN_CHECK(norm.precision == Precision::kReleased && turn.precision == Precision::kReleased);
+  const std::int64_t num_pairs = rotation.cosine.extent(1);
+  BALEEN_CHECK(norm.precision == Precision::kReleased && rotation.precision == Precision::kReleased);
   BALEEN_CHECK(norm.weight.empty() && !norm.y_fp8);
-  BALEEN_CHECK(norm.x.dense() && norm.y.dense() && turn.cosine.dense() && turn.sine.dense());
-  BALEEN_CHECK(turn.x.address() == norm.y.address() && turn.x.extent(2) == width);
-  BALEEN_CHECK_EQ(turn.x.extent(0) * turn.x.extent(1), num_heads);
+  BALEEN_CHECK(norm.x.dense() && norm.y.dense() && rotation.cosine.dense() && rotation.sine.dense());
+  BALEEN_CHECK(rotation.x.address() == norm.y.address() && rotation.x.extent(2) == width);
+  BALEEN_CHECK_EQ(rotation.x.extent(0) * rotation.x.extent(1), num_heads);
   BALEEN_CHECK(width % kValues == 0 && width <= kMaxWidth);
   BALEEN_CHECK(2 * num_pairs % kValues == 0 && 2 * num_pairs <= width);
   if (num_heads == 0) return;
   const std::int64_t blocks = (num_heads + kHeadsPerBlock - 1) / kHeadsPerBlock;
-  launch_kernel(
-      "rms_norm_rope", rms_norm_rope_kernel,
-      {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kHeadsPerBlock * kWarpLanes}, context.stream,
-      NormRopeArgs{norm.x.bf16().data(), norm.y.bf16().data(), turn.cosine.f32().data(),
-                   turn.sine.f32().data(), norm.eps, turn.inverse ? -1.0F : 1.0F, num_heads,
-                   static_cast<int>(turn.x.extent(1)), static_cast<int>(width), static_cast<int>(num_pairs)});
+  launch_kernel("rms_norm_rope", rms_norm_rope_kernel,
+                {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kHeadsPerBlock * kWarpLanes},
+                context.stream,
+                NormRopeArgs{norm.x.bf16().data(), norm.y.bf16().data(), rotation.cosine.f32().data(),
+                             rotation.sine.f32().data(), norm.eps, rotation.inverse ? -1.0F : 1.0F, num_heads,
+                             static_cast<int>(rotation.x.extent(1)), static_cast<int>(width),
+                             static_cast<int>(num_pairs)});
 }
 
 }  // namespace baleen::sm90

@@ -1,7 +1,7 @@
 /// Rows of rms_norm in the hands of a block, for the kernels that have some.
 ///
-/// A row belongs to as few warps as can hold it, 16 values a lane, and shares its block with others if it is short. The
-/// number of warps, hence the order of the sum, depends on the row's width alone.
+/// A row belongs to as few warps as can hold it, 16 values a lane, and shares its block with others if it is
+/// short. The number of warps, hence the order of the sum, depends on the row's width alone.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,9 @@ struct CosineSine {
   float sine;
 };
 
-/// Of fl32(position * frequency), in float64 and rounded once, as on the CPU. Written out because the toolkit's function
-/// keeps a table for arguments that no position reaches, and with it a call and a stack frame: |angle| < 2^31 here.
+/// Of fl32(position * frequency), in float64 and rounded once, as on the CPU. Written out because the
+/// toolkit's function keeps a table for arguments that no position reaches, and with it a call and a stack
+/// frame: |angle| < 2^31 here.
 __device__ inline CosineSine rope_angle(float frequency, int position) {
   const auto angle = static_cast<double>(__fmul_rn(static_cast<float>(position), frequency));
   // angle = quarter * pi/2 + r with |r| <= pi/4; pi/2 in two parts.

@@ -26,7 +26,7 @@ __device__ std::uint16_t rounded(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
 }
 
-/// A block has a token; a thread takes pairs of its heads in turn.
+/// A block has a token; a thread takes pairs of its heads one after the other.
 __global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ RotationArgs args) {
   ptx::wait_for_previous_kernel();
   // Now, and not before: what is older than this kernel the next ones may read

@@ -3,8 +3,8 @@
 //     producer (a warpgroup)   rows of the list -> BF16 keys [64 entries][512 dims] in one of two stages
 //     consumers (two)          scores = Q keys^T; weights = 2^(scores - maximum); sums += weights keys
 //
-// One thread block an SM runs through its tasks; the producer is up to two blocks of entries ahead, across tasks too. Thread
-// blocks whose tasks see the same rows work in pairs and share keys.
+// One thread block an SM runs through its tasks; the producer is up to two blocks of entries ahead, across
+// tasks too. Thread blocks whose tasks see the same rows work in pairs and share keys.
 #include "base/check.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
@@ -61,12 +61,13 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 
 /// With fewer parts an item, one kernel is quicker than two.
 constexpr int kMinParts = 8;
-/// Blocks that wait for their values. An item of eight parts then has room for a list at 2^20 tokens, ratio 128.
+/// Blocks that wait for their values. An item of eight parts then has room for a list at 2^20 tokens, ratio
+/// 128.
 constexpr int kMaxSlots = 2112;
 constexpr std::int64_t kSlotWords = kBlockSteps * kWarpgroupThreads;
 
-/// Whether items next to each other see the same rows: groups of heads of a query, or rows of a sequence that attend to all
-/// compressed entries (two rows of most sequences, then).
+/// Whether items next to each other see the same rows: groups of heads of a query, or rows of a sequence that
+/// attend to all compressed entries (two rows of most sequences, then).
 bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
   if (plan.parts > 1 || plan.items == 1) return false;
   if (plan.groups % 2 == 0) return true;

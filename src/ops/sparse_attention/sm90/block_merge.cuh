@@ -1,14 +1,14 @@
 /// The one order of arithmetic of a query's softmax, wherever its parts are computed.
 ///
-/// A block of 64 entries has, for each head, a maximum m_b, rounded up to an integer (all counts in powers of two), the
-/// weights p = bf(2^(s - m_b)) and the sum z_b of the unrounded ones. None depends on other blocks. The running state takes
-/// one block after the other, in list order:
+/// A block of 64 entries has, for each head, a maximum m_b, rounded up to an integer (all counts in powers of
+/// two), the weights p = bf(2^(s - m_b)) and the sum z_b of the unrounded ones. None depends on other blocks.
+/// The running state takes one block after the other, in list order:
 ///
 ///     M' = max(M, m_b)    Z' = Z 2^(M - M') + z_b 2^(m_b - M')    O' = O 2^(M - M') + sum (p 2^(m_b - M')) v
 ///
-/// Both powers have integer exponents: scaling rounds nothing, and most blocks leave M as it is. The last sum is one chain
-/// of matrix instructions per dim, 16 entries each, in order. So weights may be computed by other thread blocks than use
-/// them, and dims be shared among thread blocks, and the bits are the same.
+/// Both powers have integer exponents: scaling rounds nothing, and most blocks leave M as it is. The last sum
+/// is one chain of matrix instructions per dim, 16 entries each, in order. So weights may be computed by
+/// other thread blocks than use them, and dims be shared among thread blocks, and the bits are the same.
 #pragma once
 
 #include "cuda/bf16_vector.cuh"
@@ -25,8 +25,8 @@ using BlockWeights = std::uint32_t[kBlockSteps][4];
 /// Of a thread's two heads (rows `row` and `row` + 8 of a group of 64).
 class SoftmaxState {
  public:
-  /// Takes in a block: its weights and the sums so far are brought to the common maximum. `block`: the heads' maxima and
-  /// sums. All lanes of the warp take part.
+  /// Takes in a block: its weights and the sums so far are brought to the common maximum. `block`: the heads'
+  /// maxima and sums. All lanes of the warp take part.
   template <int kCount>
   __device__ void merge(const float2 (&block)[2], BlockWeights& weights, float (&sums)[kCount]) {
     float kept[2];

@@ -9,8 +9,8 @@
 
 namespace baleen::sm90 {
 
-/// `scores` of 64 heads x 64 entries, of which the first `num_valid` exist, become weights before rounding. The result is
-/// the maximum and the sum of the weights for each of a thread's two heads. Whole warps.
+/// `scores` of 64 heads x 64 entries, of which the first `num_valid` exist, become weights before rounding.
+/// The result is the maximum and the sum of the weights for each of a thread's two heads. Whole warps.
 __device__ inline void weigh_scores(float (&scores)[kTileSums], int num_valid, float scale_log2,
                                     float2 (&softmax)[2]) {
   if (num_valid < kBlockEntries) {

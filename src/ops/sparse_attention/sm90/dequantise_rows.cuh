@@ -1,4 +1,4 @@
-/// Codes of cache rows to BF16 in shared memory, in tiles [64 entries][64 dims] swizzled as the copy engine
+/// Codes of cache rows to BF16 in shared memory, in tiles [64 entries][64 dims] swizzled as TMA
 /// does.
 #pragma once
 

@@ -1,7 +1,7 @@
 /// Shared memory of attention over dequantised rows, and who waits for whom.
 ///
 ///     q        8 tiles [64 heads][64 dims]
-///     keys     2 stages of 8 tiles [64 entries][64 dims]; rows of 128 bytes, swizzled as the copy engine does
+///     keys     2 stages of 8 tiles [64 entries][64 dims]; rows of 128 bytes, swizzled as TMA does
 ///     weights  of the block in the stage with that number, as operand registers: written by one consumer for the other
 ///
 ///     q_full           producer's copies -> consumers          q_empty  consumers, scores done -> producer

@@ -9,8 +9,8 @@
 
 namespace baleen::sm90 {
 
-/// `maximum` and the exponents of `denominator` count in powers of two, `sink` in powers of e. An infinite sink gives 0
-/// or has no effect.
+/// `maximum` and the exponents of `denominator` count in powers of two, `sink` in powers of e. An infinite
+/// sink gives 0 or has no effect.
 __device__ inline float inverse_denominator(float denominator, float maximum, float sink) {
   constexpr float kLog2E = 1.44269504F;
   return 1.0F / (denominator + exp2f(fmaf(sink, kLog2E, -maximum)));
@@ -47,7 +47,8 @@ struct TileAngles {
   }
 };
 
-/// A pair of BF16 values, turned by minus the angle in float32 and rounded again: what `rope` does with `inverse`.
+/// A pair of BF16 values, turned by minus the angle in float32 and rounded again: what `rope` does with
+/// `inverse`.
 __device__ inline std::uint32_t turned_back(std::uint32_t pair, float cosine, float sine) {
   const float a = bf16_low(pair), b = bf16_high(pair);
   return pack_bf16(__fadd_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine)),
@@ -67,9 +68,9 @@ __device__ inline void transpose_in_quad(std::uint32_t* words) {
   exchange(words[1], words[3], 2);
 }
 
-/// Writes 64 heads x 64 dims of a query, dim tile `tile`, that a warpgroup holds; `thread` of it. `inverse`: of the
-/// thread's two heads; `angles`() is called for the rotary tile. Step by step for all values, so that no
-/// step waits for the one before.
+/// Writes 64 heads x 64 dims of a query, dim tile `tile`, that a warpgroup holds; `thread` of it. `inverse`:
+/// of the thread's two heads; `angles`() is called for the rotary tile. Step by step for all values, so that
+/// no step waits for the one before.
 template <class Angles>
 __device__ void store_tile(const AttentionLaunch& launch, int query, int group, int tile, int thread,
                            const float* sums, const float (&inverse)[2], const Angles& angles) {

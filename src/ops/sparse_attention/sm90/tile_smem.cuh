@@ -1,10 +1,10 @@
 /// Shared memory of attention on tiles, and who waits for whom.
 ///
-///     q        8 tiles [64 heads][64 dims], by the copy engine
-///     keys     2 stages of 8 tiles [64 entries][64 dims] BF16; rows of 128 bytes, swizzled as the copy engine does
+///     q        8 tiles [64 heads][64 dims], by TMA
+///     keys     2 stages of 8 tiles [64 entries][64 dims] BF16; rows of 128 bytes, swizzled as TMA does
 ///     weights  of the block in the stage with that number, as operand registers: written by one warpgroup, read by both
 ///
-///     q_full        copy engine, task known -> consumers         q_empty      consumers, scores done -> producer
+///     q_full        TMA, task known -> consumers         q_empty      consumers, scores done -> producer
 ///     keys_full[s]  producer -> consumers            keys_empty[s][w]  consumer w has used its half of the dims -> producer
 ///     weights_full[s]  the consumer that computed them -> both
 ///

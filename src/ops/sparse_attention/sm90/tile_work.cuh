@@ -1,8 +1,9 @@
 /// How attention on tiles is cut into work, and what its kernels leave for each other.
 ///
-/// An item is a query and a group of 64 heads; its list has blocks of 64 entries. With many items an item is one task of
-/// one kernel. With few, so that a decode step of a few sequences fills the chip, an item's blocks are shared among `parts`
-/// tasks that leave weights alone, and a second kernel, a thread block for each 64 dims, multiplies them with the values.
+/// An item is a query and a group of 64 heads; its list has blocks of 64 entries. With many items an item is
+/// one task of one kernel. With few, so that a decode step of a few sequences fills the chip, an item's
+/// blocks are shared among `parts` tasks that leave weights alone, and a second kernel, a thread block for
+/// each 64 dims, multiplies them with the values.
 #pragma once
 
 #include "cuda/ptx/mbarrier.h"
@@ -24,8 +25,9 @@ inline constexpr int kBlockSteps = kBlockEntries / kDepth;
 inline constexpr int kTileBytes = kBlockEntries * kTileDims * 2;
 inline constexpr int kRowGroupBytes = 8 * kTileDims * 2;  ///< eight rows of a swizzled tile
 
-/// From `shared` to the next place for a tile. (An offset, not a rounded pointer, so that the compiler still knows where it
-/// points: accesses of unknown space are slow, and a fence between them and the tensor cores waits for all reads under way.)
+/// From `shared` to the next place for a tile. (An offset, not a rounded pointer, so that the compiler still
+/// knows where it points: accesses of unknown space are slow, and a fence between them and the tensor cores
+/// waits for all reads under way.)
 __device__ inline unsigned bytes_to_tile(const std::byte* shared) {
   return -ptx::shared_address(shared) % static_cast<unsigned>(kRowGroupBytes);
 }
@@ -56,7 +58,8 @@ struct WorkPlan {
   [[nodiscard]] __host__ __device__ int num_tasks() const {
     return items * parts + (in_pairs && items % 2 != 0 ? 1 : 0);
   }
-  /// Whether an item's weights go to its slots. One that has more blocks than slots is done by its first part.
+  /// Whether an item's weights go to its slots. One that has more blocks than slots is done by its first
+  /// part.
   [[nodiscard]] __device__ bool shares(int num_blocks) const { return parts > 1 && num_blocks <= slots; }
 
   [[nodiscard]] __device__ BlockRange range(int num_blocks, int part) const {

@@ -41,7 +41,7 @@ class Products {
   }
 
   /// Rows [begin, end) of every product, read back as float32, row-major [end - begin, N]. The row after the last
-  /// column has a few more values, which must stay as they were; some strides suit the copy engine.
+  /// column has a few more values, which must stay as they were; some strides suit TMA.
   std::vector<std::vector<float>> run(std::int64_t begin, std::int64_t end) {
     const std::int64_t multiple = (end - begin) % 2 == 0 ? 8 : 1;
     const auto stride_of = [&](const WeightMatrix& weight) {
