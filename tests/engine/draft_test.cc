@@ -145,7 +145,7 @@ TEST(DraftFailures, AreSentences) {
 TEST(DraftOptions, ImplyTheMtpBlockAndRoomForEveryRow) {
   const ModelConfig config = preset_config("tiny-flash");
   const EngineOptions got = resolved({.max_sequences = 4, .max_draft_tokens = 2}, config);
-  EXPECT_TRUE(got.mtp);
+  EXPECT_TRUE(got.drafts);
   EXPECT_EQ(got.max_logit_rows, 12);
   EXPECT_THROW(static_cast<void>(resolved({.max_draft_tokens = -1}, config)), Error);
   EXPECT_THROW(static_cast<void>(resolved({.max_draft_tokens = 65}, config)), Error);
