@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "ops/compressor/compressor_backward.h"
 #include "ops/compressor/pooled_rows.h"
+#include "ops/compressor/pooling.h"
 #include "ops/operation/argument_bytes.h"
 #include "ops/operation/index_key_ops.h"
 
