@@ -50,16 +50,14 @@ StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int6
 }
 
 Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
-                 Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout,
-                 Lifetime lifetime)
+                 Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout)
     : config_(config),
       weights_(weights),
       device_(device),
       cache_(cache),
       precision_(precision),
       layout_(std::move(layout)),
-      buffers_(config_, device.traits().padded_rows(max_rows), device.traits().activation_type, lifetime,
-               arena),
+      buffers_(config_, device.traits().padded_rows(max_rows), device.traits().activation_type, arena),
       messages_(config_, layout_, device.traits().padded_rows(max_rows), device.traits().activation_type,
                 device.memory()) {
   const RopeScaling& scaling = config_.rope_scaling;
@@ -148,12 +146,12 @@ Activations<3> Forward::run_drafts(const Step& step, const DraftRun& drafts) {
   prepare_angles(step);
   device_.executor().enter_block(drafts.begin);
   // The first block has not begun: what its attention returns has no value yet.
-  drafts.enter({.tokens = kept_tokens(step),
-                .kept = kept_rows(),
-                .streams = streams,
-                .stream_values = rows(buffers_.entry_streams, num_rows),
-                .values = {rows(buffers_.entry_values, num_rows),
-                           rows(buffers_.block(drafts.begin).attention.f, num_rows)}});
+  drafts.enter(
+      {.tokens = kept_tokens(step),
+       .kept = kept_rows(),
+       .streams = streams,
+       .stream_values = rows(buffers_.entry_streams, num_rows),
+       .values = {rows(buffers_.entry_values, num_rows), rows(buffers_.block.attention.f, num_rows)}});
   run_blocks({drafts.begin, drafts.end, step, streams});
   return streams;
 }

@@ -62,13 +62,12 @@ struct DraftRun {
 class Forward {
  public:
   /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config,
-  /// max_rows, device.traits().activation_type, lifetime) left, lie in the device's memory.
+  /// max_rows, device.traits().activation_type) left, lie in the device's memory.
   /// Of a rank among others, config and weights are that rank's (`rank_config`, `rank_share`), and all ranks
   /// of `layout` make the same calls in the same order; those of a data-parallel group with the same batch.
   /// With o_proj_tp greater than tp, the batches of all data-parallel groups have as many rows.
   Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
-          Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout = {},
-          Lifetime lifetime = Lifetime::kBlock);
+          Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout = {});
 
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
@@ -126,10 +125,6 @@ class Forward {
   /// for a device that does not see the routing.
   using ExpectedLoad = std::function<ExpertLoad(std::int64_t block, std::int64_t num_rows)>;
   void expect_load(ExpectedLoad expected) { expected_load_ = std::move(expected); }
-
-  /// What the operations left: with Lifetime::kPass of every block of the latest pass over the main layers
-  /// and over a draft head's blocks, else of the latest block.
-  [[nodiscard]] const ForwardBuffers& values() const { return buffers_; }
 
   /// Called after each block of the main layers with its streams, if set: tests and the search for the first
   /// non-finite layer, which repeats a pass whose tokens are counted already.

@@ -20,7 +20,7 @@ Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
 
 void Forward::project_queries(std::int64_t block, const LayerAttention& shape) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const auto [begin, end] = attending_;
   const std::int64_t num_rows = attending_.size();
@@ -50,7 +50,7 @@ void Forward::project_queries(std::int64_t block, const LayerAttention& shape) {
 
 void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const std::int64_t num_rows = step.rows.num_rows;
   // Settled behind the rotation of queries, of which a rank that attends with no row has none.
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
@@ -82,7 +82,7 @@ void Forward::compress(std::int64_t block, const LayerAttention& shape, const St
 
 void Forward::project(std::int64_t block, const LayerAttention& shape) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const std::int64_t num_rows = attending_.size();
   const Activations<2> x = rows(values.attention.u, num_rows);
   const CompressorWeights& main = weights.compressor;
@@ -112,7 +112,7 @@ void Forward::project(std::int64_t block, const LayerAttention& shape) {
 
 void Forward::gather_cache_inputs(std::int64_t block, const LayerAttention& shape) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const auto gather = [&](const Activations<2>& x, std::int64_t width) {
     gather_rows_of(rows(x, num_rows_, width), kept_rows_);
   };
@@ -127,7 +127,7 @@ void Forward::gather_cache_inputs(std::int64_t block, const LayerAttention& shap
 
 void Forward::attention(std::int64_t block, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const LayerAttention shape = config_.attention(block);
   const std::size_t angles = angles_of(shape.rope);
   const auto [begin, end] = attending_;

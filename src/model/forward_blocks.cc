@@ -50,11 +50,11 @@ RowRange Forward::attention_rows(const BlockRun& run) const {
 }
 
 HcPreArgs Forward::attention_entry(std::int64_t block, const BlockRun& run) const {
-  return entry(run, weights_.block(block).hc_attn, buffers_.block(block).attention, attention_rows(run));
+  return entry(run, weights_.block(block).hc_attn, buffers_.block.attention, attention_rows(run));
 }
 
 RmsNormArgs Forward::attention_norm(std::int64_t block, const BlockRun& run) const {
-  return entry_norm(weights_.block(block).attn_norm, buffers_.block(block).attention, attention_rows(run),
+  return entry_norm(weights_.block(block).attn_norm, buffers_.block.attention, attention_rows(run),
                     !layout_.plan().sequence_parallel);
 }
 
@@ -69,25 +69,19 @@ HcPostArgs Forward::left_half(const BlockRun& run, const HalfBlockValues& half) 
 
 void Forward::enter_block(std::int64_t block, const BlockRun& run) {
   if (block > run.begin && !stops_after(block - 1)) return;  // entered as the one before it was left
-  if (buffers_.keeps()) copy_streams(run.streams, buffers_.block(block).attention.streams);
   device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(block, run), attention_norm(block, run));
 }
 
 void Forward::enter_experts(std::int64_t block, const BlockRun& run) {
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const RowRange all{0, run.streams.extent(0)};
   const HcPreArgs next = entry(run, weights_.block(block).hc_ffn, values.experts, all);
   const RmsNormArgs norm = entry_norm(weights_.block(block).ffn_norm, values.experts, all, true);
-  if (!buffers_.keeps())
-    return device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left_half(run, values.attention), next,
-                                                                  norm);
-  device_.execute<ops::HcPost>(left_half(run, values.attention));
-  copy_streams(run.streams, values.experts.streams);
-  device_.execute<ops::HcPre, ops::RmsNorm>(next, norm);
+  device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left_half(run, values.attention), next, norm);
 }
 
 void Forward::leave_block(std::int64_t block, const BlockRun& run) {
-  const HcPostArgs left = left_half(run, buffers_.block(block).experts);
+  const HcPostArgs left = left_half(run, buffers_.block.experts);
   if (block + 1 == run.end || stops_after(block)) {
     device_.execute<ops::HcPost>(left);
   } else {
@@ -105,7 +99,7 @@ const Activations<3>* Forward::copy_after(std::int64_t block) const {
 }
 
 bool Forward::stops_after(std::int64_t block) const {
-  return observer_ != nullptr || buffers_.keeps() || copy_after(block) != nullptr;
+  return observer_ != nullptr || copy_after(block) != nullptr;
 }
 
 void Forward::copy_streams(const Activations<3>& streams, const Activations<3>& copy) {

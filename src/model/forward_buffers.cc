@@ -13,16 +13,16 @@ constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
 /// Adds up bytes, or allocates as many: one order for both, so that a plan is what will be taken.
 class Layout {
  public:
-  Layout(const ModelConfig& config, std::int64_t max_rows, ElementType type, Lifetime lifetime, Arena* arena)
-      : config_(config), rows_(max_rows), type_(type), keeps_(lifetime == Lifetime::kPass), arena_(arena) {}
+  Layout(const ModelConfig& config, std::int64_t max_rows, ElementType type, Arena* arena)
+      : config_(config), rows_(max_rows), type_(type), arena_(arena) {}
 
   void place(ForwardBuffers& b) {
     const ModelConfig& c = config_;
     values(b.streams, c.hc_mult, c.hidden_size);
     values(b.draft_streams, c.hc_mult, c.hidden_size);
-    b.blocks.resize(keeps_ ? static_cast<std::size_t>(c.num_blocks()) : 1);
-    for (BlockValues& block : b.blocks) place(block);
-    place_ends(b);
+    place(b.block);
+    b.entry_streams = b.streams;
+    b.entry_values = b.head_entered = b.head_u = b.block.attention.u;
     for (int variant = 0; variant < 2; ++variant) {
       floats(b.cosine[variant], c.qk_rope_head_dim / 2);
       floats(b.sine[variant], c.qk_rope_head_dim / 2);
@@ -37,11 +37,7 @@ class Layout {
   void place(BlockValues& b) {
     const ModelConfig& c = config_;
     place(b.attention);
-    if (keeps_) {
-      place(b.experts);
-    } else {
-      b.experts = b.attention;
-    }
+    b.experts = b.attention;
     changed_in_place(b.q_down, b.q_latent, c.q_lora_rank);
     fp8(b.q_latent_fp8, c.q_lora_rank);
     changed_in_place(b.q_up, b.q, c.q_dim());
@@ -62,7 +58,6 @@ class Layout {
 
   void place(HalfBlockValues& h) {
     const ModelConfig& c = config_;
-    if (keeps_) values(h.streams, c.hc_mult, c.hidden_size);
     changed_in_place(h.entered, h.u, c.hidden_size);
     fp8(h.u_fp8, c.hidden_size);
     values(h.f, c.hidden_size);
@@ -70,25 +65,9 @@ class Layout {
     activations(h.comb, ElementType::kF32, {rows_, c.hc_mult, c.hc_mult});
   }
 
-  /// The head's values, and those before a draft head's blocks.
-  void place_ends(ForwardBuffers& b) {
-    if (keeps_) {
-      values(b.entry_streams, config_.hc_mult, config_.hidden_size);
-      values(b.entry_values, config_.hidden_size);
-      changed_in_place(b.head_entered, b.head_u, config_.hidden_size);
-    } else {
-      b.entry_streams = b.streams;
-      b.entry_values = b.head_entered = b.head_u = b.blocks.front().attention.u;
-    }
-  }
-
   void changed_in_place(Activations<2>& before, Activations<2>& after, std::int64_t width) {
     values(before, width);
-    if (keeps_) {
-      values(after, width);
-    } else {
-      after = before;
-    }
+    after = before;
   }
 
   template <class T>
@@ -123,7 +102,6 @@ class Layout {
   const ModelConfig& config_;
   std::int64_t rows_;
   ElementType type_;
-  bool keeps_;
   Arena* arena_;  ///< null: only add up
   std::int64_t bytes_ = 0;
 };
@@ -159,27 +137,25 @@ void drop_rows(BlockValues& b, std::int64_t first, const ModelConfig& config) {
 }  // namespace
 
 ForwardBuffers ForwardBuffers::from_row(const ModelConfig& config, std::int64_t first) const {
-  BALEEN_CHECK(!keeps() && first % kScaleRows == 0);
+  BALEEN_CHECK(first % kScaleRows == 0);
   ForwardBuffers rest = *this;
   for (Activations<3>* view : {&rest.streams, &rest.draft_streams, &rest.entry_streams})
     drop_rows(*view, first);
   for (Activations<2>* view : {&rest.entry_values, &rest.head_entered, &rest.head_u, &rest.cosine[0],
                                &rest.cosine[1], &rest.sine[0], &rest.sine[1]})
     drop_rows(*view, first);
-  drop_rows(rest.blocks.front(), first, config);
+  drop_rows(rest.block, first, config);
   return rest;
 }
 
 ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type,
-                               Lifetime life, Arena& arena)
-    : lifetime(life) {
-  Layout(config, max_rows, type, life, &arena).place(*this);
+                               Arena& arena) {
+  Layout(config, max_rows, type, &arena).place(*this);
 }
 
-std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows, ElementType type,
-                                  Lifetime lifetime) {
+std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows, ElementType type) {
   ForwardBuffers shapes;
-  Layout layout(config, max_rows, type, lifetime, nullptr);
+  Layout layout(config, max_rows, type, nullptr);
   layout.place(shapes);
   return layout.bytes();
 }

@@ -1,9 +1,8 @@
-/// The values of a forward pass, for the largest step: every array by name, with how long it lives, laid out
-/// once.
+/// The values of a forward pass, for the largest step: every array by name, laid out once. All blocks share one
+/// set of them, and the two halves of a block what both have.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "model/config.h"
 #include "tensor/activations.h"
@@ -12,35 +11,27 @@
 
 namespace baleen {
 
-/// How long the values of a block are there.
-enum class Lifetime {
-  kBlock,  ///< until the next block: all blocks share one set of arrays, and the two halves of a block what
-           ///< both have; what may be overwritten in place is
-  kPass,   ///< until the next pass: every block has arrays of its own, as a backward pass needs
-};
-
 // R rows at most. Views are taken with `rows(array, T)`. Arrays that hold BF16 values have the device's type
 // for them; the others are float32 everywhere.
 
 /// Attention, or the experts, with the hyper-connections around it.
 struct HalfBlockValues {
-  Activations<3> streams;  ///< [R, n, d] residual streams that enter; kPass alone: else the pass has them
   Activations<2> entered;  ///< [R, d] what the half-block sees, before its norm
-  Activations<2> u;        ///< [R, d] after it; kBlock: in place of `entered`
+  Activations<2> u;        ///< [R, d] after it, in place of `entered`
   Fp8Rows u_fp8;           ///< u for FP8 products; of devices that have BF16 activations
   Activations<2> f;        ///< [R, d] what it returns
   Activations<2> post;     ///< [R, n] float32
   Activations<3> comb;     ///< [R, n, n] float32
 };
 
-/// What the operations of one block leave. Arrays in pairs are one in kBlock.
+/// What the operations of one block leave. What may be overwritten in place is: one array with two names.
 struct BlockValues {
   HalfBlockValues attention, experts;
   Activations<2> q_down;             ///< [R, R_q] of wq_a, before its norm
-  Activations<2> q_latent;           ///< [R, R_q] after it; kBlock: in place
+  Activations<2> q_latent;           ///< [R, R_q] after it, in place
   Fp8Rows q_latent_fp8;              ///< as u_fp8
   Activations<2> q_up;               ///< [R, H c] of wq_b, before norm and rotation
-  Activations<2> q;                  ///< [R, H c] after them; kBlock: in place
+  Activations<2> q;                  ///< [R, H c] after them, in place
   Activations<2> kv;                 ///< [R, c] before the norm that the cache's rows have
   Activations<2> attended;           ///< [R, H c] rotated back
   Activations<2> grouped;            ///< [R, G R_o]
@@ -56,39 +47,30 @@ struct BlockValues {
   Activations<2> expert_weights;     ///< [R, k] float32
 };
 
-/// What lives as long as a pass whatever the blocks' values do.
 struct ForwardBuffers {
   ForwardBuffers() = default;
   /// Allocates from `arena`, which has `forward_buffer_bytes` left.
-  ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type, Lifetime lifetime,
-                 Arena& arena);
+  ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type, Arena& arena);
 
-  [[nodiscard]] const BlockValues& block(std::int64_t index) const {
-    return blocks.size() == 1 ? blocks.front() : blocks[static_cast<std::size_t>(index)];
-  }
   /// The rows from `first` on of every array that has any, as buffers of their own: `first` a multiple of 4.
-  /// What all rows have in common stays common. kBlock alone.
+  /// What all rows have in common stays common.
   [[nodiscard]] ForwardBuffers from_row(const ModelConfig& config, std::int64_t first) const;
-  /// Whether every block has arrays of its own.
-  [[nodiscard]] bool keeps() const { return lifetime == Lifetime::kPass; }
 
-  Lifetime lifetime = Lifetime::kBlock;
-  Activations<3> streams;           ///< [R, n, d] residual streams of the main layers
-  Activations<3> draft_streams;     ///< [R, n, d] of a draft head's blocks
-  Activations<3> entry_streams;     ///< [R, n, d] what a draft head makes those of; kBlock: in place of
-                                    ///< `streams`
-  Activations<2> entry_values;      ///< [R, d] likewise; kBlock: a block's `u`
-  Activations<2> head_entered;      ///< [R, d] of the head, before its norm; kBlock: a block's `u`
-  Activations<2> head_u;            ///< [R, d] after it; kBlock: in place
-  std::vector<BlockValues> blocks;  ///< one, or one for each block
-  Activations<2> cosine[2];         ///< [R, c_r / 2] float32; 0: plain, 1: layers that compress
+  Activations<3> streams;        ///< [R, n, d] residual streams of the main layers
+  Activations<3> draft_streams;  ///< [R, n, d] of a draft head's blocks
+  Activations<3> entry_streams;  ///< [R, n, d] what a draft head makes those of, in place of `streams`
+  Activations<2> entry_values;   ///< [R, d] likewise: a block's `u`
+  Activations<2> head_entered;   ///< [R, d] of the head, before its norm: a block's `u`
+  Activations<2> head_u;         ///< [R, d] after it, in place
+  BlockValues block;             ///< of the latest block
+  Activations<2> cosine[2];      ///< [R, c_r / 2] float32; 0: plain, 1: layers that compress
   Activations<2> sine[2];
   float* frequencies[2] = {};           ///< [c_r / 2], of the same two kinds
   std::int64_t* expert_load = nullptr;  ///< [blocks, E]
 };
 
 [[nodiscard]] std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows,
-                                                ElementType type, Lifetime lifetime = Lifetime::kBlock);
+                                                ElementType type);
 
 /// The first `count` rows of a buffer for more, as a dense array of `width` columns.
 template <class T>

@@ -44,7 +44,7 @@ void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
 
 ExpertsArgs Forward::choose_experts(std::int64_t block, const Step& step, bool is_last) {
   const MoeWeights& weights = weights_.block(block).moe;
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const std::int64_t num_rows = kept_rows().size();
   const Activations<2> x = rows(values.experts.u, num_rows);
   const Activations<2> logits = rows(values.router_logits, num_rows);

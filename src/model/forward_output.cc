@@ -13,7 +13,7 @@ void Forward::gather_rows_of(const Activations<2>& x, std::span<const RowRange> 
 
 void Forward::project_output(std::int64_t block) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const BlockValues& values = buffers_.block(block);
+  const BlockValues& values = buffers_.block;
   const std::int64_t num_attending = attending_.size();
   const Activations<2> attended = rows(values.attended, num_attending);
   const std::int64_t num_rows = num_attending * layout_.output_row_groups();
