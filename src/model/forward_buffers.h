@@ -1,5 +1,5 @@
-/// The values of a forward pass, for the largest step: every array by name, laid out once. All blocks share one
-/// set of them, and the two halves of a block what both have.
+/// The values of a forward pass, for the largest step: every array by name, laid out once. All blocks share
+/// one set of them, and the two halves of a block what both have.
 #pragma once
 
 #include <cstdint>

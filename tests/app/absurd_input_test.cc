@@ -1,6 +1,7 @@
-// The built program against values and files that mean nothing: every number option that the help of any command lists gets
-// absurd values, every file option and every file of a checkpoint gets a pipe, a device, a folder, nothing, JSON nested
-// 100,000 deep, a sparse terabyte. Each run ends by itself with status 1 or 2 and a sentence that is no defect's.
+// The built program against values and files that mean nothing: every number option that the help of any
+// command lists gets absurd values, every file option and every file of a checkpoint gets a pipe, a device, a
+// folder, nothing, JSON nested 100,000 deep, a sparse terabyte. Each run ends by itself with status 1 or 2
+// and a sentence that is no defect's.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -64,7 +65,8 @@ const std::vector<std::vector<std::string>> kCommands{{"run"},
                                                       {"data", "pack"},
                                                       {"data", "inspect"}};
 
-/// Words without which a command is wrong already. Nothing in them exists, so that no run can succeed by chance.
+/// Words without which a command is wrong already. Nothing in them exists, so that no run can succeed by
+/// chance.
 std::vector<std::string> needed(const std::vector<std::string>& words) {
   const std::string& command = words.back();
   if (words.front() == "tokenizer") return {"--out", "/absent/out", "--vocab-size", "300", "/absent"};

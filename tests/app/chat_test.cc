@@ -128,7 +128,8 @@ TEST(Chat, CtrlCInASmallWindowDropsTheLine) {
   const test::TemporaryFolder folder;
   ChatProgram chat(terminal, folder.path());
   ASSERT_TRUE(chat.shows("> ")) << chat.seen;
-  // The editor shows its prompt a moment before it takes over the keys; until then Ctrl-C is the terminal's own.
+  // The editor shows its prompt a moment before it takes over the keys; until then Ctrl-C is the terminal's
+  // own.
   termios settings{};
   do {
     ASSERT_EQ(::tcgetattr(terminal.master(), &settings), 0);

@@ -1,4 +1,5 @@
-// `convert --force` and `init --force` ended by a signal: the checkpoint that was there stays, and nothing else is left.
+// `convert --force` and `init --force` ended by a signal: the checkpoint that was there stays, and nothing
+// else is left.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -26,8 +27,8 @@ bool has_partial(const fs::path& folder) {
   return false;
 }
 
-/// Starts the command in `folder`, sends the signal once it has begun to write, and returns how it ended: 128 + the signal,
-/// or its exit status where it was done first.
+/// Starts the command in `folder`, sends the signal once it has begun to write, and returns how it ended: 128
+/// + the signal, or its exit status where it was done first.
 int interrupted(const std::vector<std::string>& command, const fs::path& folder, int number) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));

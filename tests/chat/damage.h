@@ -14,7 +14,8 @@ struct DamagedReply {
   std::string text;
 };
 
-/// Whether a token is left that opens a tag. Without one there is no block: the reply is prose that looks like one.
+/// Whether a token is left that opens a tag. Without one there is no block: the reply is prose that looks
+/// like one.
 inline bool opens_block(std::string_view reply) {
   static constexpr std::string_view kToken = "｜DSML｜";
   for (std::size_t at = reply.find(kToken); at != std::string_view::npos; at = reply.find(kToken, at + 1)) {

@@ -1,4 +1,5 @@
-// The profile counts calls, time and the cost that the operation's own function states, and only when asked to.
+// The profile counts calls, time and the cost that the operation's own function states, and only when asked
+// to.
 #include "device/cpu_device.h"
 
 #include <gtest/gtest.h>

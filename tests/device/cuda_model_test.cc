@@ -55,9 +55,9 @@ double quantile(std::span<const double> values, double share) {
   return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
 }
 
-/// Random weights, which show every layer kind and every difference: a rounding that falls the other way moves the logits
-/// of such a model by several percent, and an expert or entry chosen at a near tie by much more. How much is right, the
-/// CPU says: its own variants differ as well.
+/// Random weights, which show every layer kind and every difference: a rounding that falls the other way
+/// moves the logits of such a model by several percent, and an expert or entry chosen at a near tie by much
+/// more. How much is right, the CPU says: its own variants differ as well.
 TEST_P(CudaModel, DiffersFromTheReferenceLittleMoreThanTheCpuDoes) {
   BALEEN_NEEDS_USABLE_GPU();
   const test::RandomCheckpoint checkpoint(GetParam());
@@ -171,7 +171,8 @@ TEST(CudaStories, GreedyTextIsTheCpusOrDiffersAtATie) {
   fmt::print("{} of {} replies are the same\n", same, stories.size());
 }
 
-/// Steps that are replayed from graphs (padded to their size) and steps that are queued operation by operation.
+/// Steps that are replayed from graphs (padded to their size) and steps that are queued operation by
+/// operation.
 TEST(CudaGraphs, ReplayedStepsAreTheSameToTheBit) {
   BALEEN_NEEDS_USABLE_GPU();
   const test::RandomCheckpoint checkpoint("tiny-real-heads");
@@ -187,7 +188,8 @@ TEST(CudaGraphs, ReplayedStepsAreTheSameToTheBit) {
   EXPECT_GT(queued.device().profile().total().calls, 0);
 }
 
-/// The released geometry, cut to few layers and experts: sizes at which kernels choose other paths than for tiny models.
+/// The released geometry, cut to few layers and experts: sizes at which kernels choose other paths than for
+/// tiny models.
 TEST(CudaFlash, QueuedAndReplayedStepsAndChunksAgreeToTheBit) {
   BALEEN_NEEDS_USABLE_GPU();
   const ModelConfig config = with_experts(with_layers(preset_config("flash"), 4), 12);
@@ -207,7 +209,8 @@ TEST(CudaFlash, QueuedAndReplayedStepsAndChunksAgreeToTheBit) {
   EXPECT_SAME_BITS(queued.main, std::span(whole.main).first(queued.main.size()));
 }
 
-/// Hundreds of replayed steps: kernels overlap their neighbours, and what one of them does too early shows now and then.
+/// Hundreds of replayed steps: kernels overlap their neighbours, and what one of them does too early shows
+/// now and then.
 TEST(CudaFlash, ManyStepsBehindALongHistoryAreTheSameTwice) {
   BALEEN_NEEDS_USABLE_GPU();
   constexpr std::int64_t kHistory = 4096, kSteps = 300;

@@ -342,7 +342,8 @@ TEST(SequenceTable, NothingThatHappensShowsInWhatASequenceReads) {
   EXPECT_GT(refusals, 100);
 }
 
-/// Lives that follow one another over one folder, each with all that the others left on disk, which is too small.
+/// Lives that follow one another over one folder, each with all that the others left on disk, which is too
+/// small.
 TEST(SequenceTable, NothingThatHappensOnDiskShowsEither) {
   const CacheGeometry geometry = test::geometry();
   for (const WindowPolicy policy : {WindowPolicy::kAll, WindowPolicy::kCheckpoints, WindowPolicy::kNone}) {

@@ -1,6 +1,6 @@
-/// A table of sequences without a model: a pretended forward pass writes into every cache row what the tokens up to
-/// it hash to, and reads, before every step, all the rows that a real one would. So a page that is shared too early,
-/// freed too early, written by two, or lost, shows at once.
+/// A table of sequences without a model: a pretended forward pass writes into every cache row what the tokens
+/// up to it hash to, and reads, before every step, all the rows that a real one would. So a page that is
+/// shared too early, freed too early, written by two, or lost, shows at once.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// How much of each prompt a long agent session finds again, turn by turn, while others press on the window pages.
+// How much of each prompt a long agent session finds again, turn by turn, while others press on the window
+// pages.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +12,8 @@ namespace {
 
 constexpr int kTurns = 40;
 
-/// One agent: every prompt is its history and something new. Now and then it tries something that it drops again:
-/// a branch from some turns ago.
+/// One agent: every prompt is its history and something new. Now and then it tries something that it drops
+/// again: a branch from some turns ago.
 class Session {
  public:
   Session(test::World& world, std::uint32_t seed) : world_(world), random_(seed) {

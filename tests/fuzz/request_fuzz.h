@@ -1,5 +1,5 @@
-// A request parser under any bytes, and what follows in the server when it accepts: the prompt is rendered, a reply
-// encoded. The first byte cuts the reply's text.
+// A request parser under any bytes, and what follows in the server when it accepts: the prompt is rendered, a
+// reply encoded. The first byte cuts the reply's text.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ const WalkVocabulary& bundled_vocabulary();
 bool allows(const TokenMask& mask, TokenId token);
 
 /// The text of a reply to its end token, drawn from the masks; after some tokens it hurries to an end. Throws
-/// `Error` when something is wrong, or no end comes in thousands of tokens. With `check`, now and then compares the whole mask with trying every token.
+/// `Error` when something is wrong, or no end comes in thousands of tokens. With `check`, now and then
+/// compares the whole mask with trying every token.
 std::string random_reply(ReplyConstraint constraint, const WalkVocabulary& vocabulary, std::mt19937& random,
                          bool check);
 

@@ -1,5 +1,5 @@
-// Copies of the streams after a layer, as draft heads want them: what an observer of the blocks sees, in a pass
-// with the same logits.
+// Copies of the streams after a layer, as draft heads want them: what an observer of the blocks sees, in a
+// pass with the same logits.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// One token through all operations of Flash and of Pro: what they read and compute adds up to the specification's known
-// answers. The sequence is written down here from the specification, apart from the model's code.
+// One token through all operations of Flash and of Pro: what they read and compute adds up to the
+// specification's known answers. The sequence is written down here from the specification, apart from the
+// model's code.
 #include <gtest/gtest.h>
 
 #include <vector>

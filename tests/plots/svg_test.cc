@@ -1,4 +1,5 @@
-// Parts of plots: axes with round ends and ticks, labels that do not meet, text that cannot break out of the page.
+// Parts of plots: axes with round ends and ticks, labels that do not meet, text that cannot break out of the
+// page.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

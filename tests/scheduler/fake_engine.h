@@ -1,4 +1,5 @@
-/// A StepEngine over `fake_model.h` with bounded pages, window pages and slots, which complains of every misuse.
+/// A StepEngine over `fake_model.h` with bounded pages, window pages and slots, which complains of every
+/// misuse.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-/// A model whose logits are a hash of every token before: whoever loses, repeats or reorders one gets other replies.
+/// A model whose logits are a hash of every token before: whoever loses, repeats or reorders one gets other
+/// replies.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace baleen {
 
-/// Bytes are tokens 0 to 255, then come the end of a reply and of its reasoning; the last id has no token, as in real
-/// checkpoints.
+/// Bytes are tokens 0 to 255, then come the end of a reply and of its reasoning; the last id has no token, as
+/// in real checkpoints.
 inline constexpr TokenId kEndToken = 256, kEndThinkToken = 257;
 inline constexpr std::int32_t kFakeVocab = 259;
 [[nodiscard]] const Tokenizer& fake_tokenizer();

@@ -1,5 +1,5 @@
-/// A pool of pages and a prefix cache of whole pages, as simple as can be: a page's key is the hash of all tokens up to
-/// its end.
+/// A pool of pages and a prefix cache of whole pages, as simple as can be: a page's key is the hash of all
+/// tokens up to its end.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// Random inputs of a hyper-connection site in host and device memory: the fused kernels on the device, held against the
-/// sequence of references on the CPU.
+/// Random inputs of a hyper-connection site in host and device memory: the fused kernels on the device, held
+/// against the sequence of references on the CPU.
 #pragma once
 
 #include <cmath>
@@ -48,7 +48,8 @@ struct HcSiteProblem {
 
   [[nodiscard]] HcWeights weights() { return {{fn.data(), {kMixes, n * width}}, base, scale}; }
 
-  /// Rows [begin, end), alone in memory. `leaving`: hc_post first. `in_place`: the new post and comb overwrite the old.
+  /// Rows [begin, end), alone in memory. `leaving`: hc_post first. `in_place`: the new post and comb
+  /// overwrite the old.
   [[nodiscard]] HcSiteResults run(TestCuda& cuda, bool leaving, std::int64_t begin, std::int64_t end,
                                   bool in_place = false) {
     const std::int64_t count = end - begin;
@@ -96,8 +97,9 @@ struct HcSiteProblem {
             cuda.download(y_fp8.codes, count * width)};
   }
 
-  /// Empty where every row of `got` agrees with the references, else what differs. What follows the streams is computed from the device's streams: where
-  /// float32 sums round a stream's value to the other neighbour than exact ones do, products differ by more than they err.
+  /// Empty where every row of `got` agrees with the references, else what differs. What follows the streams
+  /// is computed from the device's streams: where float32 sums round a stream's value to the other neighbour
+  /// than exact ones do, products differ by more than they err.
   [[nodiscard]] std::string difference(const HcSiteResults& got, bool leaving) {
     std::vector<float> want_streams = streams;
     if (leaving) {

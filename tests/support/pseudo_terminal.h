@@ -13,7 +13,8 @@
 
 namespace baleen::test {
 
-/// Where there are no pseudo-terminals (a root without /dev/pts), `ok` is false and `why` says what is missing.
+/// Where there are no pseudo-terminals (a root without /dev/pts), `ok` is false and `why` says what is
+/// missing.
 class PseudoTerminal {
  public:
   explicit PseudoTerminal(unsigned short num_rows = 24, unsigned short num_columns = 80) {

@@ -1,4 +1,5 @@
-/// The device that tests of whole engines run on: the CPU, or what BALEEN_TEST_DEVICE names (scripts/test_gpu.sh sets it).
+/// The device that tests of whole engines run on: the CPU, or what BALEEN_TEST_DEVICE names
+/// (scripts/test_gpu.sh sets it).
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
-/// The weights of one row's experts as training computes them: p = sqrt(softplus(z)), w_i = λ p_i / Σ_chosen p.
-/// Route of inference has the logarithms of vectors, sums experts in the order of their scores, and divides
-/// before it scales: other bits. (source: forward pass 6.1)
+/// The weights of one row's experts as training computes them: p = sqrt(softplus(z)), w_i = λ p_i / Σ_chosen
+/// p. Route of inference has the logarithms of vectors, sums experts in the order of their scores, and
+/// divides before it scales: other bits. (source: forward pass 6.1)
 #pragma once
 
 #include <cmath>

@@ -41,8 +41,8 @@ double in_and_weights(double rows, double ratio, double width, double head_dim) 
   return 8 * width * rows + 4 * ratio * width + 2 * head_dim;
 }
 
-// Tokens 6, 7, 8: one entry, at 7, of rows 0 to 7, of which 0 to 5 come from the state. Row 8 opens a block and rows 4 to 7
-// are its block before: of this step's rows all three are kept.
+// Tokens 6, 7, 8: one entry, at 7, of rows 0 to 7, of which 0 to 5 come from the state. Row 8 opens a block
+// and rows 4 to 7 are its block before: of this step's rows all three are kept.
 TEST(CompressorCost, ExampleOfTheSpecification) {
   const test::UnreadBatch batch({{6, 3}});
   const OpCost cost = compressor_cost(main_compressor(4, batch));

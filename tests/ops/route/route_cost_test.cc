@@ -16,7 +16,8 @@ RouteArgs router() {
           .weights = test::unread_f32<2>({kRows, kSelected})};
 }
 
-// The product with the gate is a linear of its own; its float32 logits come on top of the specification's bytes.
+// The product with the gate is a linear of its own; its float32 logits come on top of the specification's
+// bytes.
 TEST(RouteCost, ByScore) {
   const OpCost cost = route_cost(router());
   EXPECT_EQ(cost.scalar_ops, (6 * kExperts + 4 * kSelected) * kRows);

@@ -1,5 +1,6 @@
-// An operation that is one folder and one line: generic code executes, chooses, times, sizes and records it. The folder is the
-// example of docs/adding_an_operation.md and docs/adding_a_variant.md, whose code must be what is compiled here.
+// An operation that is one folder and one line: generic code executes, chooses, times, sizes and records it.
+// The folder is the example of docs/adding_an_operation.md and docs/adding_a_variant.md, whose code must be
+// what is compiled here.
 #include "tests/ops/scale/scale.h"
 
 #include <gtest/gtest.h>

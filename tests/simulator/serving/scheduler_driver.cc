@@ -27,7 +27,8 @@ class Driver {
         patience_seconds_(options.patience_seconds),
         engine_(setup_, acceptance_, requests_, now_),
         scheduler_(engine_, fake_tokenizer(), setup_.scheduler, [this] { return now_; }) {
-    // Who comes during a step finds the queue as it was at its beginning, and is numbered before those whom its end brings.
+    // Who comes during a step finds the queue as it was at its beginning, and is numbered before those whom
+    // its end brings.
     engine_.on_step_end = [this] { submit_all(); };
   }
 

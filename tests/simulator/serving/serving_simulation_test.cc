@@ -240,7 +240,8 @@ TEST(TwoPools, ACrowdedDecodePoolPreemptsAndAllEnd) {
 }
 
 TEST(TransferBytes, AreTheSpecifications) {
-  // 8192 tokens: 32.0 MB of Flash's cache, 45.8 MB of Pro's, beside compressor state. The MTP block's window is ours.
+  // 8192 tokens: 32.0 MB of Flash's cache, 45.8 MB of Pro's, beside compressor state. The MTP block's window
+  // is ours.
   const auto without_state = [](const char* preset) {
     const ModelConfig config = preset_config(preset);
     const CacheGeometry geometry = cache_geometry(config, EngineOptions{});

@@ -93,7 +93,8 @@ TEST(CachedStepTimes, AreOffByLessThanTheGrid) {
       const StepFeatures f = features_of(parts, {});
       const double bound = std::ldexp(FeatureTimes::sums(f), -grid.sum_bits) +
                            std::ldexp(exact->emissions(f), -grid.emission_bits);
-      // A cell's first step may be its largest: then the bound is of that one, at most twice as wide where G is 0.
+      // A cell's first step may be its largest: then the bound is of that one, at most twice as wide where G
+      // is 0.
       const double off = cached.step_seconds(parts) - exact->step_seconds(parts);
       RC_ASSERT(-off <= bound * (1 + 1e-9));
       RC_ASSERT(off <=

@@ -1,5 +1,5 @@
-// A tensor that a test adds to the table is read, checked, split, copied, planned, priced, trained and exported,
-// though no code but its row knows it. Its place is one that sliding-window layers have no use for.
+// A tensor that a test adds to the table is read, checked, split, copied, planned, priced, trained and
+// exported, though no code but its row knows it. Its place is one that sliding-window layers have no use for.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The grouped projection on the GPU against plain loops: FP8 and BF16 weights, few rows and many; every e4m3 code exactly;
-// outputs equal to the bit however the rows are cut.
+// The grouped projection on the GPU against plain loops: FP8 and BF16 weights, few rows and many; every e4m3
+// code exactly; outputs equal to the bit however the rows are cut.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -22,7 +22,8 @@ struct Part {
   std::span<const PageId> pages;
 };
 
-/// Window pages in host memory, and a step that writes to them: on the device if there is one, else the reference.
+/// Window pages in host memory, and a step that writes to them: on the device if there is one, else the
+/// reference.
 class Window {
  public:
   explicit Window(int nope) : format_{nope, kRope, Precision::kReleased} {
@@ -139,7 +140,8 @@ std::vector<float> bf16_values(std::size_t count, std::uint32_t seed) {
   return values;
 }
 
-/// The norm is float32 here and float64 there: one value in thousands rounds to another BF16 value, fewer to another e4m3.
+/// The norm is float32 here and float64 there: one value in thousands rounds to another BF16 value, fewer to
+/// another e4m3.
 TEST(KvStoreSm90, AgreesWithTheReference) {
   BALEEN_NEEDS_GPU();
   for (const int nope : {64, 192, 448}) {

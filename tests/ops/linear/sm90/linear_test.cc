@@ -1,4 +1,5 @@
-// FP8 products on the GPU: against the reference, and against themselves to the bit whatever else is in the batch.
+// FP8 products on the GPU: against the reference, and against themselves to the bit whatever else is in the
+// batch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,9 +21,9 @@ namespace {
 
 using Products = void (*)(std::span<const LinearOutput>, const Fp8Rows&, std::int64_t, CudaContext&);
 
-/// Sums of a slice are not float32 inside the tensor core: it aligns the products of an instruction and cuts them
-/// off about 13 bits below the largest. Random signs make that 2^-12 of the norm at worst; BF16 results round by
-/// 2^-9 more on average.
+/// Sums of a slice are not float32 inside the tensor core: it aligns the products of an instruction and cuts
+/// them off about 13 bits below the largest. Random signs make that 2^-12 of the norm at worst; BF16 results
+/// round by 2^-9 more on average.
 constexpr test::Tolerance kClose{.norm = 4e-3};
 constexpr test::Tolerance kCloseF32{.norm = 1e-3};
 
@@ -133,8 +134,8 @@ TEST(LinearSm90, AgreesWithTheReference) {
     std::int64_t num_rows, num_outputs, num_inputs;
     bool keep_f32;
   };
-  // Every tile of tokens, tails of both axes, one slice, odd numbers of slices, more than 32; narrow and wide tiles of
-  // weights; the shape of Flash's query latent.
+  // Every tile of tokens, tails of both axes, one slice, odd numbers of slices, more than 32; narrow and wide
+  // tiles of weights; the shape of Flash's query latent.
   for (const auto& [num_rows, num_outputs, num_inputs, keep_f32] : {Case{1, 8, 128, false},
                                                                     {1, 136, 4736, true},
                                                                     {7, 256, 1408, false},
@@ -230,7 +231,8 @@ TEST(LinearSm90, RowsDoNotDependOnCompany) {
   }
 }
 
-/// More tiles than multiprocessors, of both axes: blocks go on from tile to tile, the last of which has no partner.
+/// More tiles than multiprocessors, of both axes: blocks go on from tile to tile, the last of which has no
+/// partner.
 TEST(LinearSm90, BlocksTakeSeveralTiles) {
   BALEEN_NEEDS_GPU();
   test::TestCuda cuda;

@@ -1,5 +1,5 @@
-// BF16 products on the GPU against plain loops in double: every kernel and tail, several products of a launch, both output
-// types; outputs equal to the bit however the rows are cut.
+// BF16 products on the GPU against plain loops in double: every kernel and tail, several products of a
+// launch, both output types; outputs equal to the bit however the rows are cut.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -16,8 +16,8 @@
 namespace baleen::sm90 {
 namespace {
 
-// Tensor cores add in float32 but cut low bits where terms of 16 inputs meet: a few units in the last place of the largest
-// partial sum, over all of an output's 16 to 450 additions.
+// Tensor cores add in float32 but cut low bits where terms of 16 inputs meet: a few units in the last place
+// of the largest partial sum, over all of an output's 16 to 450 additions.
 constexpr double kF32Norm = 1e-5;
 constexpr double kBf16Norm =
     3e-3;  // half a unit in the last of 8 bits, as a mean over values: 2^-9 / sqrt(3) and some
@@ -40,8 +40,8 @@ class Products {
     }
   }
 
-  /// Rows [begin, end) of every product, read back as float32, row-major [end - begin, N]. The row after the last
-  /// column has a few more values, which must stay as they were; some strides suit TMA.
+  /// Rows [begin, end) of every product, read back as float32, row-major [end - begin, N]. The row after the
+  /// last column has a few more values, which must stay as they were; some strides suit TMA.
   std::vector<std::vector<float>> run(std::int64_t begin, std::int64_t end) {
     const std::int64_t multiple = (end - begin) % 2 == 0 ? 8 : 1;
     const auto stride_of = [&](const WeightMatrix& weight) {

@@ -141,8 +141,8 @@ TEST(RmsNormRopeSm90, AgreesWithNormThenRope) {
                 .inverse = inverse});
       cuda.synchronise();
       const std::vector<float> got = cuda.download_bf16(q, rows * s.width);
-      // The mean of a head may round to the other BF16 neighbour, so a whole head may be off by a last bit (two after
-      // the turn, which may cancel), but that is rare.
+      // The mean of a head may round to the other BF16 neighbour, so a whole head may be off by a last bit
+      // (two after the turn, which may cancel), but that is rare.
       EXPECT_CLOSE(got, x, {.absolute = 0x1p-7, .relative = 0x1p-6});
       EXPECT_LE(count_differences(got, x), static_cast<std::int64_t>(got.size()) / 200);
     }

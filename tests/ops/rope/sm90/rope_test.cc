@@ -12,8 +12,9 @@
 namespace baleen::sm90 {
 namespace {
 
-/// The reference adds in float64, the kernel in float32: a value within 2^-24 of the middle between two BF16 numbers may be
-/// rounded to the other one, 2^-7 of it away at most. That is rare, so the whole array is held to far less.
+/// The reference adds in float64, the kernel in float32: a value within 2^-24 of the middle between two BF16
+/// numbers may be rounded to the other one, 2^-7 of it away at most. That is rare, so the whole array is held
+/// to far less.
 constexpr test::Tolerance kTies{.relative = 0x1p-7, .norm = 1e-4};
 
 TEST(RopeSm90, RotatesAsTheReferenceBothWays) {

@@ -93,8 +93,8 @@ std::vector<SampleRow> ways() {
           {.temperature = 1.0, .top_k = 1 << 20}};
 }
 
-/// Where nothing within a few float32 roundings of the draw or of top-p would change the reference's choice, the device's is
-/// the same.
+/// Where nothing within a few float32 roundings of the draw or of top-p would change the reference's choice,
+/// the device's is the same.
 TEST(SampleSm90, DrawsWhatTheReferenceDraws) {
   BALEEN_NEEDS_GPU();
   constexpr double kRounding = 4e-6;
