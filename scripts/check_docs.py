@@ -2,8 +2,8 @@
 """check_docs.py [--write]: what the documents say of the tree, against the tree.
 
 Names in code spans exist: files and folders, classes and their members, functions. The table of USES in
-docs/structure.md is that of the CMakeLists.txt files; --write brings it up to date. The number of operations
-there is that of src/ops/operations.h. Standard library only."""
+docs/folders.md is that of the CMakeLists.txt files; --write brings it up to date. The number of operations
+in docs/structure.md is that of src/ops/operations.h. Standard library only."""
 import argparse
 import os
 import re
@@ -20,6 +20,7 @@ FOREIGN = {
     'x_cost', 'x_backward_cost', 'ops/*/..._cost.cc',
 }
 STRUCTURE = 'docs/structure.md'
+FOLDERS = 'docs/folders.md'
 TABLE_BEGIN = '<!-- made by scripts/check_docs.py --write -->'
 TABLE_END = '<!-- end -->'
 NUMBERS = ('zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen '
@@ -121,35 +122,39 @@ def table():
     return '\n'.join(lines)
 
 
-def check_structure(write):
+def check_operations():
     with open(STRUCTURE) as file: text = file.read()
-    wrong = 0
     with open('src/ops/operations.h') as file:
         listed = re.search(r'using Operations = TypeList<([^;]*)>;', file.read())
     if listed:
         count = in_words(len(re.findall(r'ops::\w+', listed.group(1))))
         if f'{count} operations' not in text:
             print(f'{STRUCTURE}: src/ops/operations.h lists {count} operations', file=sys.stderr)
-            wrong += 1
+            return 1
+    return 0
+
+
+def check_folders(write):
+    with open(FOLDERS) as file: text = file.read()
     begin, end = text.find(TABLE_BEGIN), text.find(TABLE_END)
     if begin < 0 or end < begin:
-        print(f'{STRUCTURE}: the table of USES stands between "{TABLE_BEGIN}" and "{TABLE_END}"', file=sys.stderr)
-        return wrong + 1
+        print(f'{FOLDERS}: the table of USES stands between "{TABLE_BEGIN}" and "{TABLE_END}"', file=sys.stderr)
+        return 1
     made = text[:begin] + TABLE_BEGIN + '\n' + table() + '\n' + text[end:]
-    if made == text: return wrong
+    if made == text: return 0
     if write:
-        with open(STRUCTURE, 'w') as file: file.write(made)
-        return wrong
-    print(f'{STRUCTURE}: the table of USES differs from the CMakeLists.txt files; scripts/check_docs.py --write',
+        with open(FOLDERS, 'w') as file: file.write(made)
+        return 0
+    print(f'{FOLDERS}: the table of USES differs from the CMakeLists.txt files; scripts/check_docs.py --write',
           file=sys.stderr)
-    return wrong + 1
+    return 1
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--write', action='store_true', help='bring the table of USES up to date')
     write = parser.parse_args().write
-    wrong = check_structure(write) + check_names(Tree())
+    wrong = check_operations() + check_folders(write) + check_names(Tree())
     sys.exit(1 if wrong else 0)
 
 
