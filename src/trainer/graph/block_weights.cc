@@ -79,7 +79,7 @@ ModelWeightPlaces<T>::ModelWeightPlaces(const ModelConfig& config, ParametersOf<
   for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
     const Binder<T> at(parameters, block_prefix(config, block), plain_residual);
     blocks.push_back(block_weights(config, block, at));
-    if (!config.is_mtp(block)) continue;
+    if (!config.is_draft_block(block)) continue;
     mtp = {at("e_proj"),
            at("h_proj"),
            at("enorm.weight"),

@@ -78,9 +78,9 @@ PassFlops ModelFlops::pass(const TrainingBatch& batch, const PassOptions& option
   double keys = 0;
   double scores = 0;
   for (std::int64_t block = 0; block < config_.num_blocks(); ++block) {
-    if (config_.is_mtp(block) && !with_mtp) continue;
+    if (config_.is_draft_block(block) && !with_mtp) continue;
     for (const TrainingBatch::Document& document : batch.documents) {
-      const std::int64_t length = document.end - document.begin - (config_.is_mtp(block) ? 1 : 0);
+      const std::int64_t length = document.end - document.begin - (config_.is_draft_block(block) ? 1 : 0);
       keys += attention_keys(block, length, options.dense_attention);
       scores += score_products(block, length);
     }
