@@ -86,6 +86,8 @@ git clone --quiet --no-hardlinks . "$folder/opt/baleen"
 
 lend -t proc proc "$folder/proc"
 lend -t tmpfs tmpfs "$folder/dev/shm"
+lend -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$folder/dev/pts"  # tests of terminals
+ln -sf pts/ptmx "$folder/dev/ptmx"
 settings=(HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8)
 if [[ -n $ccache ]]; then
   lend --bind "$ccache" "$folder/ccache"
