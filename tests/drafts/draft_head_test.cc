@@ -39,8 +39,8 @@ EngineOptions options(std::int64_t max_draft_tokens) {
           .max_logit_rows = 64,
           .max_sequences = 3,
           .cache_tokens = 8 * kPageTokens,
-          .max_draft_tokens = max_draft_tokens,
-          .draft_head = max_draft_tokens > 0 ? &test::kAlternatingHead : nullptr};
+          .draft_head = max_draft_tokens > 0 ? &test::kAlternatingHead : nullptr,
+          .max_draft_tokens = max_draft_tokens};
 }
 
 std::vector<TokenId> chain(StepEngine& engine, SequenceId sequence, TokenId newest, std::int64_t count) {
