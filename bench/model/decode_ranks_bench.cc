@@ -78,7 +78,7 @@ void run_rank(const BenchService& service, const Workload& work, std::int64_t in
   for (std::int64_t at = 0; at < work.context; at += kChunk) rank.step(std::min(kChunk, work.context - at));
   rank.device().synchronise();
   const double prefill = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  rank.forward().capture(rank.device().traits().padded_rows(work.rows), false, {});
+  rank.forward().capture(rank.device().traits().padded_rows(work.rows));
   // The host is a step ahead, as the engine is.
   std::vector<double> times;
   StepReplay& steps = rank.device().steps();

@@ -69,7 +69,7 @@ class OverlapRank {
     const std::int64_t at_once = kMaxRows / num_sequences;
     for (std::int64_t at = 0; at < kContext; at += at_once) rank_.step(std::min(at_once, kContext - at));
     rank_.device().synchronise();
-    rank_.forward().capture(rank_.device().traits().padded_rows(num_sequences), false, {});
+    rank_.forward().capture(rank_.device().traits().padded_rows(num_sequences));
     service_.ready.arrive_and_wait();
     std::vector<double> times;
     StepReplay& steps = rank_.device().steps();

@@ -53,7 +53,7 @@ class ReadingRank {
 
   /// Steps of up to `num_rows` rows are replayed from then on.
   void capture(std::int64_t num_rows) {
-    for (std::int64_t rows = 1; rows <= num_rows; rows *= 2) forward_.capture(rows, false, {});
+    for (std::int64_t rows = 1; rows <= num_rows; rows *= 2) forward_.capture(rows);
   }
 
   /// Logits of the sequences of this rank's group; nothing for others, and nothing before the last stage.

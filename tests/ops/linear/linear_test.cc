@@ -77,7 +77,9 @@ TEST(Linear, AsTrainingComputesItIsItsSpecification) {
     EXPECT_CLOSE(y, want, {.absolute = 1e-4, .relative = keep_f32 ? 0 : 0x1.1p-8});
     test::TestCpu(2, 0, kTrainingBf16Variant).run<ops::Linear>(args);
     EXPECT_CLOSE(y, want, {.norm = 0.01});  // operands are 2^-9 away at most
-    if (keep_f32) EXPECT_FALSE(std::ranges::equal(y, want));
+    if (keep_f32) {
+      EXPECT_FALSE(std::ranges::equal(y, want));
+    }
   }
 }
 
