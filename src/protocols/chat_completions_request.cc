@@ -95,7 +95,7 @@ void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
     const std::string type = choice->required_text("type");
     if (type == "allowed_tools") {
       read_allowed_tools(*choice, request);
-    } else if (type != "function" && !choice->has("function")) {  // {"type": "auto"}, as in messages
+    } else if (is_choice_word(type)) {  // {"type": "auto"}, as in messages
       set_tool_choice(*choice, "type", type, request.tool_choice);
     } else {
       request.tool_choice.kind = ToolChoice::Kind::kNamed;

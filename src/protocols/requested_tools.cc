@@ -52,6 +52,10 @@ PythonJson function_in_prompt(const RequestFields& function, std::string_view sc
   return object;
 }
 
+bool is_choice_word(std::string_view word) {
+  return word == "auto" || word == "none" || word == "required" || word == "any";
+}
+
 void set_tool_choice(const RequestFields& fields, std::string_view name, std::string_view word,
                      ToolChoice& choice) {
   using Kind = ToolChoice::Kind;

@@ -28,6 +28,9 @@ void add_tool(const RequestFields& function, std::string_view schema_field, Pyth
 /// A function object as the prompt shows it, from fields that the protocol wraps differently.
 [[nodiscard]] PythonJson function_in_prompt(const RequestFields& function, std::string_view schema_field);
 
+/// Whether `set_tool_choice` takes it.
+[[nodiscard]] bool is_choice_word(std::string_view word);
+
 /// One choice: "auto", "none", "required" or "any", which means the same. Refuses other words.
 void set_tool_choice(const RequestFields& fields, std::string_view name, std::string_view word,
                      ToolChoice& choice);

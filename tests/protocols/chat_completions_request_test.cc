@@ -272,7 +272,7 @@ TEST(ChatCompletionsRequest, Refusals) {
            "true or false"},
           {R"("tools": [)" + f + "," + f + "]", "tools[1].function.name", "\"f\" names another tool already"},
           {R"("tool_choice": "required")", "tool_choice", "no tools are declared"},
-          {R"("tool_choice": "any")", "tool_choice", "none, auto or required"},
+          {R"("tool_choice": "sometimes")", "tool_choice", "none, auto or required"},
           {R"("tool_choice": 1)", "tool_choice", "an object"},
           {R"("tools": [)" + f + R"(], "tool_choice": )" + tool(R"({"name": "g"})"), "tool_choice",
            "\"g\" is not among the tools"},
