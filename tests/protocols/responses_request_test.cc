@@ -100,7 +100,7 @@ TEST(ResponsesRequest, Refusals) {
           {R"("input": [])", "input", "is empty"},
           {R"("input": 7)", "input", "a string or an array"},
           {with_item("7"), "input[0]", "an object"},
-          {with_item(R"({"role": "wizard", "content": "x"})"), "input[0].role", "system or developer"},
+          {with_item(R"({"role": "wizard", "content": "x"})"), "input[0].role", "system, developer or tool"},
           {with_item(R"({"role": "user"})"), "input[0].content", "found nothing"},
           {with_item(R"({"type": "function_call", "name": "f", "arguments": "{}"})"), "input[0].call_id",
            "a string"},
