@@ -92,7 +92,8 @@ TEST_F(ExpertMaps, ATableOfAnotherModelIsRefused) {
   EXPECT_EQ(refused(good), "");
   EXPECT_EQ(refused(good, 2), "");
   EXPECT_NE(refused(good, 4).find("--redundant-experts 4, but --expert-map has 10 slots"), std::string::npos);
-  EXPECT_NE(refused({}).find("0 layers, but the model has 5 and 1 blocks of a draft head"), std::string::npos);
+  EXPECT_NE(refused({}).find("0 layers, but the model has 5 and 1 blocks of a draft head"),
+            std::string::npos);
   ExpertTable wrong = good;
   wrong.pop_back();
   EXPECT_NE(refused(wrong).find("5 layers"), std::string::npos);
