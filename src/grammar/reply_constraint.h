@@ -52,7 +52,7 @@ class ReplyConstraint {
   ReplyConstraint(ReplyRules rules, std::shared_ptr<const MaskVocabulary> vocabulary);
 
   /// False: every token is allowed now, `mask` is left alone. Otherwise sets it. At least one token is
-  /// allowed; the end token only where the reply may end. Microseconds, but for the first visit of a place in
+  /// allowed; the end token only where the reply may end. Microseconds, but for the first use of a place in
   /// a grammar (docs/grammar.md has figures).
   [[nodiscard]] bool fill(TokenMask& mask);
   /// Moves on. False, changing nothing, when the token is not allowed.

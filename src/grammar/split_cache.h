@@ -15,7 +15,7 @@ struct TokenSplit;
 
 /// From a description of a reading (token_split.h) to its split. May be used from any number of threads; a
 /// split that two of them miss at once is computed twice. Over its budget of memory it forgets everything:
-/// what is needed comes back at the cost of a first visit.
+/// what is needed comes back at the cost of computing it anew.
 class SplitCache {
  public:
   static constexpr std::size_t kBudgetBytes = std::size_t{64} << 20;

@@ -1,6 +1,6 @@
-/// A checkpoint's tensors bound to the places where the forward pass wants them. Matrices stay packed where
-/// the file's map has them; small vectors (norms, sinks, biases, FP8 block scales, hash tables) are converted
-/// into memory of ours.
+/// A checkpoint's tensors bound to the places where the forward pass wants them. What is held as it is stored
+/// stays where the file's map has it; what is held in another form (norms, FP8 block scales, hash tables), or
+/// lies at an address that its readers cannot take, is converted or copied into memory of ours.
 #pragma once
 
 #include <cstdint>

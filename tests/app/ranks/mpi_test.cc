@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <string>
 #include <thread>
 
 #include "base/file.h"
@@ -122,6 +124,24 @@ pid_t process_of_rank(pid_t mpirun, int rank) {
   return -1;
 }
 
+/// For a child: its standard error goes to a file, and it does not outlive the test.
+std::function<void()> errors_to(const std::string& path) {
+  return [path] {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+    ::dup2(file, STDERR_FILENO);
+    ::alarm(kSeconds);
+  };
+}
+
+/// A streamed reply that no end token ends, after its first event.
+void begin_endless_reply(test::HttpConnection& stream) {
+  stream.send("POST", "/v1/completions",
+              R"({"model": "stories", "prompt": "Once", "max_tokens": 16000, "logit_bias": {"1": -100},)"
+              R"( "stream": true})");
+  ASSERT_EQ(stream.read_head().status, 200);
+  ASSERT_TRUE(stream.next_event().has_value());
+}
+
 TEST(Mpi, AKilledRankEndsTheServiceAndIsNamed) {
   const test::TemporaryFolder folder;
   const std::string errors = folder / "errors";
@@ -129,11 +149,7 @@ TEST(Mpi, AKilledRankEndsTheServiceAndIsNamed) {
       mpirun(2, Words{"serve", "--port", "0", "--quiet", "--threads", "2", "--context", "4096", "--dp", "2",
                       "--balance-experts", "--balance-first", "1", "--balance-interval", "1",
                       "--balance-gain", "0"}),
-      [&] {
-        const int file = ::open(errors.c_str(), O_WRONLY | O_CREAT, 0600);
-        ::dup2(file, STDERR_FILENO);
-        ::alarm(kSeconds);
-      });
+      errors_to(errors));
   const std::string request = R"({"model": "stories", "prompt": "Once", "max_tokens": 4})";
   EXPECT_EQ(test::http_request(server.port(), "POST", "/v1/completions", request).status, 200);
   const std::string metrics = test::http_request(server.port(), "GET", "/metrics").body;
@@ -163,11 +179,7 @@ void end_by(int rank, int signal) {
         ::alarm(kSeconds);
       });
   test::HttpConnection stream(server.port());
-  stream.send("POST", "/v1/completions",
-              R"({"model": "stories", "prompt": "Once", "max_tokens": 16000, "logit_bias": {"1": -100},)"
-              R"( "stream": true})");
-  ASSERT_EQ(stream.read_head().status, 200);
-  ASSERT_TRUE(stream.next_event().has_value());
+  ASSERT_NO_FATAL_FAILURE(begin_endless_reply(stream));
   const pid_t process = process_of_rank(server.id(), rank);
   ASSERT_GT(process, 0);
   ::kill(process, signal);
@@ -194,17 +206,9 @@ TEST(Mpi, ASignalToMpirunLeavesRepliesTheirLastWords) {
   Words command = mpirun(2, Words{"serve", "--port", "0", "--quiet", "--threads", "2", "--context", "16384",
                                   "--dp", "2", "--drain-seconds", "200"});
   command.insert(command.begin() + 1, {"--mca", "odls_base_sigkill_timeout", "6"});
-  const test::ServerProcess server(command, [&] {
-    const int file = ::open(errors.c_str(), O_WRONLY | O_CREAT, 0600);
-    ::dup2(file, STDERR_FILENO);
-    ::alarm(kSeconds);
-  });
+  const test::ServerProcess server(command, errors_to(errors));
   test::HttpConnection stream(server.port());
-  stream.send("POST", "/v1/completions",
-              R"({"model": "stories", "prompt": "Once", "max_tokens": 16000, "logit_bias": {"1": -100},)"
-              R"( "stream": true})");
-  ASSERT_EQ(stream.read_head().status, 200);
-  ASSERT_TRUE(stream.next_event().has_value());
+  ASSERT_NO_FATAL_FAILURE(begin_endless_reply(stream));
   const pid_t follower = process_of_rank(server.id(), 1);
   ASSERT_GT(follower, 0);
   ::kill(server.id(), SIGTERM);
