@@ -13,7 +13,7 @@ mkdir "$folder/lib"
 find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tests/*_sm90_*test' \
   -o -name 'device_cuda_*_test' -o -name libkernel_timeline.so \
   -o -name baleen_mpi.so -o -path "$build/src/app/baleen_sm*.so" \
-  -o -name engine_tests -o -name rank_engine_tests -o -name generation_tests -o -name model_tests \
+  -o -name engine_tests -o -name rank_engine_tests -o -name generation_tests -o -name forward_tests \
   -o -name '*sm90_*bench' -o -name '*_ranks_bench' \) \
   -exec cp -t "$folder" {} +
 for program in "$folder"/*; do

@@ -68,7 +68,7 @@ models() {
   LIMIT=300 check engine "$(program engine_tests)" --gtest_brief=1 \
     --gtest_filter="-$others:AgentSession.*:ReferenceKernels.*:SequenceTable*:MemoryPlan.*:EngineLimits.*"
   check generation "$(program generation_tests)" --gtest_brief=1 --gtest_filter='Generate.*'
-  check stories "$(program model_tests)" --gtest_brief=1 --gtest_filter="Stories.*-$others"
+  check stories "$(program forward_tests)" --gtest_brief=1 --gtest_filter="Stories.*-$others"
 }
 
 commands() { check commands python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda commands; }

@@ -1,11 +1,11 @@
-/// The choice between transports and back-ends of experts (model/expert_oracle) as text.
+/// The choice between transports and back-ends of experts (moe/transport) as text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
-#include "model/expert_oracle.h"
+#include "moe/transport/expert_oracle.h"
 
 namespace baleen {
 

@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "device/device.h"
+#include "forward/forward.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
-#include "model/forward.h"
 #include "model/rank_layout.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"

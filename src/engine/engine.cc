@@ -77,9 +77,19 @@ std::int64_t rank_weight_bytes(const WeightTree& tree, const EngineOptions& opti
 
 std::unique_ptr<DeviceWeights> on_device(const WeightTree& weights, const MemoryPlan& plan, Device& device) {
   if (device.traits().shares_host_memory) return nullptr;
-  if (plan.experts.num_blocks == 0) return std::make_unique<DeviceWeights>(weights, device.memory());
-  return std::make_unique<DeviceWeights>(weights, device.memory(), plan.experts, device.host_visible_memory(),
-                                         device.background_copies());
+  const bool has_store = plan.experts.num_blocks > 0;
+  return std::make_unique<DeviceWeights>(weights, device.memory(),
+                                         has_store ? RoutedExperts::kElsewhere : RoutedExperts::kCopied);
+}
+
+/// Routed experts in two memories, which `tree` reads from now on; null where the plan has them in one.
+std::unique_ptr<ExpertStore> in_two_memories(const WeightTree& weights, WeightTree& tree,
+                                             const MemoryPlan& plan, Device& device) {
+  if (plan.experts.num_blocks == 0) return nullptr;
+  auto store = std::make_unique<ExpertStore>(weights.blocks, plan.experts, device.memory(),
+                                             device.host_visible_memory(), device.background_copies());
+  store->bind(tree);
+  return store;
 }
 
 }  // namespace
@@ -119,6 +129,10 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                                    options_)),
       device_(make_planned_device(options_, *weights_, rank_, rank_weights_.get(), plan_)),
       device_weights_(on_device(rank_weights_ ? rank_weights_->tree() : weights_->tree(), plan_, *device_)),
+      expert_store_(device_weights_
+                        ? in_two_memories(rank_weights_ ? rank_weights_->tree() : weights_->tree(),
+                                          device_weights_->tree(), plan_, *device_)
+                        : nullptr),
       staged_experts_(options_.balance.enabled && device_weights_
                           ? std::make_unique<StagedExperts>(device_weights_->tree(), device_->memory(),
                                                             *device_->background_copies())

@@ -23,11 +23,11 @@
 #include "engine/model_engine.h"
 #include "engine/sequence_table.h"
 #include "engine/state_transfers.h"
+#include "forward/forward.h"
 #include "model/device_weights.h"
-#include "model/forward.h"
 #include "model/rank_weights.h"
-#include "model/staged_experts.h"
 #include "model/weights.h"
+#include "moe/residence/staged_experts.h"
 #include "ops/gather_rows/gather_rows.h"
 
 namespace baleen {
@@ -52,9 +52,7 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::string memory_text() const override { return to_text(plan_); }
   [[nodiscard]] Device& device() override { return *device_; }
   /// Null where all experts lie in one memory.
-  [[nodiscard]] ExpertStore* experts() const {
-    return device_weights_ ? device_weights_->experts() : nullptr;
-  }
+  [[nodiscard]] ExpertStore* experts() const { return expert_store_.get(); }
   /// Of this rank's blocks and the tokens that it routes.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override {
     return forward_.expert_load();
@@ -198,6 +196,7 @@ class Engine final : public ModelEngine {
   MemoryPlan plan_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceWeights> device_weights_;  ///< null where the device reads the checkpoint's map
+  std::unique_ptr<ExpertStore> expert_store_;      ///< null where all experts lie in one memory
   std::unique_ptr<StagedExperts> staged_experts_;  ///< of a device with memory, where experts change places
   KvCache cache_;
   std::unique_ptr<IdentifiedDisk> disk_;

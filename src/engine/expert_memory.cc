@@ -9,8 +9,8 @@
 #include "base/size_text.h"
 #include "device/make_device.h"
 #include "model/device_weights.h"
-#include "model/expert_block.h"
-#include "model/expert_store.h"
+#include "moe/residence/expert_block.h"
+#include "moe/residence/expert_store.h"
 
 namespace baleen {
 namespace {

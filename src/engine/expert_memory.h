@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "engine/memory_plan.h"
 #include "model/config.h"
-#include "model/expert_placement.h"
 #include "model/parallel_plan.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
+#include "moe/residence/expert_placement.h"
 
 namespace baleen {
 

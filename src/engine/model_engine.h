@@ -12,8 +12,8 @@
 #include "engine/sequence_transfer.h"
 #include "engine/step_engine.h"
 #include "model/config.h"
-#include "model/expert_balancer.h"
-#include "model/expert_store.h"
+#include "moe/placement/expert_balancer.h"
+#include "moe/residence/expert_store.h"
 #include "ops/dispatch/expert_map.h"
 
 namespace baleen {

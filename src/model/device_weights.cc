@@ -94,20 +94,9 @@ std::int64_t device_bytes_beside_experts(const WeightTree& tree) {
   return device_weight_bytes(without_experts(tree));
 }
 
-DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory)
-    : tree_(host), arena_(device_weight_bytes(host), memory) {
-  copy(memory);
-}
-
-DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const ExpertCounts& counts,
-                             Memory& host_memory, BackgroundCopies* copies)
-    : tree_(without_experts(host)), arena_(device_weight_bytes(tree_), memory) {
-  copy(memory);
-  experts_ = std::make_unique<ExpertStore>(host.blocks, counts, memory, host_memory, copies);
-  experts_->bind(tree_);
-}
-
-void DeviceWeights::copy(Memory& memory) {
+DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, RoutedExperts routed)
+    : tree_(routed == RoutedExperts::kCopied ? host : without_experts(host)),
+      arena_(device_weight_bytes(tree_), memory) {
   check_bf16_scales(tree_);
   constexpr std::int64_t kMegabyte = 1'000'000;
   Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);

@@ -3,10 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "model/config.h"
-#include "model/expert_store.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
 #include "tensor/buffer.h"
@@ -23,6 +21,9 @@ namespace baleen {
 /// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);
 
+/// Whether the routed experts are among the copied arrays, or lie elsewhere: the tree has none of them then.
+enum class RoutedExperts : std::uint8_t { kCopied, kElsewhere };
+
 /// Matrices keep their stored formats; what `WeightTree` has in float32 (norms, sinks, FP8 block scales)
 /// stays float32. Every array starts on 256 bytes. Of a block's routed experts the same arrays lie one
 /// behind the other at even distances: w1 of all, its scales, w2, ...
@@ -32,24 +33,15 @@ class DeviceWeights {
   /// must outlive this, has not enough, and for FP8 scales of `wo_a` that are no BF16 numbers below 2^8
   /// (F32 scales may be anything): kernels bring its weights to BF16, and a scale that was rounded on the
   /// way would change a whole block.
-  DeviceWeights(const WeightTree& host, Memory& memory);
-  /// The same with routed experts in two memories (`ExpertStore`): those of the first `counts.num_blocks`
-  /// blocks. The blocks behind them, which must not be run, have none.
-  DeviceWeights(const WeightTree& host, Memory& memory, const ExpertCounts& counts, Memory& host_memory,
-                BackgroundCopies* copies);
+  DeviceWeights(const WeightTree& host, Memory& memory, RoutedExperts routed = RoutedExperts::kCopied);
 
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
-  /// For who changes what lies at its addresses (`StagedExperts`).
+  /// For who changes what lies at its addresses, or says where routed experts lie.
   [[nodiscard]] WeightTree& tree() { return tree_; }
-  /// Null: all experts are on the device.
-  [[nodiscard]] ExpertStore* experts() const { return experts_.get(); }
 
  private:
-  void copy(Memory& memory);
-
   WeightTree tree_;
   Arena arena_;
-  std::unique_ptr<ExpertStore> experts_;
 };
 
 }  // namespace baleen

@@ -8,11 +8,12 @@
 #include <span>
 #include <vector>
 
+#include "model/block_experts.h"
 #include "model/config.h"
-#include "model/expert_maps.h"
 #include "model/rank_layout.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
+#include "ops/dispatch/expert_map.h"
 
 namespace baleen {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/size_text.h"
-#include "model/forward.h"
+#include "model/cache_geometry.h"
 #include "model/model_folder.h"
 
 namespace baleen {

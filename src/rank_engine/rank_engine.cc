@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "base/check.h"
-#include "model/expert_block.h"
-#include "model/expert_maps.h"
+#include "moe/placement/expert_maps.h"
+#include "moe/residence/expert_block.h"
 
 namespace baleen {
 

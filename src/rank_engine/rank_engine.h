@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "engine/model_engine.h"
-#include "model/expert_balancer.h"
+#include "moe/placement/expert_balancer.h"
 #include "rank_engine/rank_team.h"
 
 namespace baleen {

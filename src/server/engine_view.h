@@ -10,9 +10,9 @@
 #include "disk_tier/disk_tier.h"
 #include "engine/sequence_transfer.h"
 #include "engine/step_engine.h"
-#include "model/expert_balancer.h"
-#include "model/expert_maps.h"
-#include "model/expert_store.h"
+#include "moe/placement/expert_balancer.h"
+#include "moe/placement/expert_maps.h"
+#include "moe/residence/expert_store.h"
 #include "scheduler/recent_prefixes.h"
 
 namespace baleen {

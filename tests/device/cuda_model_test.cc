@@ -147,7 +147,7 @@ std::vector<TokenId> greedy(Engine& engine, std::span<const TokenId> prompt, std
 
 TEST(CudaStories, GreedyTextIsTheCpusOrDiffersAtATie) {
   BALEEN_NEEDS_USABLE_GPU();
-  const auto stories = nlohmann::json::parse(read_text_file("tests/model/goldens/stories_nll.json"));
+  const auto stories = nlohmann::json::parse(read_text_file("tests/forward/goldens/stories_nll.json"));
   Engine cpu("models/stories", options({})), gpu("models/stories", options(kGpu));
   constexpr std::size_t kPromptTokens = 16, kReplyTokens = 64;
   constexpr float kTie = 0.1F;  // logits: what a few BF16 roundings move

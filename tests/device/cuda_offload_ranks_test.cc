@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "engine/expert_memory.h"
-#include "model/expert_reader.h"
-#include "model/expert_store.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
+#include "moe/residence/expert_reader.h"
+#include "moe/residence/expert_store.h"
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/thread_team.h"
 #include "tests/support/compare.h"

@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 
 #include "device/device_choice.h"
-#include "model/expert_block.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
+#include "moe/residence/expert_block.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "model/device_weights.h"
-#include "model/expert_store.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
 #include "model/weights.h"
+#include "moe/residence/expert_store.h"
 #include "tests/support/random_checkpoint.h"
 
 namespace baleen {

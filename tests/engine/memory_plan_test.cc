@@ -5,7 +5,8 @@
 
 #include <fstream>
 
-#include "model/forward.h"
+#include "forward/forward.h"
+#include "model/cache_geometry.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 

@@ -14,7 +14,7 @@ namespace {
 
 /// The beginning of a story: on text that it knows the model is calmer than on random tokens.
 std::vector<TokenId> story(std::size_t num_tokens) {
-  const auto stories = nlohmann::json::parse(read_text_file("tests/model/goldens/stories_nll.json"));
+  const auto stories = nlohmann::json::parse(read_text_file("tests/forward/goldens/stories_nll.json"));
   auto tokens = stories[0]["ids"].get<std::vector<TokenId>>();
   tokens.resize(num_tokens);
   return tokens;

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "model/forward.h"
+#include "model/cache_geometry.h"
 #include "model/presets.h"
 
 namespace baleen {

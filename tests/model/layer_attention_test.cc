@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "model/cache_geometry.h"
 #include "model/config.h"
-#include "model/forward.h"
 #include "model/presets.h"
 #include "model/tensor_table.h"
 

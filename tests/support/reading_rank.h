@@ -6,8 +6,9 @@
 
 #include "base/error.h"
 #include "device/make_device.h"
+#include "forward/forward.h"
 #include "kv_cache/sequence_pages.h"
-#include "model/forward.h"
+#include "model/cache_geometry.h"
 #include "tensor/buffer.h"
 
 namespace baleen::test {

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "device/device.h"
+#include "forward/forward.h"
 #include "model/config.h"
-#include "model/forward.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "model/expert_store.h"
+#include "moe/residence/expert_store.h"
 #include "simulator/cost/time_model.h"
 
 namespace baleen {

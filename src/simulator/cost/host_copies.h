@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "hardware/device_profile.h"
-#include "model/expert_placement.h"
+#include "moe/residence/expert_placement.h"
 #include "simulator/graph/expert_routing.h"
 #include "simulator/graph/op_graph.h"
 

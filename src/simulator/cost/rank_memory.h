@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "hardware/device_profile.h"
-#include "model/expert_placement.h"
+#include "moe/residence/expert_placement.h"
 #include "simulator/graph/rank_model.h"
 #include "simulator/graph/workload.h"
 

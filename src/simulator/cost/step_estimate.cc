@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "model/expert_block.h"
+#include "moe/residence/expert_block.h"
 
 namespace baleen {
 namespace {

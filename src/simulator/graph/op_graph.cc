@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "drafts/heads/draft_heads.h"
-#include "model/forward.h"
+#include "forward/forward.h"
+#include "model/cache_geometry.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/sample/sample.h"
 #include "simulator/graph/expert_routing.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "model/forward.h"
+#include "model/cache_geometry.h"
 #include "plots/figure_text.h"
 #include "plots/xy_plot.h"
 #include "simulator/graph/op_graph.h"

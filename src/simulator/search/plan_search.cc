@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
-#include "model/forward.h"
+#include "model/cache_geometry.h"
 
 namespace baleen {
 namespace {

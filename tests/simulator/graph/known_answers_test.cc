@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "model/forward.h"
+#include "forward/forward.h"
+#include "model/cache_geometry.h"
 #include "model/presets.h"
 #include "model/tensor_table.h"
 #include "simulator/graph/op_graph.h"

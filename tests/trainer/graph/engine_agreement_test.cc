@@ -1,5 +1,5 @@
 // The trainer's float32 forward against the logits that the engine's `exact` precision is held to
-// (tests/model/make_goldens.py), main model and MTP block.
+// (tests/forward/make_goldens.py), main model and MTP block.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,7 +80,7 @@ double worst_error(const test::GoldenFile& golden, const std::string& name, cons
 }
 
 TEST(TrainerForward, HasTheLogitsOfExactPrecision) {
-  const test::GoldenFile golden("tests/model/goldens/tiny-flash.safetensors");
+  const test::GoldenFile golden("tests/forward/goldens/tiny-flash.safetensors");
   const ModelConfig config = preset_config("tiny-flash");
   const test::RandomCheckpoint files(config, static_cast<std::uint64_t>(golden.scalar("seed")));
   HashTables tables;

@@ -1,0 +1,18 @@
+#include "model/cache_geometry.h"
+
+namespace baleen {
+
+CacheGeometry cache_geometry(const ModelConfig& config, Precision precision, std::int64_t max_draft_tokens) {
+  CacheGeometry geometry;
+  for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
+    geometry.blocks.push_back(config.attention(block).cache());
+  }
+  geometry.latent = {static_cast<int>(config.nope_dim()), static_cast<int>(config.qk_rope_head_dim),
+                     precision};
+  geometry.index_key = {static_cast<int>(config.index_head_dim), precision};
+  geometry.window_tokens = config.sliding_window;
+  geometry.max_draft_tokens = max_draft_tokens;
+  return geometry;
+}
+
+}  // namespace baleen

@@ -1,0 +1,73 @@
+/// Experts on disk: reads them out of the mapped checkpoint where a step needs them.
+///
+/// Copying kernels ask through `ExpertReadRequest`, which a thread of the host watches: it stages one
+/// expert after the other in pinned memory, as far ahead as there is room. Captured steps need not be cut
+/// for that.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "model/weight_tree.h"
+#include "moe/residence/expert_block.h"
+#include "parallel/thread_pool.h"
+#include "tensor/buffer.h"
+
+namespace baleen {
+
+class ExpertReader {
+ public:
+  /// Of the first `num_blocks` of `blocks`, whose arrays must outlive this. `pinned`: memory that kernels
+  /// reach at the same addresses as the host does; `device`: theirs.
+  ExpertReader(std::span<const BlockWeights> blocks, std::int64_t num_blocks, const ExpertBlock& shape,
+               Memory& pinned, Memory& device);
+  ExpertReader(const ExpertReader&) = delete;
+  ExpertReader& operator=(const ExpertReader&) = delete;
+  ~ExpertReader();
+
+  /// For kernels of `block`.
+  [[nodiscard]] ExpertReads reads(std::int64_t block) const;
+  /// Copies an expert's arrays to `to` as a block. By any thread.
+  void read(std::int64_t block, std::int64_t expert, std::byte* to);
+  /// An expert's arrays in the checkpoint.
+  [[nodiscard]] std::array<ExpertBlock::Piece, 6> pieces(std::int64_t block, std::int64_t expert) const {
+    return shape_.pieces(experts_[static_cast<std::size_t>(block)][static_cast<std::size_t>(expert)]);
+  }
+  /// Throws `LostDevice` when a kernel has waited for too long.
+  void check() const;
+
+  /// Room for experts that the calling thread reads for steps of many tokens: two halves, used in turn.
+  [[nodiscard]] std::byte* prompt_stage(std::int64_t place) const {
+    return prompt_stages_.data() + place * shape_.bytes();
+  }
+
+  static constexpr std::int64_t kStages = 8;  ///< for kernels
+  static constexpr std::int64_t kPromptStages = 8;
+  [[nodiscard]] static std::int64_t host_bytes(std::int64_t block_bytes) {
+    return (kStages + kPromptStages) * block_bytes;
+  }
+
+ private:
+  [[nodiscard]] ExpertReadRequest& request() const {
+    return *reinterpret_cast<ExpertReadRequest*>(request_.data());
+  }
+  void serve(const std::stop_token& stop);
+  void answer(std::uint64_t number, const std::stop_token& stop);
+
+  ExpertBlock shape_;
+  std::vector<std::vector<ExpertWeights>> experts_;  ///< [blocks][experts] in the checkpoint
+  Buffer request_;
+  Buffer stages_;
+  Buffer prompt_stages_;
+  Buffer state_;  ///< ExpertReadState on the device
+  std::mutex reading_;
+  ThreadPool pool_;
+  std::jthread thread_;
+};
+
+}  // namespace baleen

@@ -1,0 +1,270 @@
+#include "moe/residence/expert_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/progress.h"
+#include "parallel/thread_pool.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::int32_t kOnDisk = -1;  // in a table of places
+constexpr int kPromptMark = 2;  // of copies out of the first half of the prompt stages; then the other's
+
+std::int64_t num_device_blocks(const ExpertCounts& counts) {
+  constexpr std::int64_t kSpare = 1;
+  return counts.num_on_device() + kSpare + 2 * counts.most_away_of_a_block() +
+         counts.num_blocks * counts.num_slots;
+}
+
+/// Of the experts alone.
+std::int64_t lattice_bytes_on_host(const ExpertCounts& counts, std::int64_t block_bytes) {
+  return counts.num_on_host == 0 ? 0 : (counts.num_on_host + 1) * block_bytes;
+}
+
+}  // namespace
+
+ExpertStore::Tables::Tables(std::int64_t num_experts) {
+  const std::int64_t places = Arena::bytes_for<std::int32_t>(num_experts);
+  of_expert = 0;
+  buffered = places;
+  copied = 2 * places;
+  state = 3 * places;
+  bytes = state + Arena::bytes_for<ExpertSlotState>(1);
+}
+
+std::int64_t ExpertStore::device_bytes(const ExpertCounts& counts, std::int64_t block_bytes) {
+  return num_device_blocks(counts) * block_bytes + counts.num_blocks * Tables(counts.num_experts).bytes +
+         Arena::bytes_for<Shared>(1) + ExpertGuesses::device_bytes(counts, kMaxRowsOfKernelCopies) +
+         (counts.num_on_disk > 0 ? Arena::bytes_for<ExpertReadState>(1) : 0);
+}
+
+std::int64_t ExpertStore::host_bytes(const ExpertCounts& counts, std::int64_t block_bytes) {
+  return lattice_bytes_on_host(counts, block_bytes) +
+         (counts.num_on_disk > 0 ? ExpertReader::host_bytes(block_bytes) : 0);
+}
+
+ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device,
+                         Memory& host, BackgroundCopies* copies)
+    : placement_(counts),
+      shape_(blocks[0].moe.routed[0]),
+      device_(device),
+      copies_(copies),
+      on_device_(num_device_blocks(counts) * shape_.bytes(), device),
+      on_host_(lattice_bytes_on_host(counts, shape_.bytes()), host),
+      tables_(counts.num_blocks * Tables(counts.num_experts).bytes, device),
+      shared_(Arena::bytes_for<Shared>(1), device),
+      guesses_(counts, kMaxRowsOfKernelCopies, device),
+      reader_(counts.num_on_disk > 0
+                  ? std::make_unique<ExpertReader>(blocks, counts.num_blocks, shape_, host, device)
+                  : nullptr),
+      places_(static_cast<std::size_t>(counts.num_in_all())) {
+  BALEEN_CHECK(counts.num_slots <= kMaxSlotsOfBlock && counts.num_experts <= kMaxExpertsOfBlock);
+  const std::int64_t unit = shape_.bytes();
+  // Blocks of the host begin a whole number of blocks from those of the device.
+  const auto device_begin = reinterpret_cast<std::intptr_t>(on_device_.data());
+  auto host_begin = counts.num_on_host == 0 ? device_begin : reinterpret_cast<std::intptr_t>(on_host_.data());
+  host_begin += ((device_begin - host_begin) % unit + unit) % unit;
+  const std::intptr_t begin = std::min(device_begin, host_begin);
+  const std::int64_t farthest = std::max((device_begin - begin) / unit + num_device_blocks(counts),
+                                         (host_begin - begin) / unit + counts.num_on_host);
+  BALEEN_CHECK(farthest <= std::numeric_limits<std::int32_t>::max());
+  base_ = on_device_.data() + (begin - device_begin);
+  first_on_device_ = static_cast<std::int32_t>((device_begin - begin) / unit);
+  first_on_host_ = static_cast<std::int32_t>((host_begin - begin) / unit);
+  spare_ = first_on_device_ + static_cast<std::int32_t>(counts.num_on_device());
+  first_in_buffers_ = spare_ + 1;
+  first_slot_ = first_in_buffers_ + static_cast<std::int32_t>(2 * counts.most_away_of_a_block());
+  fill(blocks);
+}
+
+void ExpertStore::fill(std::span<const BlockWeights> blocks) {
+  constexpr std::int64_t kMegabyte = 1'000'000;
+  const std::int64_t num_blocks = placement_.counts().num_blocks;
+  const std::int64_t num_experts = placement_.counts().num_experts;
+  std::int32_t next_on_device = first_on_device_, next_on_host = first_on_host_;
+  for (std::int64_t block = 0; block < num_blocks; ++block) {
+    for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+      const ExpertLevel level = placement_.level(block, expert);
+      place(block, expert) = level == ExpertLevel::kDevice ? next_on_device++
+                             : level == ExpertLevel::kHost ? next_on_host++
+                                                           : kOnDisk;
+    }
+    write_tables(block);
+  }
+  Progress progress(
+      "loading experts", "MB",
+      (num_blocks * num_experts - placement_.counts().num_on_disk) * shape_.bytes() / kMegabyte);
+  std::int64_t done = 0;
+  ThreadPool pool(default_num_threads());
+  for (std::int64_t block = 0; block < num_blocks; ++block) {
+    const std::vector<ExpertWeights>& routed = blocks[static_cast<std::size_t>(block)].moe.routed;
+    const auto load = [&](std::int64_t expert, auto&& copy) {
+      for (const ExpertBlock::Piece& piece : shape_.pieces(routed[static_cast<std::size_t>(expert)])) {
+        if (!piece.bytes.empty()) copy(at(place(block, expert)) + piece.offset, piece.bytes);
+      }
+    };
+    // The host's by all threads: one reads a few gigabytes a second.
+    pool.parallel_for(num_experts, [&](std::int64_t expert, int) {
+      if (placement_.level(block, expert) != ExpertLevel::kHost) return;
+      load(expert,
+           [](std::byte* to, std::span<const std::byte> from) { std::memcpy(to, from.data(), from.size()); });
+    });
+    for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+      if (placement_.level(block, expert) == ExpertLevel::kDisk) continue;
+      if (placement_.on_device(block, expert)) {
+        load(expert, [&](std::byte* to, std::span<const std::byte> from) { device_.upload(to, from); });
+      }
+      progress.update(++done * shape_.bytes() / kMegabyte);
+    }
+  }
+}
+
+template <class Each>
+void ExpertStore::for_each_away(std::int64_t block, Each each) const {
+  for (std::int64_t expert = 0; expert < placement_.counts().num_experts; ++expert) {
+    if (!placement_.on_device(block, expert)) each(expert);
+  }
+}
+
+void ExpertStore::write_tables(std::int64_t block) {
+  const std::int64_t num_experts = placement_.counts().num_experts;
+  const Tables tables(num_experts);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tables.bytes));
+  const auto write = [&](std::int64_t offset, const auto& values) {
+    std::memcpy(bytes.data() + offset, values.data(), values.size() * sizeof(values[0]));
+  };
+  std::vector<std::int32_t> places;
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) places.push_back(place(block, expert));
+  write(tables.of_expert, places);
+  std::int32_t next = copy_buffer(block);
+  for_each_away(block, [&](std::int64_t expert) { places[static_cast<std::size_t>(expert)] = next++; });
+  write(tables.buffered, places);
+  write(tables.copied, places);
+  ExpertSlotState state{};
+  std::ranges::fill(state.expert, -1);
+  std::memcpy(bytes.data() + tables.state, &state, sizeof(state));
+  device_.upload(const_cast<std::byte*>(tables_of(block)), bytes);
+}
+
+ExpertPlaces ExpertStore::places_in(const std::byte* table) const {
+  const ExpertCounts& counts = placement_.counts();
+  return {
+      .of_expert = reinterpret_cast<const std::int32_t*>(table),
+      .count = std::max(first_on_device_ + num_device_blocks(counts), first_on_host_ + counts.num_on_host)};
+}
+
+ExpertPlaces ExpertStore::copied_places(std::int64_t block) const {
+  return places_in(tables_of(block) + Tables(placement_.counts().num_experts).buffered);
+}
+
+ExpertSlots ExpertStore::slots_of(std::int64_t block) const {
+  const ExpertCounts& counts = placement_.counts();
+  const Tables tables(counts.num_experts);
+  std::byte* const own = tables_.data() + block * tables.bytes;
+  return {.count = static_cast<std::int32_t>(counts.num_slots),
+          .first = first_slot_ + static_cast<std::int32_t>(block * counts.num_slots),
+          .buffered = reinterpret_cast<const std::int32_t*>(own + tables.buffered),
+          .copied = reinterpret_cast<std::int32_t*>(own + tables.copied),
+          .state = reinterpret_cast<ExpertSlotState*>(own + tables.state),
+          .counts = &shared().counts,
+          .routed = &shared().routed,
+          .reads = reader_ ? reader_->reads(block) : ExpertReads()};
+}
+
+std::int32_t* ExpertStore::routed() const { return &shared().routed; }
+
+ExpertFetchCounts ExpertStore::counts() const {
+  ExpertFetchCounts counts;
+  device_.download(std::as_writable_bytes(std::span(&counts, 1)),
+                   reinterpret_cast<const std::byte*>(&shared().counts));
+  return counts;
+}
+
+void ExpertStore::copy_to_buffer(std::int64_t block) {
+  std::int32_t next = copy_buffer(block);
+  for_each_away(block, [&](std::int64_t expert) {
+    std::byte* const to = at(next++);
+    if (placement_.level(block, expert) == ExpertLevel::kDisk) return copy_from_disk(block, expert, to);
+    copies_->start(to, at(place(block, expert)), shape_.bytes());
+  });
+  copies_->set_mark(static_cast<int>(block % 2));
+}
+
+void ExpertStore::copy_from_disk(std::int64_t block, std::int64_t expert, std::byte* to) {
+  constexpr std::int64_t kHalf = ExpertReader::kPromptStages / 2;
+  const std::int64_t stage = num_staged_++ % ExpertReader::kPromptStages;
+  const int mark = kPromptMark + static_cast<int>(stage / kHalf);
+  if (stage % kHalf == 0) copies_->wait_for(mark);  // what this half held has been copied
+  reader_->read(block, expert, reader_->prompt_stage(stage));
+  copies_->start(to, reader_->prompt_stage(stage), shape_.bytes());
+  if (stage % kHalf == kHalf - 1) copies_->set_mark(mark);
+}
+
+void ExpertStore::begin_pass(std::int64_t begin, std::int64_t end) {
+  pass_end_ = end;
+  copies_->wait_for_operations();  // of the step before, which may read the copy buffers
+  copy_to_buffer(begin);
+  if (begin + 1 < end) copy_to_buffer(begin + 1);
+}
+
+void ExpertStore::arrive(std::int64_t block) {
+  copies_->make_operations_wait_for(static_cast<int>(block % 2));
+}
+
+void ExpertStore::leave(std::int64_t block) {
+  if (block + 2 >= pass_end_) return;
+  copies_->wait_for_operations();
+  copy_to_buffer(block + 2);
+}
+
+void ExpertStore::bind(WeightTree& tree) const {
+  for (std::int64_t block = 0; block < placement_.counts().num_blocks; ++block) {
+    MoeWeights& moe = tree.blocks[static_cast<std::size_t>(block)].moe;
+    moe.routed.clear();
+    // The first places, whichever experts they hold: kernels take the first address and the distance.
+    for (std::int64_t i = 0; i < placement_.counts().num_experts; ++i)
+      moe.routed.push_back(shape_.at(base_ + i * shape_.bytes()));
+    moe.places = places_in(tables_of(block));
+    if (placement_.counts().num_away() == 0) continue;
+    moe.places.slots = slots_of(block);
+    moe.places.copied = moe.places.slots.copied;
+    moe.places.blocks = at(0);
+    moe.places.block_bytes = shape_.bytes();
+  }
+}
+
+void ExpertStore::swap(const ExpertSwap& swap) {
+  std::int32_t& promoted = place(swap.block, swap.promoted);
+  std::int32_t& demoted = place(swap.block, swap.demoted);
+  const auto size = static_cast<std::size_t>(shape_.bytes());
+  const bool from_disk = promoted == kOnDisk;
+  const std::int32_t freed = demoted;
+  if (placement_.on_device(swap.block, swap.demoted)) {
+    if (from_disk) {
+      for (const ExpertBlock::Piece& piece : reader_->pieces(swap.block, swap.promoted)) {
+        if (!piece.bytes.empty()) device_.upload(at(spare_) + piece.offset, piece.bytes);
+      }
+    } else {
+      device_.upload(at(spare_), {at(promoted), size});
+      device_.download({at(promoted), size}, at(demoted));
+    }
+    demoted = promoted;
+    promoted = spare_;
+    spare_ = freed;
+  } else {
+    static_cast<void>(counts());  // waits: what is queued may read the block
+    reader_->read(swap.block, swap.promoted, at(freed));
+    demoted = kOnDisk;
+    promoted = freed;
+  }
+  placement_.apply(swap);
+  write_tables(swap.block);
+}
+
+}  // namespace baleen

@@ -1,0 +1,159 @@
+/// Routed experts in two memories, the GPU's and pinned memory of the host, which kernels read over PCIe; and
+/// on disk below these. Those in memory lie on one lattice of equally long blocks that spans both, so that an
+/// expert's place is one whole number, read by kernels from a table in the GPU's memory (`ExpertPlaces`). The
+/// same bytes at another place give the same bits.
+///
+/// Kernels of a step of few tokens fetch those of the experts outside the GPU's memory that are chosen: the
+/// device alone knows which. They come to slots of their block, where the next tokens find them, or, where
+/// these are taken, to one of two buffers. A step of many tokens, which needs nearly all of them, finds them
+/// copied to these buffers: a block's experts come while the block before it is computed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/background_copies.h"
+#include "model/weight_tree.h"
+#include "moe/residence/expert_block.h"
+#include "moe/residence/expert_guesses.h"
+#include "moe/residence/expert_placement.h"
+#include "moe/residence/expert_reader.h"
+#include "tensor/buffer.h"
+
+namespace baleen {
+
+/// Where experts lie, and what became of those that tokens chose.
+struct ExpertPlaceStats {
+  ExpertCounts placed;
+  ExpertFetchCounts fetched;
+};
+
+class ExpertStore {
+ public:
+  /// Copies the routed experts of the first of `blocks`, as many as `counts` has; with experts on disk, the
+  /// arrays of `blocks` must outlive this. `device`: what kernels run in; `host`: memory that they reach at
+  /// the same addresses as the host does; `copies` from there to the device: null where nothing is to be
+  /// copied for steps of many tokens. Throws `Error` when either memory has not enough.
+  ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device, Memory& host,
+              BackgroundCopies* copies);
+  ExpertStore(const ExpertStore&) = delete;
+  ExpertStore& operator=(const ExpertStore&) = delete;
+
+  /// Makes `tree`'s blocks read their routed experts here.
+  void bind(WeightTree& tree) const;
+  /// Exchanges the bytes of two experts between steps: after all that was queued, before what is queued next.
+  /// A swap is one block each way; of an expert on disk one is read and none written. Its block's slots are
+  /// empty afterwards.
+  void swap(const ExpertSwap& swap);
+
+  [[nodiscard]] const ExpertPlacement& placement() const { return placement_; }
+  /// Where the block of an expert that is not on disk is; what it holds can be read by whoever reads that
+  /// memory.
+  [[nodiscard]] const std::byte* address(std::int64_t block, std::int64_t expert) const {
+    return base_ + std::int64_t{place(block, expert)} * shape_.bytes();
+  }
+  [[nodiscard]] const ExpertBlock& shape() const { return shape_; }
+
+  /// What kernels counted since the start. Waits for the device.
+  [[nodiscard]] ExpertFetchCounts counts() const;
+  /// Throws `LostDevice` when a step has not got what it needs from disk.
+  void check() const {
+    if (reader_) reader_->check();
+  }
+
+  /// For steps of so many rows the router's choice is guessed a block ahead.
+  [[nodiscard]] bool guesses_for(std::int64_t num_rows) const {
+    return guesses_ahead_ && num_rows <= kMaxRowsOfKernelCopies && placement_.counts().num_slots > 0;
+  }
+  /// Before steps are captured. On in the beginning.
+  void set_guessing(bool on) { guesses_ahead_ = on; }
+  [[nodiscard]] const ExpertGuesses& guesses() const { return guesses_; }
+  /// What a router of such a step sets (`RouteArgs::routed`).
+  [[nodiscard]] std::int32_t* routed() const;
+
+  // A step of many tokens over blocks [begin, end), in the order of the calls: `begin_pass`, then for each
+  // block `arrive`, operations with `copied_places`, `leave`. Afterwards no copy is under way.
+
+  [[nodiscard]] bool copies_for(std::int64_t num_rows) const {
+    return copies_ != nullptr && num_rows > kMaxRowsOfKernelCopies && placement_.counts().num_away() > 0;
+  }
+  void begin_pass(std::int64_t begin, std::int64_t end);
+  void arrive(std::int64_t block);
+  void leave(std::int64_t block);
+  [[nodiscard]] ExpertPlaces copied_places(std::int64_t block) const;
+
+  /// What a store takes of either memory: beside its experts, of the device's a block for swaps, two copy
+  /// buffers, slots, tables and counters; of the host's a block, because blocks begin at whole places, and
+  /// room for what is read from disk.
+  [[nodiscard]] static std::int64_t device_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
+  [[nodiscard]] static std::int64_t host_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
+
+  /// Rows of a step whose kernels copy the chosen experts. Not below what graphs are captured for: they hold
+  /// no copies of the background.
+  static constexpr std::int64_t kMaxRowsOfKernelCopies = 256;
+
+ private:
+  /// What every block has in the GPU's memory: tables of places, [E] each, and the state of its slots.
+  struct Tables {
+    std::int64_t of_expert, buffered, copied, state, bytes;  ///< offsets, and the size
+    explicit Tables(std::int64_t num_experts);
+  };
+  /// What all blocks share there.
+  struct Shared {
+    ExpertFetchCounts counts;
+    std::int32_t routed = 0;
+  };
+
+  [[nodiscard]] std::int32_t& place(std::int64_t block, std::int64_t expert) {
+    return places_[static_cast<std::size_t>(block * placement_.counts().num_experts + expert)];
+  }
+  [[nodiscard]] std::int32_t place(std::int64_t block, std::int64_t expert) const {
+    return places_[static_cast<std::size_t>(block * placement_.counts().num_experts + expert)];
+  }
+  [[nodiscard]] std::byte* at(std::int32_t place) const {
+    return const_cast<std::byte*>(base_) + std::int64_t{place} * shape_.bytes();
+  }
+  /// The first place of the buffer that a block's experts are copied to.
+  [[nodiscard]] std::int32_t copy_buffer(std::int64_t block) const {
+    return first_in_buffers_ +
+           static_cast<std::int32_t>(block % 2 * placement_.counts().most_away_of_a_block());
+  }
+  [[nodiscard]] const std::byte* tables_of(std::int64_t block) const {
+    return tables_.data() + block * Tables(placement_.counts().num_experts).bytes;
+  }
+  [[nodiscard]] Shared& shared() const { return *reinterpret_cast<Shared*>(shared_.data()); }
+  [[nodiscard]] ExpertPlaces places_in(const std::byte* table) const;
+  [[nodiscard]] ExpertSlots slots_of(std::int64_t block) const;
+  /// `each(expert)` of the block's experts outside the GPU's memory, in the order of their copies.
+  template <class Each>
+  void for_each_away(std::int64_t block, Each each) const;
+  void copy_to_buffer(std::int64_t block);
+  void copy_from_disk(std::int64_t block, std::int64_t expert, std::byte* to);
+  void fill(std::span<const BlockWeights> blocks);
+  void write_tables(std::int64_t block);
+
+  ExpertPlacement placement_;
+  ExpertBlock shape_;
+  Memory& device_;
+  BackgroundCopies* copies_;
+  Buffer on_device_;
+  Buffer on_host_;
+  Buffer tables_;  ///< `Tables` of each block, on the device
+  Buffer shared_;
+  ExpertGuesses guesses_;
+  std::unique_ptr<ExpertReader> reader_;  ///< null: nothing is on disk
+  std::vector<std::int32_t> places_;      ///< [blocks, experts], as on the device
+  const std::byte* base_ = nullptr;       ///< of place 0
+  std::int32_t first_on_device_ = 0;
+  std::int32_t first_on_host_ = 0;
+  std::int32_t first_in_buffers_ = 0;
+  std::int32_t first_slot_ = 0;
+  std::int64_t pass_end_ = 0;
+  bool guesses_ahead_ = true;
+  std::int64_t num_staged_ = 0;  ///< experts read from disk for steps of many tokens, since the start
+  std::int32_t spare_ = 0;       ///< a place on the device that no expert has
+};
+
+}  // namespace baleen

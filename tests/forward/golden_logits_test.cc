@@ -1,0 +1,102 @@
+// Whole-model logits in `exact` against the NumPy forward pass (make_goldens.py says how the goldens were
+// made).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/support/compare.h"
+#include "tests/support/golden_file.h"
+#include "tests/support/random_checkpoint.h"
+#include "tests/support/run_sequence.h"
+
+namespace baleen {
+namespace {
+
+/// float32 sums in another order than NumPy's. Every position of the goldens stays within 2e-6.
+constexpr double kRelativeError = 1e-5;
+
+/// As `checksum` in make_goldens.py.
+std::int64_t checksum(const std::filesystem::path& weights) {
+  const MappedFile file(weights);
+  std::uint64_t header = 0;
+  std::memcpy(&header, file.bytes().data(), sizeof(header));
+  const auto data = file.bytes().subspan(sizeof(header) + header);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < data.size(); i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data.data() + i, std::min(sizeof(word), data.size() - i));
+    sum += word * (2 * (i / sizeof(word)) + 1);
+  }
+  return static_cast<std::int64_t>(sum);
+}
+
+double norm(std::span<const float> values) {
+  double squares = 0;
+  for (const float value : values) squares += static_cast<double>(value) * value;
+  return std::sqrt(squares);
+}
+
+/// `got` [T, V] against the array called `name`: in full where the golden has it, elsewhere by norm and by
+/// the part of the difference that lies in the golden's random directions, scaled up to the whole.
+void expect_golden(const test::GoldenFile& golden, const std::string& name, std::span<const float> got) {
+  const std::vector<float> norms = golden.floats(name + ".norm"),
+                           projections = golden.floats(name + ".projection");
+  const std::vector<float> directions = golden.floats("directions");
+  const std::size_t num_directions = projections.size() / norms.size(),
+                    width = directions.size() / num_directions;
+  ASSERT_EQ(got.size(), norms.size() * width);
+  double worst = 0;
+  for (std::size_t t = 0; t < norms.size(); ++t) {
+    const auto row = got.subspan(t * width, width);
+    double squares = 0;
+    for (std::size_t i = 0; i < num_directions; ++i) {
+      double projection = 0;
+      for (std::size_t v = 0; v < width; ++v)
+        projection += static_cast<double>(row[v]) * directions[i * width + v];
+      squares += std::pow(projection - projections[t * num_directions + i], 2);
+    }
+    const double seen = std::sqrt(squares * static_cast<double>(width) / static_cast<double>(num_directions));
+    worst = std::max({worst, seen / norms[t], std::fabs(norm(row) - norms[t]) / norms[t]});
+  }
+  EXPECT_LE(worst, kRelativeError) << name;
+  testing::Test::RecordProperty(name, std::to_string(worst * 1e6) + "e-6");
+
+  const std::vector<std::int32_t> positions = golden.ints("positions");
+  const std::vector<float> rows = golden.floats(name);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    EXPECT_CLOSE(got.subspan(static_cast<std::size_t>(positions[i]) * width, width),
+                 std::span(rows).subspan(i * width, width), {.norm = kRelativeError})
+        << name << " at position " << positions[i];
+  }
+}
+
+class GoldenLogits : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenLogits, ExactAgreesAtEveryPosition) {
+  const test::GoldenFile golden(std::string("tests/forward/goldens/") + GetParam() + ".safetensors");
+  const test::RandomCheckpoint checkpoint(GetParam(), static_cast<std::uint64_t>(golden.scalar("seed")));
+  ASSERT_EQ(checksum(checkpoint.weights()), golden.scalar("checksum"))
+      << "`init` writes other weights than it did";
+  const std::vector<TokenId> tokens = golden.ints("tokens");
+  const auto num_tokens = static_cast<std::int64_t>(tokens.size());
+  Engine engine(checkpoint.path(), {.precision = Precision::kExact,
+                                    .num_threads = 2,
+                                    .max_batch_tokens = num_tokens,
+                                    .max_logit_rows = num_tokens,
+                                    .cache_tokens = num_tokens,
+                                    .drafts = true});
+  const test::SequenceLogits logits = test::run_sequence(engine, tokens, tokens.size());
+  expect_golden(golden, "logits", logits.main);
+  expect_golden(golden, "mtp_logits", logits.mtp);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, GoldenLogits, testing::Values("tiny-flash", "tiny-real-heads"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace baleen

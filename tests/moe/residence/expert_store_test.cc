@@ -1,0 +1,173 @@
+// The store over the processor's memory: every expert's bytes at its place, whatever was swapped.
+#include "moe/residence/expert_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "model/device_weights.h"
+#include "model/presets.h"
+#include "model_files/made_up.h"
+
+namespace baleen {
+namespace {
+
+class ExpertStoreOf : public testing::TestWithParam<const char*> {
+ protected:
+  ExpertStoreOf()
+      : pool_(1),
+        weights_(made_up_weights(preset_config(GetParam()), 1, pool_, MadeUpBytes::kOfEachTensor)) {}
+
+  /// Whether `block_bytes` is the expert's block.
+  [[nodiscard]] bool has_bytes(const ExpertBlock& shape, const std::byte* block_bytes, std::int64_t block,
+                               std::int64_t expert) const {
+    const auto& from = weights_->tree().block(block).moe.routed[static_cast<std::size_t>(expert)];
+    return std::ranges::all_of(shape.pieces(from), [&](const ExpertBlock::Piece& piece) {
+      return piece.bytes.empty() ||
+             std::memcmp(block_bytes + piece.offset, piece.bytes.data(), piece.bytes.size()) == 0;
+    });
+  }
+
+  void expect_bytes(const ExpertStore& store) const {
+    for (std::int64_t block = 0; block < store.placement().counts().num_blocks; ++block) {
+      for (std::int64_t expert = 0; expert < store.placement().counts().num_experts; ++expert) {
+        if (store.placement().level(block, expert) == ExpertLevel::kDisk) continue;
+        ASSERT_TRUE(has_bytes(store.shape(), store.address(block, expert), block, expert))
+            << block << " " << expert;
+      }
+    }
+  }
+
+  ThreadPool pool_;
+  std::unique_ptr<ModelWeights> weights_;
+};
+
+TEST_P(ExpertStoreOf, KeepsEveryExpertThroughSwaps) {
+  const ModelConfig& config = weights_->config();
+  const std::int64_t num_blocks = config.num_hidden_layers, num_experts = config.n_routed_experts;
+  const std::int64_t all = num_blocks * num_experts;
+  const ExpertCounts some[] = {{num_blocks, num_experts, 1},      {num_blocks, num_experts, all / 2},
+                               {num_blocks, num_experts, all},    {num_blocks, num_experts, all / 3, all / 3},
+                               {num_blocks, num_experts, 0, all}, {num_blocks, num_experts, all / 2, 1}};
+  for (const ExpertCounts& counts : some) {
+    ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), nullptr);
+    expect_bytes(store);
+    std::mt19937 random(1);
+    for (int i = 0; i < 80; ++i) {
+      const ExpertSwap swap{static_cast<std::int64_t>(random()) % num_blocks,
+                            static_cast<std::int64_t>(random()) % num_experts,
+                            static_cast<std::int64_t>(random()) % num_experts};
+      if (store.placement().level(swap.block, swap.promoted) >
+          store.placement().level(swap.block, swap.demoted))
+        store.swap(swap);
+    }
+    expect_bytes(store);
+  }
+}
+
+TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
+  DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+  const ExpertStore store(weights_->tree().blocks, {2, weights_->config().n_routed_experts, 5}, host_memory(),
+                          host_memory(), nullptr);
+  store.bind(copy.tree());
+  for (std::int64_t block = 0; block < 2; ++block) {
+    const MoeWeights& moe = copy.tree().block(block).moe;
+    std::set<std::int32_t> taken;
+    const std::int64_t distance = moe.routed[1].w1.data - moe.routed[0].w1.data;
+    for (std::int64_t expert = 0; expert < store.placement().counts().num_experts; ++expert) {
+      const std::int32_t place = moe.places.of_expert[expert];
+      EXPECT_LT(place, moe.places.count);
+      EXPECT_EQ(moe.routed[0].w1.data + place * distance, store.address(block, expert));
+      // Experts on the host, and no others, have a place of their own to be copied to.
+      const std::int32_t copied = moe.places.copied[expert];
+      EXPECT_EQ(copied == place, store.placement().on_device(block, expert));
+      EXPECT_TRUE(copied == place || taken.insert(copied).second);
+    }
+    EXPECT_EQ(moe.places.blocks, moe.routed[0].w1.data);
+    EXPECT_EQ(moe.places.block_bytes, distance);
+  }
+  EXPECT_TRUE(copy.tree().blocks.back().moe.routed.empty());
+}
+
+/// Copies at the moment when operations begin to wait for them, as late as a stream may.
+class LateCopies final : public BackgroundCopies {
+ public:
+  void wait_for_operations() override {}
+  void start(std::byte* to, const std::byte* from, std::int64_t size_bytes) override {
+    started_.push_back({to, from, size_bytes});
+  }
+  void set_mark(int mark) override { marks_[static_cast<std::size_t>(mark)] = started_.size(); }
+  void make_operations_wait_for(int mark) override {
+    for (; done_ < marks_[static_cast<std::size_t>(mark)]; ++done_) {
+      const auto& [to, from, size_bytes] = started_[done_];
+      std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
+    }
+  }
+  void wait_for(int mark) override { make_operations_wait_for(mark); }
+  [[nodiscard]] bool are_done() const { return done_ == started_.size(); }
+
+ private:
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::int64_t size_bytes;
+  };
+  std::vector<Copy> started_;
+  std::array<std::size_t, kNumMarks> marks_{};
+  std::size_t done_ = 0;
+};
+
+TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
+  const std::int64_t num_blocks = weights_->config().num_blocks();
+  const std::int64_t num_experts = weights_->config().n_routed_experts, all = num_blocks * num_experts;
+  // With more on disk than there are stages.
+  for (const ExpertCounts& counts : {ExpertCounts{num_blocks, num_experts, all / 2 + 1},
+                                     ExpertCounts{num_blocks, num_experts, all / 3, all / 3}}) {
+    LateCopies copies;
+    DeviceWeights weights(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+    ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), &copies);
+    store.bind(weights.tree());
+    EXPECT_FALSE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies));
+    ASSERT_TRUE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies + 1));
+    const auto pass = [&](std::int64_t begin, std::int64_t end) {
+      store.begin_pass(begin, end);
+      for (std::int64_t block = begin; block < end; ++block) {
+        store.arrive(block);
+        const std::byte* base = weights.tree().block(block).moe.routed[0].w1.data;
+        const ExpertPlaces places = store.copied_places(block);
+        for (std::int64_t expert = 0; expert < counts.num_experts; ++expert) {
+          ASSERT_GE(places.of_expert[expert], 0);
+          EXPECT_LT(places.of_expert[expert], places.count);
+          const std::byte* found = base + places.of_expert[expert] * store.shape().bytes();
+          EXPECT_TRUE(has_bytes(store.shape(), found, block, expert)) << block << " " << expert;
+          EXPECT_EQ(store.placement().on_device(block, expert),
+                    store.placement().level(block, expert) != ExpertLevel::kDisk &&
+                        found == store.address(block, expert));
+        }
+        store.leave(block);
+      }
+      // The buffers are free for the kernels of a step of fewer tokens.
+      EXPECT_TRUE(copies.are_done());
+    };
+    pass(0, num_blocks);
+    pass(0, num_blocks - 1);
+    pass(num_blocks - 1, num_blocks);  // the MTP block alone
+    store.swap({1, counts.num_experts - 1, 0});
+    pass(0, num_blocks);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, ExpertStoreOf, testing::Values("tiny-flash", "tiny-real-heads"),
+                         [](const auto& param) {
+                           std::string name(param.param);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace baleen
