@@ -8,7 +8,6 @@
 #include "drafts/draft_head.h"
 #include "drafts/heads/draft_heads.h"
 #include "forward/forward.h"
-#include "forward/message_buffers.h"
 #include "model/cache_geometry.h"
 #include "model/device_weights.h"
 #include "ops/experts/experts.h"

@@ -28,8 +28,9 @@ enum class ExpertTransport : std::uint8_t {
   kNccl
 };
 
-/// What a transport says of itself. `Forward` reads `way`, `adds_sums` and `fuses`; the rest decides whether
-/// it serves. None limits the tokens of a step: the ranks' buffers are as large as their largest step wants.
+/// What a transport says of itself. The forward pass reads `way`, `adds_sums` and `fuses`; the rest decides
+/// whether it serves. None limits the tokens of a step: the ranks' buffers are as large as their largest step
+/// wants.
 struct ExpertTransportTraits {
   ExpertTransport transport = ExpertTransport::kAutomatic;
   std::string_view name;   ///< of --expert-transport

@@ -25,9 +25,9 @@ std::vector<float> copied(const Activations<3>& x) {
 }
 
 /// A prompt through all layers and the MTP block.
-class Pass {
+class PromptPass {
  public:
-  Pass(const ModelConfig& config, const WeightTree& weights)
+  PromptPass(const ModelConfig& config, const WeightTree& weights)
       : config_(config),
         weights_(weights),
         device_(1, scratch_bytes(cpu_traits(1), step_shape(config, kMaxRows, kMaxRows, 1, 1024))),
@@ -83,7 +83,7 @@ class StreamCopies : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(StreamCopies, AreWhatTheLayerLeft) {
-  Pass plain(config_, weights_->tree()), observed(config_, weights_->tree()),
+  PromptPass plain(config_, weights_->tree()), observed(config_, weights_->tree()),
       copying(config_, weights_->tree());
   Values want;
   observed.forward().observe_blocks(

@@ -1,0 +1,240 @@
+#include "forward/attention.h"
+
+#include <array>
+#include <cmath>
+
+#include "ops/operations.h"
+
+namespace baleen {
+namespace {
+
+Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
+  return x.reshaped<3>({x.extent(0), num_heads, x.extent(1) / num_heads});
+}
+
+}  // namespace
+
+AttentionArrays::AttentionArrays(const ModelConfig& config, ActivationArrays& arrays)
+    : q_latent(arrays.values(config.q_lora_rank)),
+      q_latent_fp8(arrays.fp8(config.q_lora_rank)),
+      q(arrays.values(config.q_dim())),
+      kv(arrays.values(config.head_dim)),
+      attended(arrays.values(config.q_dim())),
+      main_kv(arrays.floats(2 * config.head_dim)),
+      main_gate(arrays.floats(2 * config.head_dim)),
+      index_kv(arrays.floats(2 * config.index_head_dim)),
+      index_gate(arrays.floats(2 * config.index_head_dim)),
+      index_q(arrays.values(config.index_q_dim())),
+      index_weights(arrays.values(config.index_n_heads)),
+      selected(arrays.integers(config.index_topk)) {}
+
+AttentionArrays AttentionArrays::from_row(std::int64_t first) const {
+  AttentionArrays rest;
+  rest.q_latent = rows_from(q_latent, first);
+  rest.q_latent_fp8 = rows_from(q_latent_fp8, first, q_latent.extent(1));
+  rest.q = rows_from(q, first);
+  rest.kv = rows_from(kv, first);
+  rest.attended = rows_from(attended, first);
+  rest.main_kv = rows_from(main_kv, first);
+  rest.main_gate = rows_from(main_gate, first);
+  rest.index_kv = rows_from(index_kv, first);
+  rest.index_gate = rows_from(index_gate, first);
+  rest.index_q = rows_from(index_q, first);
+  rest.index_weights = rows_from(index_weights, first);
+  rest.selected = rows_from(selected, first);
+  return rest;
+}
+
+Attention::Attention(const PassContext& context, ActivationArrays& arrays, MessageArrays& messages,
+                     const Activations<2>& sums)
+    : context_(context),
+      arrays_(AttentionArrays(context.config, arrays)),
+      angles_(context, arrays),
+      output_(context, arrays, messages, sums) {}
+
+void Attention::cut(std::int64_t first) {
+  arrays_.cut(first);
+  angles_.cut(first);
+  output_.cut(first);
+}
+
+void Attention::run(std::int64_t block, const Pass& pass, const HalfBlock& half) {
+  const Call call{.block = block,
+                  .pass = pass,
+                  .weights = context_.weights.block(block).attention,
+                  .shape = context_.config.attention(block),
+                  .values = arrays_.of(pass)};
+  context_.device.executor().enter_block(block);
+  project(call, half);
+  norm_and_store(call);
+  // Compressors and the indexer begin beside the rotation of the queries, whose result they do not read.
+  project_queries(call);
+  if (call.shape.compresses()) compress(call);
+  if (call.shape.indexed) select(call);
+  attend(call);
+  output_.run(block, pass, rows(call.values.attended, call.num_attending()), half.f);
+}
+
+void Attention::project(const Call& call, const HalfBlock& half) {
+  const auto& [block, pass, weights, shape, values] = call;
+  const RowRange attending = call.attending();
+  const std::int64_t num_rows = attending.size();
+  const Activations<2> x = rows(half.u, num_rows);
+  const CompressorWeights& main = weights.compressor;
+  const CompressorWeights& index = weights.indexer.compressor;
+  // What the cache is made from comes to the place of its row in the batch.
+  const auto placed = [&](const Activations<2>& all, std::int64_t width) {
+    return rows(all, call.pass.num_rows(), width).slice(attending.begin, attending.end);
+  };
+  const std::array<LinearOutput, 7> projections{
+      {{&weights.wq_a, rows(values.q_latent, num_rows), false, "wq_a"},
+       {&weights.wkv, placed(values.kv, values.kv.extent(1)), false, "wkv"},
+       {&main.wkv, placed(values.main_kv, main.wkv.rows), true, "compressor.wkv"},
+       {&main.wgate, placed(values.main_gate, main.wgate.rows), true, "compressor.wgate"},
+       {&index.wkv, placed(values.index_kv, index.wkv.rows), true, "indexer.wkv", false},
+       {&index.wgate, placed(values.index_gate, index.wgate.rows), true, "indexer.wgate", false},
+       {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj",
+        false}}};
+  const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
+  const bool gathers = context_.layout.plan().sequence_parallel;
+  if (gathers) gather_rows_of_group(context_, x, pass.shares.kept_by_rank());
+  context_.device.execute<ops::Linear>({.x = x,
+                                        .x_fp8 = gathers ? Fp8Rows() : half.u_fp8,
+                                        .outputs = std::span(projections).first(num_projections),
+                                        .precision = context_.precision});
+  if (context_.layout.plan().cp > 1) gather_cache_inputs(call);
+}
+
+void Attention::gather_cache_inputs(const Call& call) {
+  const auto& [block, pass, weights, shape, values] = call;
+  const auto gather = [&](const Activations<2>& x, std::int64_t width) {
+    gather_rows_of_group(context_, rows(x, call.pass.num_rows(), width), call.pass.shares.kept_by_rank());
+  };
+  gather(values.kv, values.kv.extent(1));
+  if (!shape.compresses()) return;
+  gather(values.main_kv, weights.compressor.wkv.rows);
+  gather(values.main_gate, weights.compressor.wgate.rows);
+  if (!shape.indexed) return;
+  gather(values.index_kv, weights.indexer.compressor.wkv.rows);
+  gather(values.index_gate, weights.indexer.compressor.wgate.rows);
+}
+
+void Attention::norm_and_store(const Call& call) {
+  const auto& [block, pass, weights, shape, values] = call;
+  const Activations<2> latent = rows(values.q_latent, call.num_attending());
+  const RowRange all{0, pass.num_rows()};
+  context_.device.execute<ops::RmsNorm, ops::KvStore>({.x = latent,
+                                                       .weight = weights.q_norm,
+                                                       .eps = context_.norm_eps(),
+                                                       .precision = context_.precision,
+                                                       .y = latent,
+                                                       .y_fp8 = values.q_latent_fp8},
+                                                      {.kv = rows(values.kv, pass.num_rows()),
+                                                       .weight = weights.kv_norm,
+                                                       .eps = context_.norm_eps(),
+                                                       .cosine = angles_.cosine(shape.rope, pass, all),
+                                                       .sine = angles_.sine(shape.rope, pass, all),
+                                                       .batch = pass.step.batch,
+                                                       .window = context_.cache.window(block)});
+}
+
+void Attention::project_queries(const Call& call) {
+  const auto& [block, pass, weights, shape, values] = call;
+  const std::int64_t num_rows = call.num_attending(), num_heads = context_.config.num_attention_heads;
+  const Activations<2> q = rows(values.q, num_rows);
+  const std::array<LinearOutput, 2> outputs{
+      {{&weights.wq_b, q, false, "wq_b"},
+       {&weights.indexer.wq_b, rows(values.index_q, num_rows), false, "indexer.wq_b", false}}};
+  context_.device.execute<ops::Linear>({.x = rows(values.q_latent, num_rows),
+                                        .x_fp8 = values.q_latent_fp8,
+                                        .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
+                                        .precision = context_.precision});
+  const Activations<2> per_head = q.reshaped<2>({num_rows * num_heads, context_.config.head_dim});
+  context_.device.execute<ops::RmsNorm, ops::Rope>(
+      {.x = per_head,
+       .weight = {},
+       .eps = context_.norm_eps(),
+       .precision = context_.precision,
+       .y = per_head,
+       .rows_per_token = num_heads},
+      {.x = heads(q, num_heads),
+       .cosine = angles_.cosine(shape.rope, pass, call.attending()),
+       .sine = angles_.sine(shape.rope, pass, call.attending()),
+       .inverse = false,
+       .precision = context_.precision});
+}
+
+void Attention::compress(const Call& call) {
+  const auto& [block, pass, weights, shape, values] = call;
+  // Settled behind the rotation of queries, of which a rank that attends with no row has none.
+  const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
+                        const Activations<2>& gate, const CompressorState& state,
+                        const CompressorOverlap& overlap, const LatentPool& latent,
+                        const IndexKeyPool& index_key) {
+    context_.device.execute<ops::Compressor>({.kv = rows(kv, call.pass.num_rows(), compressor.wkv.rows),
+                                              .gate = rows(gate, call.pass.num_rows(), compressor.wgate.rows),
+                                              .ape = compressor.ape,
+                                              .norm_weight = compressor.norm,
+                                              .eps = context_.norm_eps(),
+                                              .frequencies = angles_.frequencies(call.shape.rope),
+                                              .ratio = static_cast<int>(call.shape.ratio),
+                                              .precision = context_.precision,
+                                              .rows_are_settled = call.num_attending() > 0,
+                                              .batch = call.pass.step.batch,
+                                              .state = state,
+                                              .overlap = overlap,
+                                              .latent = latent,
+                                              .index_key = index_key});
+  };
+  const KvCache& cache = context_.cache;
+  pool(weights.compressor, values.main_kv, values.main_gate, cache.main_state(block),
+       cache.main_overlap(block), cache.compressed(block), {});
+  if (shape.indexed) {
+    pool(weights.indexer.compressor, values.index_kv, values.index_gate, cache.index_state(block),
+         cache.index_overlap(block), {}, cache.index_keys(block));
+  }
+}
+
+void Attention::select(const Call& call) {
+  const auto& [block, pass, weights, shape, values] = call;
+  const std::int64_t num_rows = call.num_attending();
+  const BatchPart& part = pass.shares.attending_batch();
+  context_.device.execute<ops::Indexer>({.q = heads(rows(values.index_q, num_rows), shape.index_heads),
+                                         .head_weights = rows(values.index_weights, num_rows),
+                                         .cosine = angles_.cosine(shape.rope, pass, call.attending()),
+                                         .sine = angles_.sine(shape.rope, pass, call.attending()),
+                                         .precision = context_.precision,
+                                         .queries_are_settled = true,
+                                         .batch = part.batch,
+                                         .first_row = part.first_row,
+                                         .keys = context_.cache.index_keys(block),
+                                         .selected = rows(values.selected, num_rows)});
+}
+
+void Attention::attend(const Call& call) {
+  const auto& [block, pass, weights, shape, values] = call;
+  const std::int64_t num_rows = call.num_attending(), num_heads = context_.config.num_attention_heads;
+  const BatchPart& part = pass.shares.attending_batch();
+  const Activations<3> attended = heads(rows(values.attended, num_rows), num_heads);
+  context_.device.execute<ops::SparseAttention, ops::Rope>(
+      {.q = heads(rows(values.q, num_rows), num_heads),
+       .batch = part.batch,
+       .first_row = part.first_row,
+       .first_slice = part.first_slice,
+       .window = context_.cache.window(block),
+       .compressed = context_.cache.compressed(block),
+       .ratio = static_cast<int>(shape.ratio),
+       .selected = shape.indexed ? rows(values.selected, num_rows) : View<const std::int32_t, 2>(),
+       .sink = weights.sink,
+       .window_tokens = shape.window_tokens,
+       .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
+       .precision = context_.precision,
+       .out = attended},
+      {.x = attended,
+       .cosine = angles_.cosine(shape.rope, pass, call.attending()),
+       .sine = angles_.sine(shape.rope, pass, call.attending()),
+       .inverse = true,
+       .precision = context_.precision});
+}
+
+}  // namespace baleen

@@ -1,0 +1,97 @@
+/// Attention of a block: projections of queries and of what the cache keeps, compressors, the indexer's
+/// choice, attention over cached rows, the output projection.                  (source: forward pass 5)
+///
+///     linear   wq_a, wkv [, compressor wkv, wgate [, indexer wkv, wgate, weights_proj]]
+///     rms_norm, linear wq_b [, indexer wq_b], rms_norm per head, rope         -> q
+///     kv_store                                                                -> window page
+///     [compressor [, compressor of the indexer, indexer]]                     -> entries, keys, selection
+///     sparse_attention, rope back, output projection                          -> f
+///
+/// In brackets: layers that compress, the inner ones those with an indexer. Projections of the same x are one
+/// call of `linear`, so that it is packed once.
+#pragma once
+
+#include <cstdint>
+
+#include "forward/output_projection.h"
+#include "forward/pass.h"
+#include "forward/pass_arrays.h"
+#include "forward/residual_streams.h"
+#include "forward/rotation_angles.h"
+#include "model/layer_attention.h"
+
+namespace baleen {
+
+/// Arrays for R rows: cache inputs (kv, main_*, index_kv, index_gate) of all rows of the data-parallel group,
+/// the others of those whose queries the rank attends with. A value that an operation changes in place has
+/// one array for before and after.
+struct AttentionArrays {
+  AttentionArrays() = default;
+  AttentionArrays(const ModelConfig& config, ActivationArrays& arrays);
+  /// The rows from `first` on, a multiple of kScaleRows.
+  [[nodiscard]] AttentionArrays from_row(std::int64_t first) const;
+
+  Activations<2> q_latent;         ///< [R, R_q] of wq_a; then normed
+  Fp8Rows q_latent_fp8;            ///< [R, R_q] the normed ones for FP8 products; of devices with BF16
+  Activations<2> q;                ///< [R, H c] of wq_b; then normed and rotated
+  Activations<2> kv;               ///< [R, c] before the norm that the cache's rows have
+  Activations<2> attended;         ///< [R, H c] rotated back
+  Activations<2> main_kv;          ///< [R, 2 c] compressor products (c of them with ratio 128), float32
+  Activations<2> main_gate;        ///< [R, 2 c] float32
+  Activations<2> index_kv;         ///< [R, 2 c_I] float32
+  Activations<2> index_gate;       ///< [R, 2 c_I] float32
+  Activations<2> index_q;          ///< [R, H_I c_I]
+  Activations<2> index_weights;    ///< [R, H_I]
+  View<std::int32_t, 2> selected;  ///< [R, K_I] entries that the indexer chose
+};
+
+class Attention {
+ public:
+  /// `sums`: as `OutputProjection` has them.
+  Attention(const PassContext& context, ActivationArrays& arrays, MessageArrays& messages,
+            const Activations<2>& sums);
+
+  /// From now on second micro-batches have the rows from `first` on, a multiple of kScaleRows.
+  void cut(std::int64_t first);
+
+  /// Rotation angles of the positions of a pass, before its first block.
+  void begin(const Pass& pass) { angles_.prepare(pass); }
+  /// Sets half.f by half.u and writes the cache rows of the batch's positions. Of u there are the rows that
+  /// the rank attends with; with sequence parallelism those that it keeps, at their places among all, and the
+  /// others come to theirs. Of f the rows that it keeps are set, from row 0 on.
+  void run(std::int64_t block, const Pass& pass, const HalfBlock& half);
+
+ private:
+  /// One block of a pass.
+  struct Call {
+    std::int64_t block;
+    const Pass& pass;
+    const AttentionWeights& weights;
+    const LayerAttention shape;
+    const AttentionArrays& values;
+
+    [[nodiscard]] RowRange attending() const { return pass.shares.attending(); }
+    [[nodiscard]] std::int64_t num_attending() const { return attending().size(); }
+  };
+
+  /// u to the query's latent, and to what the cache is made from.
+  void project(const Call& call, const HalfBlock& half);
+  /// With context parallelism: what the cache of every rank needs of the rows of others.
+  void gather_cache_inputs(const Call& call);
+  /// Norms the query's latent, and kv into the window's cache rows.
+  void norm_and_store(const Call& call);
+  /// The latent to queries of all heads, normed and rotated, and to those of the indexer.
+  void project_queries(const Call& call);
+  /// Pools entries, and their index keys.
+  void compress(const Call& call);
+  /// The entries that each query attends to.
+  void select(const Call& call);
+  void attend(const Call& call);
+
+  PassContext context_;
+  PerMicroBatch<AttentionArrays> arrays_;
+  RotationAngles angles_;
+  OutputProjection output_;
+};
+
+}  // namespace baleen

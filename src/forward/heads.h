@@ -1,0 +1,41 @@
+/// The end of a pass: residual streams to logits over the vocabulary, of the model's own head and of draft
+/// heads.                                                          (source: forward pass 3, 4.4)
+///
+///     hc_head, rms_norm [, all_gather of rows], lm_head [, all_gather of the vocabulary]
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "forward/pass.h"
+#include "forward/pass_arrays.h"
+
+namespace baleen {
+
+struct HeadMessages {
+  HeadMessages(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays);
+
+  Activations<2> logits;  ///< [R, V'] float32 of this rank's part of the vocabulary; empty where it has all
+};
+
+class Heads {
+ public:
+  /// `u`: [R, d], lent while `logits` lasts.
+  Heads(const PassContext& context, MessageArrays& messages, const Activations<2>& u)
+      : context_(context), messages_(context.config, context.layout, messages), u_(u) {}
+
+  /// Logits [T, V] of T rows of streams [T, n, d] by `mixing`, `norm` and the model's projection. Where ranks
+  /// share out rows, `streams` are those of T that the rank keeps; every rank of a group that splits the
+  /// vocabulary gets all logits.
+  void logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
+              Activations<2> out);
+
+ private:
+  void project(const Activations<2>& x, const Activations<2>& out);
+
+  PassContext context_;
+  HeadMessages messages_;
+  Activations<2> u_;
+};
+
+}  // namespace baleen

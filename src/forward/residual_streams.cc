@@ -1,0 +1,144 @@
+#include "forward/residual_streams.h"
+
+#include <algorithm>
+
+#include "ops/operations.h"
+
+namespace baleen {
+
+HalfBlockArrays::HalfBlockArrays(const ModelConfig& config, ActivationArrays& arrays)
+    : half{.u = arrays.values(config.hidden_size),
+           .u_fp8 = arrays.fp8(config.hidden_size),
+           .f = arrays.values(config.hidden_size)},
+      post(arrays.floats(config.hc_mult)),
+      comb(arrays.floats(config.hc_mult, config.hc_mult)) {}
+
+HalfBlockArrays HalfBlockArrays::from_row(std::int64_t first) const {
+  HalfBlockArrays rest;
+  rest.half = {.u = rows_from(half.u, first),
+               .u_fp8 = rows_from(half.u_fp8, first, half.u.extent(1)),
+               .f = rows_from(half.f, first)};
+  rest.post = rows_from(post, first);
+  rest.comb = rows_from(comb, first);
+  return rest;
+}
+
+StreamArrays::StreamArrays(const ModelConfig& config, ActivationArrays& arrays)
+    : main(arrays.values(config.hc_mult, config.hidden_size)),
+      drafts(arrays.values(config.hc_mult, config.hidden_size)) {}
+
+ResidualStreams::ResidualStreams(const PassContext& context, ActivationArrays& arrays)
+    : context_(context), arrays_(context.config, arrays), halves_(HalfBlockArrays(context.config, arrays)) {}
+
+void ResidualStreams::begin(const Pass& pass) {
+  const RankLayout& layout = context_.layout;
+  if (layout.stage().first) {
+    context_.device.execute<ops::Embed>({.tokens = pass.kept_tokens(),
+                                         .first_row = pass.shares.kept().begin,
+                                         .table = context_.weights.embedding,
+                                         .out = pass.streams});
+  } else {
+    context_.device.execute<ops::Receive>({.pair = &layout.previous_stage(), .y = pass.streams});
+  }
+}
+
+void ResidualStreams::end(const Pass& pass) {
+  const RankLayout& layout = context_.layout;
+  if (layout.stage().last) return;
+  context_.device.execute<ops::Send>(
+      {.pair = &layout.next_stage(), .num_ranks = layout.plan().num_devices, .x = pass.streams});
+}
+
+HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, const RowRange& own) const {
+  const HalfBlockArrays& values = halves_.of(pass);
+  return {.streams = pass.streams,
+          .weights = weights,
+          .norm_eps = context_.norm_eps(),
+          .hc_eps = static_cast<float>(context_.config.hc_eps),
+          .sinkhorn_iterations = static_cast<int>(context_.config.hc_sinkhorn_iters),
+          .precision = context_.precision,
+          .u = values.half.u.slice(own.begin, own.end),
+          .post = rows(values.post, pass.num_kept()),
+          .comb = rows(values.comb, pass.num_kept())};
+}
+
+RmsNormArgs ResidualStreams::normed(const Pass& pass, std::span<const float> weight, const RowRange& own,
+                                    bool quantises) const {
+  const HalfBlock& values = half(pass);
+  const Activations<2> u = values.u.slice(own.begin, own.end);
+  return {.x = u,
+          .weight = weight,
+          .eps = context_.norm_eps(),
+          .precision = context_.precision,
+          .y = u,
+          .y_fp8 = quantises ? values.u_fp8 : Fp8Rows()};
+}
+
+// With split heads attention sees all rows: those that other ranks keep come to their places, and of rows
+// that are to be gathered attention makes the codes. Experts see this rank's alone.
+
+RowRange ResidualStreams::attention_rows(const Pass& pass) const {
+  return context_.layout.plan().sequence_parallel ? pass.shares.kept() : RowRange{0, pass.num_kept()};
+}
+
+HcPreArgs ResidualStreams::mixed_for_attention(std::int64_t block, const Pass& pass) const {
+  return mixed(pass, context_.weights.block(block).hc_attn, attention_rows(pass));
+}
+
+RmsNormArgs ResidualStreams::normed_for_attention(std::int64_t block, const Pass& pass) const {
+  return normed(pass, context_.weights.block(block).attn_norm, attention_rows(pass),
+                !context_.layout.plan().sequence_parallel);
+}
+
+HcPostArgs ResidualStreams::left(const Pass& pass) const {
+  const HalfBlockArrays& values = halves_.of(pass);
+  return {.f = rows(values.half.f, pass.num_kept()),
+          .post = rows(values.post, pass.num_kept()),
+          .comb = rows(values.comb, pass.num_kept()),
+          .precision = context_.precision,
+          .streams = pass.streams};
+}
+
+void ResidualStreams::enter_block(std::int64_t block, const Pass& pass) {
+  if (block > pass.begin && !stops_after(block - 1)) return;  // entered as the one before it was left
+  context_.device.execute<ops::HcPre, ops::RmsNorm>(mixed_for_attention(block, pass),
+                                                    normed_for_attention(block, pass));
+}
+
+void ResidualStreams::enter_experts(std::int64_t block, const Pass& pass) {
+  const BlockWeights& weights = context_.weights.block(block);
+  const RowRange all{0, pass.num_kept()};
+  context_.device.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left(pass), mixed(pass, weights.hc_ffn, all),
+                                                                 normed(pass, weights.ffn_norm, all, true));
+}
+
+void ResidualStreams::leave_block(std::int64_t block, const Pass& pass) {
+  if (block + 1 == pass.end || stops_after(block)) {
+    context_.device.execute<ops::HcPost>(left(pass));
+  } else {
+    context_.device.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(
+        left(pass), mixed_for_attention(block + 1, pass), normed_for_attention(block + 1, pass));
+  }
+  if (const Activations<3>* const copy = find_copy(block)) copy_streams(pass.streams, *copy);
+  if (observer_ != nullptr) observer_(observer_context_, block, pass.streams);
+}
+
+const Activations<3>* ResidualStreams::find_copy(std::int64_t block) const {
+  const auto found = std::ranges::find(copies_, block, &std::pair<std::int64_t, Activations<3>>::first);
+  return found == copies_.end() ? nullptr : &found->second;
+}
+
+bool ResidualStreams::stops_after(std::int64_t block) const {
+  return observer_ != nullptr || find_copy(block) != nullptr;
+}
+
+void ResidualStreams::copy_streams(const Activations<3>& streams, const Activations<3>& copy) {
+  const std::int64_t num_rows = streams.extent(0), width = streams.extent(1) * streams.extent(2);
+  std::vector<RowPair> pairs(static_cast<std::size_t>(num_rows));
+  for (std::int32_t row = 0; row < num_rows; ++row) pairs[static_cast<std::size_t>(row)] = {row, row};
+  context_.device.execute<ops::GatherRows>({.from = streams.reshaped<2>({num_rows, width}),
+                                            .pairs = pairs,
+                                            .to = rows(copy, num_rows).reshaped<2>({num_rows, width})});
+}
+
+}  // namespace baleen

@@ -1,0 +1,112 @@
+/// The residual streams of a pass: where their values come from, how each half-block reads and changes them,
+/// and where they go.                                                  (source: forward pass 3, 4.1 to 4.3)
+///
+///     begin            embed, or receive                                     tokens -> streams
+///     enter_block      hc_pre, rms_norm                                      streams -> u, for attention
+///     enter_experts    hc_post, hc_pre, rms_norm                             f, streams -> streams, u
+///     leave_block      hc_post [, those of the next block's enter_block]     f -> streams [, u]
+///     end              [send]
+///
+/// A half-block is left and the next one entered in one operation, unless a caller wants the value between.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "forward/pass.h"
+#include "forward/pass_arrays.h"
+#include "ops/hc_post/hc_post.h"
+#include "ops/hc_pre/hc_pre.h"
+#include "ops/rms_norm/rms_norm.h"
+
+namespace baleen {
+
+/// What a half-block, attention or experts, sees and what it returns: arrays for R rows.
+struct HalfBlock {
+  Activations<2> u;  ///< [R, d] mixed out of the streams and normed
+  Fp8Rows u_fp8;     ///< u for FP8 products; of devices that have BF16 activations
+  Activations<2> f;  ///< [R, d] what is added to the streams
+};
+
+/// Both halves of all blocks share one set of arrays.
+struct HalfBlockArrays {
+  HalfBlockArrays() = default;
+  HalfBlockArrays(const ModelConfig& config, ActivationArrays& arrays);
+  /// The rows from `first` on, a multiple of kScaleRows.
+  [[nodiscard]] HalfBlockArrays from_row(std::int64_t first) const;
+
+  HalfBlock half;       ///< before its norm, `u` is in the same place
+  Activations<2> post;  ///< [R, n] float32 weights of `f` in each stream
+  Activations<3> comb;  ///< [R, n, n] float32 weights of the streams in each other
+};
+
+struct StreamArrays {
+  StreamArrays(const ModelConfig& config, ActivationArrays& arrays);
+
+  Activations<3> main;    ///< [R, n, d] of the main layers
+  Activations<3> drafts;  ///< [R, n, d] of a draft head's blocks
+};
+
+/// Called with the streams [K, n, d] of the rows that the rank keeps.
+using BlockObserver = void (*)(void* context, std::int64_t block, ConstActivations<3> streams);
+
+class ResidualStreams {
+ public:
+  ResidualStreams(const PassContext& context, ActivationArrays& arrays);
+
+  [[nodiscard]] const StreamArrays& arrays() const { return arrays_; }
+  /// What half-blocks see and return, of whole steps and of a pass.
+  [[nodiscard]] const HalfBlock& half() const { return halves_.whole().half; }
+  [[nodiscard]] const HalfBlock& half(const Pass& pass) const { return halves_.of(pass).half; }
+  /// From now on second micro-batches have the rows from `first` on, a multiple of kScaleRows.
+  void cut(std::int64_t first) { halves_.cut(first); }
+
+  /// On the first stage the tokens' embeddings, on others what the stage before sends.
+  void begin(const Pass& pass);
+  /// Sends the streams to the next stage, if there is one.
+  void end(const Pass& pass);
+
+  /// Sets u for the block's attention, of the rows that the rank keeps, unless leaving the block before has.
+  void enter_block(std::int64_t block, const Pass& pass);
+  /// Takes f of attention into the streams, and sets u for the experts.
+  void enter_experts(std::int64_t block, const Pass& pass);
+  /// Takes f of the experts into the streams; sets u for the next block's attention, if one follows and
+  /// the streams between are not read.
+  void leave_block(std::int64_t block, const Pass& pass);
+
+  /// From now on a copy of the streams after `block` is left in the first rows of `copy`.
+  void copy_after(std::int64_t block, const Activations<3>& copy) { copies_.emplace_back(block, copy); }
+  /// From now on `observer`, if it is set, is called after each block.
+  void observe(BlockObserver observer, void* context) {
+    observer_ = observer;
+    observer_context_ = context;
+  }
+  [[nodiscard]] bool is_observed() const { return observer_ != nullptr; }
+  /// The value after some block is wanted, of whole steps.
+  [[nodiscard]] bool is_read_between_blocks() const { return is_observed() || !copies_.empty(); }
+
+ private:
+  [[nodiscard]] bool stops_after(std::int64_t block) const;
+  /// Where a copy of the streams after `block` is wanted; null: nowhere.
+  [[nodiscard]] const Activations<3>* find_copy(std::int64_t block) const;
+  void copy_streams(const Activations<3>& streams, const Activations<3>& copy);
+
+  // Arguments of the operations. `own`: rows of `u` that this rank makes.
+  [[nodiscard]] HcPreArgs mixed(const Pass& pass, const HcWeights& weights, const RowRange& own) const;
+  [[nodiscard]] RmsNormArgs normed(const Pass& pass, std::span<const float> weight, const RowRange& own,
+                                   bool quantises) const;
+  [[nodiscard]] RowRange attention_rows(const Pass& pass) const;
+  [[nodiscard]] HcPreArgs mixed_for_attention(std::int64_t block, const Pass& pass) const;
+  [[nodiscard]] RmsNormArgs normed_for_attention(std::int64_t block, const Pass& pass) const;
+  [[nodiscard]] HcPostArgs left(const Pass& pass) const;
+
+  PassContext context_;
+  StreamArrays arrays_;
+  PerMicroBatch<HalfBlockArrays> halves_;
+  std::vector<std::pair<std::int64_t, Activations<3>>> copies_;  ///< by block
+  BlockObserver observer_ = nullptr;
+  void* observer_context_ = nullptr;
+};
+
+}  // namespace baleen
