@@ -8,7 +8,7 @@
 
 #include "app/expert_flags.h"
 #include "app/machine_plan.h"
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
 
 namespace baleen {
 

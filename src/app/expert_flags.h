@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
 
 namespace baleen {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
 #include "simulator/search/recommended_plan.h"
 
 namespace baleen {

@@ -15,6 +15,7 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "device/make_device.h"
+#include "engine/engine_limits.h"
 #include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
 #include "hardware/device_profile.h"

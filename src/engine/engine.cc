@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/progress.h"
 #include "device/make_device.h"
+#include "engine/engine_limits.h"
 #include "engine/expert_memory.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"

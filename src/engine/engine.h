@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "drafts/draft_head.h"
+#include "engine/engine_options.h"
 #include "engine/engine_rank.h"
 #include "engine/identified_disk.h"
 #include "engine/memory_plan.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/size_text.h"
-#include "device/make_device.h"
+#include "engine/engine_limits.h"
 #include "model/device_weights.h"
 #include "moe/residence/expert_block.h"
 #include "moe/residence/expert_store.h"
@@ -72,7 +72,7 @@ MovableExperts movable_experts(const ModelConfig& config, const WeightTree& tree
 
 std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
                                              const EngineOptions& options, std::int64_t free_bytes) {
-  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  const DeviceTraits device = device_traits(options);
   if (device.shares_host_memory) {
     if (!options.gpu_weight_bytes && !options.host_expert_bytes) return std::nullopt;
     return failure(

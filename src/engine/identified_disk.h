@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "disk_tier/disk_tier.h"
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
 #include "model/identity.h"
 
 namespace baleen {

@@ -1,102 +1,17 @@
 /// What an engine will take, computed before anything is loaded and asserted when it is.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "base/error.h"
-#include "device/device_choice.h"
-#include "disk_tier/disk_tier.h"
-#include "engine/step_engine.h"
-#include "forward/batch_overlap.h"
+#include "engine/engine_options.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
-#include "model/parallel_plan.h"
 #include "model/rank_layout.h"
 #include "model/tensor_table.h"
-#include "moe/placement/expert_balancer.h"
-#include "moe/placement/expert_maps.h"
 #include "moe/residence/expert_placement.h"
-#include "numeric/dtype.h"
-#include "ops/operation/forced_variants.h"
 
 namespace baleen {
-
-struct DraftHeadType;
-struct DraftSizes;
-
-/// Pages on disk beside those in memory.
-struct DiskCacheOptions {
-  std::filesystem::path folder;
-  std::int64_t budget_bytes = 0;
-  WindowPolicy window_policy = WindowPolicy::kAll;
-  std::int64_t checkpoint_pages = DiskTierOptions().checkpoint_pages;
-  std::int64_t max_queued_bytes = DiskTierOptions().max_queued_bytes;
-  /// A checkpoint of which more must be read to know it from others is read beside the engine.
-  std::int64_t max_bytes_hashed_at_start = std::int64_t{1} << 30;
-  std::function<void(const std::string&)>
-      warn;  ///< of files that are ignored and what is read, from any thread; none: silence
-};
-
-struct EngineOptions {
-  DeviceChoice device;
-  std::vector<DeviceChoice> rank_devices;          ///< of each rank; empty: all have `device`, a CPU
-  GpuMessages messages = GpuMessages::kAutomatic;  ///< between GPUs of ranks; resolved: one of the others
-  Precision precision = Precision::kReleased;
-  int num_threads = 0;                  ///< 0: every processor of this process
-  std::int64_t max_batch_tokens = 512;  ///< rows of one step
-  std::int64_t max_logit_rows = 0;      ///< rows of one step that may want logits; 0: max_sequences
-  std::int64_t max_sequences = 1;
-  /// Positions that the page pool holds, over all sequences; 0: the model's whole context once. Memory
-  /// becomes resident only as positions are written.
-  std::int64_t cache_tokens = 0;
-  bool drafts = false;  ///< also run a draft head over every step
-  /// Which one; null: the model's own. Outlives the engine.
-  const DraftHeadType* draft_head = nullptr;
-  /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies
-  /// `drafts`.
-  std::int64_t max_draft_tokens = 0;
-  /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
-  bool prefix_cache = false;
-  /// Window pages for cached prefixes, beyond what sequences need; 0: a default that grows with
-  /// max_sequences.
-  std::int64_t cached_window_pages = 0;
-  /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
-  std::int64_t reserved_tails = 0;
-  std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
-  /// The most that weights may take of each GPU's memory; none: what is free. Routed experts that do not fit
-  /// lie in pinned memory of the host, of which those of all ranks may take `host_expert_bytes`, each an
-  /// equal part; none: what they need. Those that do not fit there either are read from disk.
-  std::optional<std::int64_t> gpu_weight_bytes;
-  std::optional<std::int64_t> host_expert_bytes;
-  /// Whether such experts are fetched ahead of the router's choice, by a guess.
-  bool fetch_ahead = true;
-  std::vector<ForcedVariant> forced_variants;  ///< of operations; the others choose for themselves
-  /// Whether tokens are chosen where the logits are, when nothing on the host decides them
-  /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
-  std::optional<bool> choose_on_device = std::nullopt;
-  ParallelPlan parallel;  ///< zeros: one rank
-  BatchOverlap overlap;   ///< which steps are cut in two, where `parallel` has two micro-batches
-  /// Where experts lie in the beginning; null: as `parallel` places them.
-  std::shared_ptr<const ExpertTable> expert_table = nullptr;
-  BalanceOptions balance;  ///< of experts over ranks, while these serve
-  /// Called with a sentence about each change that `balance` made or could not make, in the thread that
-  /// steps; none: silence.
-  std::function<void(const std::string&)> report_balance = nullptr;
-  /// Called with a sentence about each sequence that a decode group refused, likewise.
-  std::function<void(const std::string&)> report_refusal = nullptr;
-  /// Called in a thread of the engine's when a rank in another process got a signal to end: this one, the
-  /// first, is to end as if it had got it, and the others with it. None: it gets SIGTERM.
-  std::function<void()> asked_to_end = nullptr;
-  /// The longest that a rank waits for another one, which may be computing a whole step of a pipeline stage.
-  std::chrono::milliseconds longest_wait = std::chrono::minutes(5);
-};
 
 /// Bytes, all from config and options.
 struct MemoryPlan {
@@ -126,21 +41,6 @@ struct MemoryPlan {
            message_bytes + overhead_bytes;
   }
 };
-
-/// Fills the zeros of `options`, and throws `Error` for values that cannot be met (more cache than the
-/// model's context for each sequence, no rows, drafts of a model without a draft head).
-[[nodiscard]] EngineOptions resolved(EngineOptions options, const ModelConfig& config);
-
-/// Of an engine with these options, resolved.
-[[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options);
-
-[[nodiscard]] EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options);
-
-/// What a draft head is made for. Of options that are resolved.
-[[nodiscard]] DraftSizes draft_sizes(const EngineOptions& options);
-
-/// Rows that the forward pass has buffers for.
-[[nodiscard]] std::int64_t buffered_rows(const EngineOptions& options);
 
 /// `options` resolved; `formats` of the checkpoint.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,

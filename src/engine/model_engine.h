@@ -8,6 +8,7 @@
 
 #include "device/device.h"
 #include "disk_tier/disk_tier.h"
+#include "engine/engine_options.h"
 #include "engine/memory_plan.h"
 #include "engine/sequence_transfer.h"
 #include "engine/step_engine.h"

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "engine/engine_limits.h"
 #include "moe/placement/expert_maps.h"
 #include "moe/residence/expert_block.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
 
 namespace baleen {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
 #include "rank_engine/rank_call.h"
 
 namespace baleen {

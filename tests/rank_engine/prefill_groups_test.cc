@@ -4,6 +4,7 @@
 #include <atomic>
 #include <random>
 
+#include "engine/engine_limits.h"
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/thread_team.h"
 #include "tests/support/compare.h"

@@ -8,7 +8,7 @@
 #include "comm/shared_gpus.h"
 #include "device/device_choice.h"
 #include "device/make_device.h"
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
 
 namespace baleen::test {
 

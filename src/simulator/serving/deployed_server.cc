@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "engine/memory_plan.h"
 #include "simulator/serving/estimated_step_times.h"
 
 namespace baleen {

@@ -4,6 +4,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "engine/engine_limits.h"
+#include "engine/memory_plan.h"
 
 namespace baleen {
 

@@ -3,7 +3,8 @@
 
 #include <memory>
 
-#include "engine/memory_plan.h"
+#include "engine/engine_options.h"
+#include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
 #include "scheduler/scheduler_options.h"
 #include "simulator/serving/step_features.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/engine_limits.h"
 #include "model/presets.h"
 #include "simulator/serving/generated_requests.h"
 #include "simulator/serving/serving_figures.h"
