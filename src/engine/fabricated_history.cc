@@ -1,10 +1,9 @@
-// Made-up history for benchmarks: a sequence at a far position whose cache holds plausible rows, without the
-// hours that computing them would take.
+#include "engine/fabricated_history.h"
 
+#include <algorithm>
 #include <random>
 
 #include "base/error.h"
-#include "engine/engine.h"
 
 namespace baleen {
 namespace {
@@ -34,24 +33,23 @@ void fill_pages(Memory& memory, const Pool& pool, std::span<const PageId> pages,
 
 }  // namespace
 
-void Engine::fabricate_history(SequenceId id, std::int64_t num_positions) {
+void fabricate_history(SequenceTable& sequences, const KvCache& cache, const ModelConfig& config,
+                       std::int64_t max_batch_tokens, SequenceId sequence, std::int64_t num_positions) {
   // By steps, as a prompt would come, so that window pages are taken and freed on the way.
-  const std::vector<TokenId> tokens(
-      static_cast<std::size_t>(std::min(num_positions, options_.max_batch_tokens)));
+  const std::vector<TokenId> tokens(static_cast<std::size_t>(std::min(num_positions, max_batch_tokens)));
   for (std::int64_t seen = 0; seen < num_positions;) {
-    const std::int64_t count = std::min(num_positions - seen, options_.max_batch_tokens);
-    if (!sequences_.reserve(id, count)) fail("no room in the cache for {} positions", num_positions);
-    sequences_.commit(id, std::span(tokens).first(static_cast<std::size_t>(count)));
+    const std::int64_t count = std::min(num_positions - seen, max_batch_tokens);
+    if (!sequences.reserve(sequence, count)) fail("no room in the cache for {} positions", num_positions);
+    sequences.commit(sequence, std::span(tokens).first(static_cast<std::size_t>(count)));
     seen += count;
   }
-  const SequenceSlice slice = sequences_.slice(id, 0, 0);
+  const SequenceSlice slice = sequences.slice(sequence, 0, 0);
   std::mt19937 random(1);
-  for (std::int64_t block = 0; block < rank_config_.num_blocks(); ++block) {
-    const int width = static_cast<int>(config().head_dim);
-    fill_pages(cache_.memory(), cache_.window(block), slice.window_pages, width, random, encode_latent_row);
-    fill_pages(cache_.memory(), cache_.compressed(block), slice.pages, width, random, encode_latent_row);
-    fill_pages(cache_.memory(), cache_.index_keys(block), slice.pages,
-               static_cast<int>(config().index_head_dim), random, encode_index_key);
+  for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
+    const int width = static_cast<int>(config.head_dim), key_width = static_cast<int>(config.index_head_dim);
+    fill_pages(cache.memory(), cache.window(block), slice.window_pages, width, random, encode_latent_row);
+    fill_pages(cache.memory(), cache.compressed(block), slice.pages, width, random, encode_latent_row);
+    fill_pages(cache.memory(), cache.index_keys(block), slice.pages, key_width, random, encode_index_key);
   }
 }
 

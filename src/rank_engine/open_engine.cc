@@ -4,6 +4,7 @@
 #include "comm/hosts.h"
 #include "comm/mpi/mpi_communicator.h"
 #include "device/make_device.h"
+#include "engine/engine.h"
 #include "rank_engine/process_team.h"
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/rank_places.h"

@@ -88,13 +88,14 @@ std::shared_ptr<DevicePeers> join(const EngineOptions& options, MpiCommunicator&
 }
 
 /// On which machine how many processes are is not known: threads are said, or divided among all.
-std::unique_ptr<Engine> make_rank(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options,
-                                  MpiCommunicator& communicator, const DevicePeers* peers) {
+std::unique_ptr<RankWorker> make_worker(std::shared_ptr<const ModelWeights> weights,
+                                        const EngineOptions& options, MpiCommunicator& communicator,
+                                        const DevicePeers* peers) {
   const std::int64_t rank = communicator.world().rank(), num_ranks = options.parallel.num_devices;
-  const RankLayout layout = layout_of_rank(weights->config(), options.parallel, rank);
-  return std::make_unique<Engine>(
-      std::move(weights), options_of_rank(options, num_ranks, rank),
-      EngineRank{layout, &communicator, peers == nullptr ? nullptr : peers->rank(rank)});
+  RankLayout layout = layout_of_rank(weights->config(), options.parallel, rank);
+  return std::make_unique<RankWorker>(std::move(weights), options_of_rank(options, num_ranks, rank),
+                                      std::move(layout), communicator,
+                                      peers == nullptr ? nullptr : peers->rank(rank));
 }
 
 }  // namespace
@@ -118,7 +119,7 @@ ProcessTeam::ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const 
     fail("{}", verdict);
   }
   peers_ = join(options, communicator_);
-  engine_ = make_rank(std::move(weights), options, communicator_, peers_.get());
+  worker_ = make_worker(std::move(weights), options, communicator_, peers_.get());
   listener_ = std::jthread([this](const std::stop_token& stop) { listen(stop); });
 }
 
@@ -139,8 +140,8 @@ void ProcessTeam::listen(const std::stop_token& stop) {
   } catch (const std::exception&) {
     return;  // whoever waits for ranks that are lost says so
   }
-  if (engine_->options().asked_to_end) {
-    engine_->options().asked_to_end();
+  if (worker_->options().asked_to_end) {
+    worker_->options().asked_to_end();
   } else {
     ::kill(::getpid(), SIGTERM);
   }
@@ -153,7 +154,7 @@ ProcessTeam::~ProcessTeam() {
     call_all({calls::End{}});
     if (peers_) peers_->leave();
     // NCCL may wait for the others to leave it, and MPI for them to end: one after the other, on all ranks.
-    engine_.reset();
+    worker_.reset();
     peers_ = {};
     communicator_.world().finalize();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they are ended with this process
@@ -170,7 +171,7 @@ const std::vector<RankReply>& ProcessTeam::call(const RankCall& call) {
   try {
     call_all(call);
     std::ranges::fill(replies_, RankReply());
-    if (call.group <= 0) replies_.front() = answer(*engine_, call);
+    if (call.group <= 0) replies_.front() = answer(*worker_, call);
     std::vector<ReceivedReply>& received = call.is_collective() ? of_passes_ : of_others_;
     for (std::int64_t rank = 1; rank < num_ranks_; ++rank) {
       const auto place = static_cast<std::size_t>(rank);
@@ -187,7 +188,7 @@ const std::vector<RankReply>& ProcessTeam::call(const RankCall& call) {
 }
 
 std::string ProcessTeam::place() const {
-  return fmt::format("{} ranks as processes{}", num_ranks_, messages_text(engine_->options()));
+  return fmt::format("{} ranks as processes{}", num_ranks_, messages_text(worker_->options()));
 }
 
 void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr<const ModelWeights> weights,
@@ -208,7 +209,8 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
   if (!verdict.empty()) fail("{}", verdict);
   try {
     const std::shared_ptr<DevicePeers> peers = join(options, communicator);
-    const std::unique_ptr<Engine> engine = make_rank(std::move(weights), options, communicator, peers.get());
+    const std::unique_ptr<RankWorker> worker =
+        make_worker(std::move(weights), options, communicator, peers.get());
     // A signal is passed on once: the first rank then ends all.
     bool passed_on = false;
     const auto pass_on = [&] {
@@ -219,8 +221,8 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
       const ReceivedCall received = call_from_bytes(communicator.receive(0, kCallTag, false, pass_on));
       const RankCall& call = received.call;
       if (std::holds_alternative<calls::End>(call.what)) break;
-      const bool is_called = call.group == RankCall::kAllGroups || call.group == engine->layout().dp_index();
-      communicator.send(0, kReplyTag, to_bytes(is_called ? answer(*engine, call) : RankReply()));
+      const bool is_called = call.group == RankCall::kAllGroups || call.group == worker->layout().dp_index();
+      communicator.send(0, kReplyTag, to_bytes(is_called ? answer(*worker, call) : RankReply()));
     }
     if (peers) peers->leave();
   } catch (const std::exception& error) {

@@ -26,9 +26,9 @@ class ProcessTeam final : public RankTeam {
   ProcessTeam& operator=(const ProcessTeam&) = delete;
 
   [[nodiscard]] const std::vector<RankReply>& call(const RankCall& call) override;
-  [[nodiscard]] Engine& first() override { return *engine_; }
+  [[nodiscard]] RankWorker& first() override { return *worker_; }
   [[nodiscard]] std::string place() const override;
-  [[nodiscard]] std::int64_t copied_weight_bytes() const override { return engine_->copied_weight_bytes(); }
+  [[nodiscard]] std::int64_t copied_weight_bytes() const override { return worker_->copied_weight_bytes(); }
 
   /// What all other ranks do: execute what the first one calls. Throws `FollowedToTheEnd` when it ends.
   [[noreturn]] static void follow(const std::shared_ptr<MpiWorld>& world,
@@ -42,7 +42,7 @@ class ProcessTeam final : public RankTeam {
   MpiCommunicator communicator_;
   std::int64_t num_ranks_;
   std::shared_ptr<DevicePeers> peers_;  ///< of GPUs; null: ranks are on processors
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RankWorker> worker_;
   /// Logits of a pass stay where they are while it is committed.
   std::vector<ReceivedReply> of_passes_, of_others_;
   std::vector<RankReply> replies_;

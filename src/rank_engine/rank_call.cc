@@ -14,79 +14,83 @@ RankReply reply_of(std::optional<Failure> failed) {
 /// One overload for each call.
 class Answers {
  public:
-  explicit Answers(Engine& engine) : engine_(engine) {}
+  explicit Answers(RankWorker& worker) : worker_(worker) {}
 
   RankReply operator()(const calls::CachedTokens& call) {
-    return {calls::Tokens{engine_.cached_tokens(call.prompt)}};
+    return {calls::Tokens{worker_.sequences().cached_tokens(call.prompt)}};
   }
-  RankReply operator()(const calls::Open& call) { return {calls::Opened{engine_.open(call.prompt)}}; }
+  RankReply operator()(const calls::Open& call) {
+    return {calls::Opened{worker_.sequences().open(call.prompt)}};
+  }
   RankReply operator()(const calls::KeepTail& call) {
-    engine_.keep_tail(call.sequence, call.end);
+    worker_.sequences().keep_tail(call.sequence, call.end);
     return {};
   }
-  RankReply operator()(const calls::Lookup& call) { return {engine_.lookup(call.sequence)}; }
-  RankReply operator()(const calls::Length& call) { return {calls::Tokens{engine_.length(call.sequence)}}; }
+  RankReply operator()(const calls::Lookup& call) { return {worker_.sequences().lookup(call.sequence)}; }
+  RankReply operator()(const calls::Length& call) {
+    return {calls::Tokens{worker_.sequences().length(call.sequence)}};
+  }
   RankReply operator()(const calls::Reserve& call) {
-    return {calls::Room{engine_.reserve(call.sequence, call.num_tokens)}};
+    return {calls::Room{worker_.sequences().reserve(call.sequence, call.num_tokens)}};
   }
   RankReply operator()(const calls::Truncate& call) {
-    engine_.truncate(call.sequence, call.length);
+    worker_.sequences().truncate(call.sequence, call.length);
     return {};
   }
   RankReply operator()(const calls::Share& call) {
-    engine_.share(call.sequence);
+    worker_.sequences().share(call.sequence);
     return {};
   }
   RankReply operator()(const calls::Close& call) {
-    engine_.close(call.sequence, call.keep);
+    worker_.close(call.sequence, call.keep);
     return {};
   }
-  RankReply operator()(const calls::Prepare& call) { return reply_of(engine_.prepare(own(call.inputs))); }
-  RankReply operator()(const calls::Compute& call) { return rows_of(engine_.compute(own(call.inputs))); }
+  RankReply operator()(const calls::Prepare& call) { return reply_of(worker_.prepare(own(call.inputs))); }
+  RankReply operator()(const calls::Compute& call) { return rows_of(worker_.compute(own(call.inputs))); }
   RankReply operator()(const calls::Commit& call) {
-    engine_.commit(own(call.inputs));
+    worker_.commit(own(call.inputs));
     return {};
   }
   RankReply operator()(const calls::FindBadBlock& /*call*/) {
-    return {calls::BadBlock{engine_.first_bad_block()}};
+    return {calls::BadBlock{worker_.first_bad_block()}};
   }
   RankReply operator()(const calls::Begin& call) {
-    engine_.begin(own(call.inputs), call.num_links);
+    worker_.begin(own(call.inputs), call.num_links);
     return {};
   }
-  RankReply operator()(const calls::Collect& /*call*/) { return rows_of(engine_.collect()); }
+  RankReply operator()(const calls::Collect& /*call*/) { return rows_of(worker_.collect()); }
   RankReply operator()(const calls::CheckDrafts& call) {
-    return reply_of(engine_.check_drafts(own(call.inputs), call.depth));
+    return reply_of(worker_.check_drafts(own(call.inputs), call.depth));
   }
   RankReply operator()(const calls::Draft& call) {
-    return rows_of(engine_.draft(own(call.inputs), call.depth));
+    return rows_of(worker_.draft(own(call.inputs), call.depth));
   }
-  RankReply operator()(const calls::UseOfCache& /*call*/) { return {engine_.cache_use()}; }
+  RankReply operator()(const calls::UseOfCache& /*call*/) { return {worker_.sequences().cache_use()}; }
   RankReply operator()(const calls::Tree& call) {
-    return {engine_.tree(static_cast<std::size_t>(call.most_nodes))};
+    return {worker_.sequences().tree(static_cast<std::size_t>(call.most_nodes))};
   }
-  RankReply operator()(const calls::ExpertLoad& /*call*/) { return {engine_.expert_load()}; }
-  RankReply operator()(const calls::ExpertPlaces& /*call*/) { return {engine_.expert_places()}; }
+  RankReply operator()(const calls::ExpertLoad& /*call*/) { return {worker_.expert_load()}; }
+  RankReply operator()(const calls::ExpertPlaces& /*call*/) { return {worker_.expert_places()}; }
   RankReply operator()(const calls::StageExperts& call) {
-    return reply_of(engine_.stage_experts(call.experts));
+    return reply_of(worker_.stage_experts(call.experts));
   }
   RankReply operator()(const calls::PlaceExperts& /*call*/) {
-    engine_.place_experts();
+    worker_.place_experts();
     return {};
   }
   RankReply operator()(const calls::DropExperts& /*call*/) {
-    engine_.drop_experts();
+    worker_.drop_experts();
     return {};
   }
   RankReply operator()(const calls::Fabricate& call) {
-    engine_.fabricate_history(call.sequence, call.num_positions);
+    worker_.fabricate_history(call.sequence, call.num_positions);
     return {};
   }
   RankReply operator()(const calls::Expect& call) {
-    return {calls::Room{engine_.expect(call.sequence, call.end)}};
+    return {calls::Room{worker_.sequences().expect(call.sequence, call.end)}};
   }
   RankReply operator()(const calls::Transfer& call) {
-    StateTransfers& states = engine_.transfers();
+    StateTransfers& states = worker_.transfers();
     calls::Transferred done;
     const std::int64_t bytes_before = states.received_bytes();
     for (const SequenceTransfer& one : call.transfers) {
@@ -97,7 +101,7 @@ class Answers {
     return {std::move(done)};
   }
   RankReply operator()(const calls::Adopt& call) {
-    engine_.transfers().adopt(call.sequence, call.with_streams);
+    worker_.transfers().adopt(call.sequence, call.with_streams);
     return {};
   }
   RankReply operator()(const calls::End& /*call*/) { return {}; }
@@ -106,7 +110,7 @@ class Answers {
   /// A group that the caller has nothing for takes part without rows.
   template <class Input>
   std::span<const Input> own(const calls::ByGroup<Input>& groups) const {
-    const auto group = static_cast<std::size_t>(engine_.layout().dp_index());
+    const auto group = static_cast<std::size_t>(worker_.layout().dp_index());
     return group < groups.size() ? std::span<const Input>(groups[group]) : std::span<const Input>();
   }
 
@@ -114,7 +118,7 @@ class Answers {
   RankReply rows_of(const Result<Output>& output) const {
     if (!output) return {.failure = output.error()};
     calls::StepRows rows;
-    if (engine_.layout().group_index() > 0) return {rows};  // the first rank of the group says it
+    if (worker_.layout().group_index() > 0) return {rows};  // the first rank of the group says it
     rows.logits = output.value().logits;
     rows.chosen = output.value().chosen;
     if constexpr (requires { output.value().draft_logits; }) {
@@ -124,7 +128,7 @@ class Answers {
     return {rows};
   }
 
-  Engine& engine_;
+  RankWorker& worker_;
 };
 
 }  // namespace
@@ -136,6 +140,6 @@ std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {
   return std::nullopt;
 }
 
-RankReply answer(Engine& engine, const RankCall& call) { return std::visit(Answers(engine), call.what); }
+RankReply answer(RankWorker& worker, const RankCall& call) { return std::visit(Answers(worker), call.what); }
 
 }  // namespace baleen

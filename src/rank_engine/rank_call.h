@@ -13,7 +13,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "engine/engine.h"
+#include "engine/step_engine.h"
+#include "moe/placement/expert_maps.h"
+#include "moe/residence/expert_store.h"
+#include "rank_engine/rank_worker.h"
+#include "rank_engine/sequence_transfer.h"
 
 namespace baleen {
 
@@ -225,6 +229,6 @@ struct RankReply {
 [[nodiscard]] std::optional<Failure> first_failure(const std::vector<RankReply>& replies);
 
 /// Executes `call` on this rank. Throws what ends the rank.
-[[nodiscard]] RankReply answer(Engine& engine, const RankCall& call);
+[[nodiscard]] RankReply answer(RankWorker& worker, const RankCall& call);
 
 }  // namespace baleen

@@ -34,7 +34,7 @@ RankEngine::RankEngine(std::unique_ptr<RankTeam> team, EngineOptions options)
   if (!options_.parallel.maps_by_layer) return;
   maps_ = baleen::expert_maps(options_.parallel, config(), options_.expert_table.get());
   if (!options_.balance.enabled) return;
-  balancer_.emplace(options_.balance, std::move(maps_), expert_bytes(team_->first().weights().tree()));
+  balancer_.emplace(options_.balance, std::move(maps_), expert_bytes(team_->first().whole_weights().tree()));
 }
 
 EngineLimits RankEngine::limits() const { return engine_limits(config(), options_); }

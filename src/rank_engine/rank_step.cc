@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "engine/finite_values.h"
+#include "engine/step_inputs.h"
 #include "rank_engine/rank_engine.h"
 
 namespace baleen {

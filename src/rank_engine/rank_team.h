@@ -28,7 +28,7 @@ class RankTeam {
   [[nodiscard]] virtual const std::vector<RankReply>& call(const RankCall& call) = 0;
 
   /// Of the first rank, which is in this process.
-  [[nodiscard]] virtual Engine& first() = 0;
+  [[nodiscard]] virtual RankWorker& first() = 0;
   /// Where the ranks are, for people: "2 ranks as threads of this process".
   [[nodiscard]] virtual std::string place() const = 0;
   /// Weights that ranks of this process copied.

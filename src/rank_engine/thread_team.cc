@@ -17,9 +17,9 @@ struct ThreadTeam::State {
         peers(options.messages == GpuMessages::kNccl
                   ? nullptr
                   : make_peer_memory(options.rank_devices, options.longest_wait)),
-        engines(static_cast<std::size_t>(options.parallel.num_devices)),
-        replies(engines.size()),
-        busy(engines.size(), true) {}
+        workers(static_cast<std::size_t>(options.parallel.num_devices)),
+        replies(workers.size()),
+        busy(workers.size(), true) {}
 
   const std::shared_ptr<const ModelWeights> weights;
   const EngineOptions options;
@@ -28,8 +28,8 @@ struct ThreadTeam::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  // Under the mutex. Engines and replies are the driver's while no rank is busy, a rank's own while it is.
-  std::vector<Engine*> engines;
+  // Under the mutex. Workers and replies are the driver's while no rank is busy, a rank's own while it is.
+  std::vector<RankWorker*> workers;
   std::vector<RankReply> replies;
   std::vector<bool> busy;
   const RankCall* call = nullptr;
@@ -81,7 +81,7 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
   try {
     const std::unique_ptr<Communicator> communicator = connect(rank, s.exchange);
     const std::int64_t num_ranks = s.options.parallel.num_devices;
-    // Before the engine, whose memory lies near the thread that first touches it. GPUs have nodes of their
+    // Before the worker, whose memory lies near the thread that first touches it. GPUs have nodes of their
     // own.
     if (s.options.rank_devices.empty()) stay_on_nodes(memory_nodes(), rank, num_ranks);
     const std::shared_ptr<DevicePeers> peers =
@@ -89,11 +89,11 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
             ? join_by_nccl(s.options.rank_devices[place], rank, num_ranks, *communicator,
                            s.options.longest_wait)
             : s.peers;
-    Engine engine(s.weights, options_of_rank(s.options, num_ranks, rank),
-                  {layout_of_rank(s.weights->config(), s.options.parallel, rank), communicator.get(),
-                   peers == nullptr ? nullptr : peers->rank(rank)});
+    RankWorker worker(s.weights, options_of_rank(s.options, num_ranks, rank),
+                      layout_of_rank(s.weights->config(), s.options.parallel, rank), *communicator,
+                      peers == nullptr ? nullptr : peers->rank(rank));
     lock.lock();
-    s.engines[place] = &engine;
+    s.workers[place] = &worker;
     for (std::int64_t seen = 0;;) {
       s.busy[place] = false;
       s.changed.notify_all();
@@ -102,14 +102,14 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
       seen = s.num_calls;
       const RankCall& call = *s.call;
       lock.unlock();
-      RankReply reply = answer(engine, call);
+      RankReply reply = answer(worker, call);
       lock.lock();
       s.replies[place] = std::move(reply);
     }
-    s.engines[place] = nullptr;
+    s.workers[place] = nullptr;
   } catch (const std::exception& error) {
     if (!lock.owns_lock()) lock.lock();
-    s.engines[place] = nullptr;
+    s.workers[place] = nullptr;
     s.busy[place] = false;
     // The first one says why; the others fail because it did.
     const std::string name = fmt::format("rank {} ", rank), what = error.what();
@@ -160,24 +160,24 @@ const std::vector<RankReply>& ThreadTeam::call(const RankCall& call) {
     return s.replies;
   }
   // The ranks wait for a call: what needs no messages is done here, which spares them to wake up.
-  for (std::size_t rank = 0; rank < s.engines.size(); ++rank) {
-    Engine& engine = *s.engines[rank];
-    if (call.group == RankCall::kAllGroups || call.group == engine.layout().dp_index())
-      s.replies[rank] = answer(engine, call);
+  for (std::size_t rank = 0; rank < s.workers.size(); ++rank) {
+    RankWorker& worker = *s.workers[rank];
+    if (call.group == RankCall::kAllGroups || call.group == worker.layout().dp_index())
+      s.replies[rank] = answer(worker, call);
   }
   return s.replies;
 }
 
-Engine& ThreadTeam::first() { return *state_->engines.front(); }
+RankWorker& ThreadTeam::first() { return *state_->workers.front(); }
 
 std::string ThreadTeam::place() const {
-  return fmt::format("{} ranks as threads of this process{}", state_->engines.size(),
+  return fmt::format("{} ranks as threads of this process{}", state_->workers.size(),
                      messages_text(state_->options));
 }
 
 std::int64_t ThreadTeam::copied_weight_bytes() const {
   std::int64_t sum = 0;
-  for (const Engine* engine : state_->engines) sum += engine->copied_weight_bytes();
+  for (const RankWorker* worker : state_->workers) sum += worker->copied_weight_bytes();
   return sum;
 }
 

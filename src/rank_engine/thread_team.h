@@ -1,4 +1,4 @@
-/// Ranks as threads of this process: each has its engine, with its share of the processors, and all read the
+/// Ranks as threads of this process: each has its worker, with its share of the processors, and all read the
 /// weights of one mapped checkpoint.
 #pragma once
 
@@ -17,7 +17,7 @@ class ThreadTeam final : public RankTeam {
   /// How a rank reaches the others; tests put faults between.
   using Connect = std::function<std::unique_ptr<Communicator>(std::int64_t rank, LocalExchange& exchange)>;
 
-  /// `options` resolved. Returns when all ranks have their engines; throws what keeps one from it.
+  /// `options` resolved. Returns when all ranks have their workers; throws what keeps one from it.
   ThreadTeam(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options,
              const Connect& connect = {});
   /// Waits for the ranks; one that is stuck is left behind.
@@ -26,7 +26,7 @@ class ThreadTeam final : public RankTeam {
   ThreadTeam& operator=(const ThreadTeam&) = delete;
 
   [[nodiscard]] const std::vector<RankReply>& call(const RankCall& call) override;
-  [[nodiscard]] Engine& first() override;
+  [[nodiscard]] RankWorker& first() override;
   [[nodiscard]] std::string place() const override;
   [[nodiscard]] std::int64_t copied_weight_bytes() const override;
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "disk_tier/disk_tier.h"
-#include "engine/sequence_transfer.h"
 #include "engine/step_engine.h"
+#include "engine/transfer_stats.h"
 #include "moe/placement/expert_balancer.h"
 #include "moe/placement/expert_maps.h"
 #include "moe/residence/expert_store.h"

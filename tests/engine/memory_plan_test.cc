@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "engine/engine.h"
 #include "engine/engine_limits.h"
 #include "forward/forward.h"
 #include "model/cache_geometry.h"

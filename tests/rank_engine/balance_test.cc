@@ -195,7 +195,7 @@ class FaultyTeam final : public RankTeam {
     replies_[1].failure = "rank 1 has no memory for other experts";
     return replies_;
   }
-  Engine& first() override { return inner_->first(); }
+  RankWorker& first() override { return inner_->first(); }
   [[nodiscard]] std::string place() const override { return inner_->place(); }
   [[nodiscard]] std::int64_t copied_weight_bytes() const override { return inner_->copied_weight_bytes(); }
 

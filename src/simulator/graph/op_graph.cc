@@ -40,7 +40,7 @@ RankLayout recorded_layout(const RankModel& model, const RankBatch& batch, const
   return {model.config(), plan, first.stage(), first.rank() / plan.stage_ranks(), num_rows(batch) / most - 1};
 }
 
-/// The engine's step (engine/engine_step.cc, engine_drafts.cc) without a cache.
+/// The engine's step (engine/model_runner.cc, draft_session.cc) without a cache.
 class StepRecorder {
  public:
   StepRecorder(const RankModel& model, const RankBatch& batch, const Workload& workload,

@@ -1,4 +1,4 @@
-#include "engine/state_transfers.h"
+#include "rank_engine/state_transfers.h"
 
 #include <algorithm>
 #include <utility>
@@ -19,17 +19,18 @@ std::size_t num_bytes(std::span<const PoolRange> ranges) {
 }  // namespace
 
 StateTransfers::StateTransfers(SequenceTable& sequences, KvCache& cache, const DraftHead* draft_head,
-                               const EngineRank& rank, std::string identity)
+                               const RankLayout& layout, Communicator& communicator, std::string identity)
     : sequences_(sequences),
       cache_(cache),
       draft_head_(draft_head),
-      rank_(rank),
+      layout_(layout),
+      communicator_(communicator),
       identity_(std::move(identity)),
       token_range_{.pool = "tokens"},
       draft_range_{.pool = "draft streams"} {}
 
 std::optional<Failure> StateTransfers::exchange(const SequenceTransfer& transfer) {
-  const std::int64_t group = rank_.layout.dp_index();
+  const std::int64_t group = layout_.dp_index();
   if (group == transfer.to_group) return receive(transfer);
   if (group == transfer.from_group) send(transfer);
   return std::nullopt;
@@ -175,9 +176,8 @@ std::optional<Failure> StateTransfers::check_plan(const SequenceTransfer& transf
 }
 
 RankGroup StateTransfers::with_group(std::int64_t group) const {
-  const RankLayout& layout = rank_.layout;
-  const std::int64_t own = layout.rank();
-  const std::int64_t other = own + (group - layout.dp_index()) * layout.plan().group_ranks();
+  const std::int64_t own = layout_.rank();
+  const std::int64_t other = own + (group - layout_.dp_index()) * layout_.plan().group_ranks();
   return {.ranks = {std::min(own, other), std::max(own, other)}, .place = own < other ? 0 : 1};
 }
 
@@ -185,14 +185,14 @@ void StateTransfers::send_bytes(std::int64_t group, std::span<const std::byte> b
   const RankGroup pair = with_group(group);
   std::vector<std::span<const std::byte>> send(2);
   send[static_cast<std::size_t>(1 - pair.place)] = bytes;
-  rank_.communicator->exchange(pair, send, std::vector<std::span<std::byte>>(2));
+  communicator_.exchange(pair, send, std::vector<std::span<std::byte>>(2));
 }
 
 void StateTransfers::receive_bytes(std::int64_t group, std::span<std::byte> bytes) {
   const RankGroup pair = with_group(group);
   std::vector<std::span<std::byte>> receive(2);
   receive[static_cast<std::size_t>(1 - pair.place)] = bytes;
-  rank_.communicator->exchange(pair, std::vector<std::span<const std::byte>>(2), receive);
+  communicator_.exchange(pair, std::vector<std::span<const std::byte>>(2), receive);
 }
 
 }  // namespace baleen

@@ -1,4 +1,4 @@
-#include "engine/state_manifest.h"
+#include "rank_engine/state_manifest.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

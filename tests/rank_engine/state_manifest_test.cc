@@ -1,5 +1,5 @@
 // What is refused of a state that is sent: every pool by its name.
-#include "engine/state_manifest.h"
+#include "rank_engine/state_manifest.h"
 
 #include <gtest/gtest.h>
 

@@ -18,10 +18,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine_rank.h"
+#include "comm/communicator.h"
 #include "engine/sequence_table.h"
-#include "engine/sequence_transfer.h"
-#include "engine/state_manifest.h"
+#include "model/rank_layout.h"
+#include "rank_engine/sequence_transfer.h"
+#include "rank_engine/state_manifest.h"
 
 namespace baleen {
 
@@ -32,9 +33,9 @@ class DraftHead;
 class StateTransfers {
  public:
   /// `identity`: all that decides what bytes given tokens have on this rank. `draft_head`: of the engine;
-  /// null: it has none.
+  /// null: it has none. `communicator` to the other ranks.
   StateTransfers(SequenceTable& sequences, KvCache& cache, const DraftHead* draft_head,
-                 const EngineRank& rank, std::string identity);
+                 const RankLayout& layout, Communicator& communicator, std::string identity);
 
   /// This rank's part of `transfer`; nothing where it is of neither group. Ranks of both call it at the same
   /// time, in the same order. A failure says why the receiver refuses. The receiver has room up to
@@ -82,7 +83,8 @@ class StateTransfers {
   SequenceTable& sequences_;
   KvCache& cache_;
   const DraftHead* draft_head_;
-  const EngineRank& rank_;
+  const RankLayout& layout_;
+  Communicator& communicator_;
   std::string identity_;
   std::map<SequenceId, Transfer> under_way_;
   PoolRange token_range_, draft_range_;

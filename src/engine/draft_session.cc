@@ -1,0 +1,109 @@
+#include "engine/draft_session.h"
+
+#include "base/check.h"
+#include "engine/engine_limits.h"
+#include "engine/finite_values.h"
+#include "tensor/chosen_token.h"
+
+namespace baleen {
+
+DraftSession::DraftSession(const EngineOptions& options, DeviceModel& model, MainPass& pass, KvCache& cache,
+                           const SequenceTable& sequences, TokenChooser& chooser, StepArenas& arenas)
+    : type_(*options.draft_head),
+      device_(model.device()),
+      sequences_(sequences),
+      chooser_(chooser),
+      logits_(options.max_logit_rows, model, arenas),
+      head_(type_.make({.config = model.config(),
+                        .weights = model.weights(),
+                        .device = device_,
+                        .forward = pass.forward(),
+                        .cache = cache,
+                        .layout = model.layout(),
+                        .precision = options.precision,
+                        .sizes = draft_sizes(options),
+                        .arena = arenas.device,
+                        .all_streams = pass.all_streams(),
+                        .wanted_streams = pass.wanted_streams()})) {}
+
+Failure DraftSession::not_numbers() const {
+  return failure("the {}'s logits are not numbers; its weights are damaged or leave the range of float32",
+                 type_.title);
+}
+
+ConstActivations<2> DraftSession::follow(std::span<const StepInput> inputs, const StepBatch& batch,
+                                         ConstActivations<3> streams, std::span<const TokenId> chosen) {
+  std::vector<FollowedPart> parts;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    // Nothing is before a sequence's own first position: it is at the beginning, or behind a found prefix.
+    parts.push_back({.continues = batch.slices()[i].start > sequences_.opened_at(inputs[i].sequence),
+                     .wants_logits = inputs[i].wanted == WantedLogits::kAll && inputs[i].wants_draft_logits});
+  }
+  const std::int64_t num_rows = head_->follow(
+      {.batch = batch.rows(), .parts = parts, .streams = streams, .chosen = chosen}, logits_.all());
+  if (num_rows == 0) return {};
+  return logits_.read(logits_.first_rows(num_rows));
+}
+
+void DraftSession::clear_due_rows(SequenceId sequence, std::int64_t end) {
+  head_->clear_due_rows(sequences_.slice(sequence, 0, 0), end);
+}
+
+Result<DraftOutput> DraftSession::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+  const Activations<2> out = link(inputs, depth, {});
+  DraftOutput output;
+  if (inputs.empty()) return output;
+  std::vector<SampleRow> draws;
+  for (const DraftInput& input : inputs) {
+    if (input.draw) draws.push_back(*input.draw);
+  }
+  if (draws.size() == inputs.size()) {
+    output.chosen = chooser_.choose(out, draws);
+    if (!all_chosen(output.chosen)) return not_numbers();
+  } else {
+    output.logits = logits_.read(out);
+    if (!all_finite(output.logits)) return not_numbers();
+  }
+  return output;
+}
+
+Activations<2> DraftSession::link(std::span<const DraftInput> inputs, std::int64_t depth,
+                                  std::span<const TokenId> chosen) {
+  std::vector<DraftRow> rows;
+  for (const DraftInput& input : inputs) {
+    BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), sequences_.length(input.sequence));
+    rows.push_back({.sequence = sequences_.slice(input.sequence, 0, 0), .token = input.token});
+  }
+  const Activations<2> out = logits_.first_rows(std::ssize(inputs));
+  head_->draft(rows, depth, chosen, out);
+  return out;
+}
+
+std::vector<std::vector<std::int64_t>> DraftSession::queue(std::span<const StepInput> inputs,
+                                                           std::int64_t num_links,
+                                                           std::span<TokenId> drafted) {
+  std::vector<std::vector<std::int64_t>> places(inputs.size());
+  std::int64_t num_drafted = 0;
+  std::vector<DraftInput> links;
+  std::vector<SampleRow> draws;
+  for (std::int64_t depth = 0; depth < num_links; ++depth) {
+    links.clear();
+    draws.clear();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const StepInput& input = inputs[i];
+      if (input.num_drafts <= depth) continue;
+      const TokenId newest = depth == 0 ? input.tokens.back() : chosen_token(places[i].back());
+      places[i].push_back(num_drafted + std::ssize(links));
+      links.push_back({.sequence = input.sequence, .token = newest});
+      draws.push_back(input.draws[static_cast<std::size_t>(depth)]);
+    }
+    const Activations<2> logits = link(links, depth, drafted);
+    if (links.empty()) continue;
+    const auto ids = drafted.subspan(static_cast<std::size_t>(num_drafted), links.size());
+    device_.execute<ops::Sample>({.logits = logits, .rows = draws, .ids = ids});
+    num_drafted += std::ssize(links);
+  }
+  return places;
+}
+
+}  // namespace baleen

@@ -1,0 +1,103 @@
+#include "engine/main_pass.h"
+
+#include "engine/engine_limits.h"
+#include "engine/finite_values.h"
+#include "ops/gather_rows/gather_rows.h"
+
+namespace baleen {
+
+MainPass::MainPass(DeviceModel& model, const KvCache& cache, const EngineOptions& options, Arena& arena)
+    : model_(model),
+      forward_(model.config(), model.weights(), model.device(), cache, options.precision,
+               buffered_rows(options), arena, model.layout()),
+      wanted_streams_(allocate_streams(options.max_logit_rows, arena)) {
+  const ParallelPlan& plan = model.layout().plan();
+  if (plan.shares_rows()) {
+    const DeviceTraits& traits = model.device().traits();
+    all_streams_ = allocate_streams(traits.padded_rows(options.max_batch_tokens), arena);
+  }
+  if (plan.dual_batch_overlap) forward_.overlap_batches(options.overlap);
+  forward_.set_experts(model.experts());
+}
+
+Activations<2> MainPass::allocate_streams(std::int64_t num_rows, Arena& arena) const {
+  const std::int64_t width = model_.config().hc_dim();
+  const ElementType type = model_.device().traits().activation_type;
+  return {arena.allocate<std::byte>(num_rows * width * size_of(type)), type, {num_rows, width}};
+}
+
+ConstActivations<3> MainPass::stacked(const ConstActivations<2>& streams) const {
+  const ModelConfig& c = model_.config();
+  return streams.reshaped<3>({streams.extent(0), c.hc_mult, c.hidden_size});
+}
+
+ConstActivations<3> MainPass::run(const RaggedBatch& batch) { return all_rows(forward_.run(batch)); }
+
+ConstActivations<3> MainPass::run(const RaggedBatch& batch, std::span<const TokenId> chosen) {
+  return all_rows(forward_.run(batch, chosen));
+}
+
+ConstActivations<3> MainPass::all_rows(const ConstActivations<3>& kept) {
+  const RankLayout& layout = model_.layout();
+  if (!layout.plan().shares_rows() || !layout.stage().last) return kept;
+  const ModelConfig& c = model_.config();
+  return forward_.gathered(kept,
+                           all_streams_.reshaped<3>({all_streams_.extent(0), c.hc_mult, c.hidden_size}));
+}
+
+void MainPass::logits(ConstActivations<3> streams, std::span<const std::int64_t> rows, Activations<2> out) {
+  if (rows.empty()) return;
+  std::vector<RowPair> pairs;
+  for (const std::int64_t row : rows)
+    pairs.push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(pairs.size())});
+  const ConstActivations<2> flat =
+      streams.reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
+  model_.device().execute<ops::GatherRows>({.from = flat, .pairs = pairs, .to = wanted_streams_});
+  const RowRange kept = model_.layout().kept(std::ssize(rows));
+  forward_.logits(stacked(wanted_streams_.slice(kept.begin, kept.end)), out);
+}
+
+std::optional<std::int64_t> MainPass::first_bad_block(const RaggedBatch& batch,
+                                                      std::span<const std::int64_t> rows) {
+  struct Search {
+    const Forward& forward;
+    Memory& memory;
+    std::span<const std::int64_t> wanted_rows;
+    std::optional<std::int64_t> bad_block;
+  } search{forward_, model_.device().memory(), rows, std::nullopt};
+  forward_.observe_blocks(
+      [](void* context, std::int64_t block, ConstActivations<3> streams) {
+        auto& [forward, memory, wanted_rows, bad_block] = *static_cast<Search*>(context);
+        if (bad_block) return;
+        const RowRange kept = forward.kept();
+        std::vector<std::byte> row(
+            static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
+        for (const std::int64_t wanted : wanted_rows) {
+          if (wanted < kept.begin || wanted >= kept.end) continue;
+          const std::int64_t own = wanted - kept.begin;
+          memory.download(row, streams.slice(own, own + 1).address());
+          const ConstActivations<2> values(row.data(), streams.element_type(), {1, streams.stride(0)});
+          if (!all_finite(values)) bad_block = block;
+        }
+      },
+      &search);
+  static_cast<void>(forward_.run(batch));
+  forward_.observe_blocks(nullptr, nullptr);
+  if (!search.bad_block) return std::nullopt;
+  return *search.bad_block + model_.layout().stage().begin;
+}
+
+std::vector<std::vector<std::int64_t>> MainPass::own_expert_load() const {
+  std::vector<std::vector<std::int64_t>> load = expert_load();
+  for (std::size_t block = 0; block < load.size(); ++block) {
+    const MoeWeights& moe = model_.weights().blocks[block].moe;
+    const ExpertRanks placement = model_.layout().experts(moe.map.get());
+    std::vector<std::int64_t> own;
+    for (std::int64_t local = 0; local < std::ssize(moe.routed); ++local)
+      own.push_back(load[block][static_cast<std::size_t>(placement.logical(local))]);
+    load[block] = std::move(own);
+  }
+  return load;
+}
+
+}  // namespace baleen
