@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "cuda/bf16_vector.cuh"
-#include "cuda/row_quantise.cuh"
+#include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "numeric/latent_row.h"
 #include "tensor/ragged_batch.h"
@@ -44,7 +44,7 @@ struct DeviceLatentPool {
 };
 
 /// Writes a lane's values, which are elements column, column + 1, ... of row `row` of `page`, already BF16
-/// values: e4m3 codes with a scale per 64 below `nope`, BF16 from there on. The 64 of a block lie in
+/// values: e4m3 codes with a scale per 64 below `nope`, BF16 from there on. The 64 of a scale lie in
 /// neighbouring lanes, kValues in each; all lanes of the warp take part, those without `write` in the
 /// shuffles alone.
 template <int kValues>
@@ -62,7 +62,7 @@ __device__ void store_latent_values(const DeviceLatentPool& pool, PageId page, i
     if constexpr (kValues == 8) {
       *reinterpret_cast<uint4*>(to) = pack_bf16(values);
     } else {
-      *reinterpret_cast<uint2*>(to) = {pack_bf16(values[0], values[1]), pack_bf16(values[2], values[3])};
+      *reinterpret_cast<uint2*>(to) = pack_bf16(values);
     }
     return;
   }
@@ -79,22 +79,7 @@ __device__ void store_latent_values(const DeviceLatentPool& pool, PageId page, i
   } else {
     *reinterpret_cast<std::uint32_t*>(to) = codes[0];
   }
-  constexpr int kExponentShift = 23;  // a power of two's e8m0 code is its exponent field
-  if (column % kLatentBlock == 0) {
-    pool.scales(page, row)[column / kLatentBlock] =
-        static_cast<std::uint8_t>(__float_as_uint(scale) >> kExponentShift);
-  }
-}
-
-/// `round_bf16` of numeric/bf16.h.
-__device__ inline float rounded_to_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
-
-/// Turns the pair (a, b), every product and sum rounded by itself as in `rotate_pairs`.
-__device__ inline void rotate_pair(float& a, float& b, float cosine, float sine) {
-  const float turned_a = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
-  const float turned_b = __fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine));
-  a = turned_a;
-  b = turned_b;
+  if (column % kLatentBlock == 0) pool.scales(page, row)[column / kLatentBlock] = e8m0_code(scale);
 }
 
 }  // namespace baleen

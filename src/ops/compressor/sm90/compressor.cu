@@ -12,11 +12,12 @@
 #include "cuda/latent_rows.cuh"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/rotation.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "ops/compressor/sm90/channels.cuh"
 #include "ops/compressor/sm90/compressor.h"
 #include "ops/compressor/sm90/index_key_row.cuh"
-#include "ops/compressor/sm90/step_blocks.cuh"
+#include "ops/compressor/sm90/step_items.cuh"
 #include "ops/rope/sm90/device_angle.cuh"
 
 namespace baleen::sm90 {
@@ -81,16 +82,17 @@ class Worker {
   }
 
   /// Entries [max(start, entries_until) / ratio, end / ratio) are made in this step.
-  __device__ bool makes_entry(int block) const {
-    return block >= max(item.sequence.start, item.sequence.entries_until) / kRatio && block < end / kRatio;
+  __device__ bool makes_entry(int entry_idx) const {
+    return entry_idx >= max(item.sequence.start, item.sequence.entries_until) / kRatio &&
+           entry_idx < end / kRatio;
   }
 
-  /// The rows that entry `block` pools (where entries overlap, those of the block before it too). No
+  /// The rows that entry `entry_idx` pools (where entries overlap, those of the entry before it too). No
   /// branches, and nothing waits: all loads are in flight together.
   struct Rows {
     Channels kv[kRowsPerThread], gate[kRowsPerThread], bias[kRowsPerThread];
   };
-  __device__ Rows load(int block) const {
+  __device__ Rows load(int entry_idx) const {
     Rows rows;
     constexpr int kRun =
         Shape::kOverlaps ? kRatio : kRowsPerThread;  // rows that lie one after the other in the ring
@@ -99,7 +101,7 @@ class Worker {
       const int column = Shape::kOverlaps && first >= kRatio ? channel + p.head_dim : channel;
       // Before the sequence there is nothing: the step's first rows stand in for it, and `pool` leaves them
       // out.
-      const int begin = position_of(block, first);
+      const int begin = position_of(entry_idx, first);
       const Source of_step = step_row(begin < 0 ? item.sequence.start : begin);
       const Source of_ring = ring_row(max(begin, 0));
 #pragma unroll
@@ -119,11 +121,11 @@ class Worker {
   }
 
   /// The entry's four channels. With row groups, the first warp has them, twice.
-  __device__ Channels pool(int block, Rows& rows) const {
+  __device__ Channels pool(int entry_idx, Rows& rows) const {
     Channels(&kv)[kRowsPerThread] = rows.kv, (&gate)[kRowsPerThread] = rows.gate;
 #pragma unroll
     for (int i = 0; i < kRowsPerThread; ++i) {
-      const int position = position_of(block, i);
+      const int position = position_of(entry_idx, i);
       if (position >= item.sequence.start) gate[i] += rows.bias[i];  // in the ring it is added already
       if (position < 0) kv[i] = Channels::filled(0.0F), gate[i] = Channels::filled(-INFINITY);
     }
@@ -186,9 +188,9 @@ class Worker {
     }
   }
 
-  /// First halves of the step's rows in `block`, which is the last of its page.
-  __device__ void keep_overlap(int block) const {
-    const int first = max(item.sequence.start, kRatio * block), last = min(end, kRatio * (block + 1));
+  /// First halves of the step's rows in entry `entry_idx`, which is the last of its page.
+  __device__ void keep_overlap(int entry_idx) const {
+    const int first = max(item.sequence.start, kRatio * entry_idx), last = min(end, kRatio * (entry_idx + 1));
     const PageId page = item.sequence.window_pages[first / static_cast<int>(kPageTokens)];
     float* rows = p.overlap.base + static_cast<std::int64_t>(page) * p.overlap.page_stride + channel;
     for (int position = first; position < last; ++position) {
@@ -213,8 +215,8 @@ class Worker {
     const float* gate;
   };
 
-  __device__ int position_of(int block, int i) const {
-    return kRatio * (Shape::kOverlaps ? block - 1 : block) + kRowsPerThread * group + i;
+  __device__ int position_of(int entry_idx, int i) const {
+    return kRatio * (Shape::kOverlaps ? entry_idx - 1 : entry_idx) + kRowsPerThread * group + i;
   }
   __device__ const float* bias_row(int position) const { return p.ape + position % kRatio * p.state.width; }
 
@@ -305,23 +307,23 @@ __device__ float sum_over_entry(float value, int head_dim) {
 
 template <int kRatio>
 __device__ void make_entry(const CompressorParams& p, const StepItem& item, const Worker<kRatio>& worker,
-                           int block) {
+                           int entry_idx) {
   const int channel = worker.channel;
-  typename Worker<kRatio>::Rows rows = worker.load(block);
+  typename Worker<kRatio>::Rows rows = worker.load(entry_idx);
   // While they are on their way, what does not need them.
   const Channels weight = Channels::load(p.norm_weight + channel);
   const int rows_per_page = p.index_key.base != nullptr ? p.index_key.rows_per_page : p.latent.rows_per_page;
-  const PageId page = item.sequence.pages[block / rows_per_page];
-  const int row = block % rows_per_page;
+  const PageId page = item.sequence.pages[entry_idx / rows_per_page];
+  const int row = entry_idx % rows_per_page;
   const bool turns = channel >= p.head_dim - p.rope && worker.group == 0;
   CosineSine first{1.0F, 0.0F}, second{1.0F, 0.0F};
   if (turns) {
     const int pair = (channel - (p.head_dim - p.rope)) / 2;
-    first = rope_angle(p.frequencies[pair], kRatio * block);
-    second = rope_angle(p.frequencies[pair + 1], kRatio * block);
+    first = rope_angle(p.frequencies[pair], kRatio * entry_idx);
+    second = rope_angle(p.frequencies[pair + 1], kRatio * entry_idx);
   }
 
-  Channels entry = worker.pool(block, rows);
+  Channels entry = worker.pool(entry_idx, rows);
   float squares = 0.0F;
 #pragma unroll
   for (int i = 0; i < kPiece; ++i) {
@@ -354,11 +356,12 @@ __device__ void compress(const CompressorParams& p) {
   if (!find_step_item<kRatio>(p.batch, index, item)) return;  // the whole cluster
 
   const Worker<kRatio> worker(p, item);
-  constexpr int kBlocksOfPage = static_cast<int>(kPageTokens) / kRatio;
-  for (int block = item.first_block; block <= item.last_block; ++block) {
-    if (worker.makes_entry(block)) make_entry<kRatio>(p, item, worker, block);
+  constexpr int kEntriesOfPage = static_cast<int>(kPageTokens) / kRatio;
+  for (int entry_idx = item.first_entry; entry_idx <= item.last_entry; ++entry_idx) {
+    if (worker.makes_entry(entry_idx)) make_entry<kRatio>(p, item, worker, entry_idx);
     if constexpr (PoolShape<kRatio>::kOverlaps) {
-      if (p.overlap.base != nullptr && block % kBlocksOfPage == kBlocksOfPage - 1) worker.keep_overlap(block);
+      if (p.overlap.base != nullptr && entry_idx % kEntriesOfPage == kEntriesOfPage - 1)
+        worker.keep_overlap(entry_idx);
     }
   }
   if (!item.first_of_sequence) return;

@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cuda/fp4_block.cuh"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "numeric/block_scale.h"
 #include "ops/compressor/sm90/channels.cuh"
@@ -40,18 +41,17 @@ __device__ inline void store_index_key(const DeviceIndexKeyPool& pool, PageId pa
     y[i] = rounded_to_bf16(y[i] * kNormalisation);
     amax = fmaxf(amax, fabsf(y[i]));
   }
-  constexpr int kLanesOfBlock = kIndexerBlock / kPiece;
-  const float scale = fp4_scale(warp_max<kLanesOfBlock>(amax)), inverse = inverse_scale(scale);
+  constexpr int kGroupLanes = kIndexerBlock / kPiece;
+  const float scale = fp4_scale(warp_max<kGroupLanes>(amax)), inverse = inverse_scale(scale);
 
   std::byte* base = pool.base + static_cast<std::int64_t>(page) * pool.page_stride_bytes;
   auto* codes = reinterpret_cast<std::uint16_t*>(base + row * (kDim / 2));
   codes[lane] =
       static_cast<std::uint16_t>(to_e2m1x4(y[0] * inverse, y[1] * inverse, y[2] * inverse, y[3] * inverse));
-  if (lane % kLanesOfBlock == 0) {
-    constexpr int kExponentShift = 23;
+  if (lane % kGroupLanes == 0) {
     auto* scales = reinterpret_cast<std::uint8_t*>(base + pool.rows_per_page * (kDim / 2) +
                                                    row * (kDim / kIndexerBlock));
-    scales[lane / kLanesOfBlock] = static_cast<std::uint8_t>(__float_as_uint(scale) >> kExponentShift);
+    scales[lane / kGroupLanes] = e8m0_code(scale);
   }
 }
 

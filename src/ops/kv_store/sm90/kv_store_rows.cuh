@@ -9,6 +9,7 @@
 #include "cuda/cuda_context.h"
 #include "cuda/latent_rows.cuh"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/rotation.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "ops/kv_store/kv_store.h"
 

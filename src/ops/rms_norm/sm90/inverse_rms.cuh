@@ -10,12 +10,10 @@ __device__ inline float inverse_rms(float sum_of_squares, int count, float eps) 
   return rsqrtf(sum_of_squares / static_cast<float>(count) + eps);
 }
 
-__device__ inline float rounded_bf16(float value) { return bf16_low(pack_bf16(value, 0.0F)); }
-
 /// The same with a rounding to BF16 after every step, of squares that were rounded too.
 __device__ inline float inverse_rms_step_by_step(float sum_of_rounded_squares, int count, float eps) {
-  const float mean = rounded_bf16(sum_of_rounded_squares / static_cast<float>(count));
-  return rounded_bf16(1.0F / sqrtf(rounded_bf16(mean + eps)));
+  const float mean = rounded_to_bf16(sum_of_rounded_squares / static_cast<float>(count));
+  return rounded_to_bf16(1.0F / sqrtf(rounded_to_bf16(mean + eps)));
 }
 
 /// What eight values add to the sum of rounded squares.

@@ -6,6 +6,7 @@
 #include "cuda/cuda_context.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/rotation.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "ops/rms_norm/sm90/inverse_rms.cuh"
 #include "ops/rms_norm/sm90/rms_norm.h"
@@ -37,9 +38,7 @@ __device__ void rotate(float (&values)[kValues], const float* cosine, const floa
   const float cosines[4] = {c.x, c.y, c.z, c.w}, sines[4] = {s.x, s.y, s.z, s.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float a = values[2 * i], b = values[2 * i + 1], sine_i = direction * sines[i];
-    values[2 * i] = a * cosines[i] - b * sine_i;
-    values[2 * i + 1] = a * sine_i + b * cosines[i];
+    rotate_pair_fused(values[2 * i], values[2 * i + 1], cosines[i], direction * sines[i]);
   }
 }
 
@@ -54,7 +53,7 @@ __global__ void __launch_bounds__(kHeadsPerBlock* kWarpLanes)
       std::int64_t{blockIdx.x} * kHeadsPerBlock + static_cast<int>(threadIdx.x) / kWarpLanes;
   if (head >= args.num_heads) return;
   const std::int64_t token = head / args.heads_per_token;
-  const int first_turned = args.width - 2 * args.num_pairs;
+  const int first_rotated = args.width - 2 * args.num_pairs;
 
   uint4 words[kMaxPieces] = {};
 #pragma unroll
@@ -80,9 +79,9 @@ __global__ void __launch_bounds__(kHeadsPerBlock* kWarpLanes)
 #pragma unroll
     for (float& value : values) value *= inverse;
     uint4 rounded = pack_bf16(values);
-    if (column >= first_turned) {
+    if (column >= first_rotated) {
       unpack_bf16(rounded, values);
-      const std::int64_t pair = token * args.num_pairs + (column - first_turned) / 2;
+      const std::int64_t pair = token * args.num_pairs + (column - first_rotated) / 2;
       rotate(values, args.cosine + pair, args.sine + pair, args.direction);
       rounded = pack_bf16(values);
     }

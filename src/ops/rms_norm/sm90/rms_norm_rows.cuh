@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "cuda/bf16_vector.cuh"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/row_quantise.cuh"
+#include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rms_norm/sm90/inverse_rms.cuh"
@@ -117,7 +117,7 @@ __device__ inline void norm_rows(const Rows& args, std::int64_t block) {
     if (valid) *reinterpret_cast<uint4*>(args.y + row * args.y_stride + column) = rounded;
     if (args.y_fp8.codes != nullptr) {
       unpack_bf16(rounded, values);
-      const Fp8Piece<kValues> piece = quantise_fp8_block(values);
+      const Fp8Piece<kValues> piece = quantise_fp8_group(values);
       if (valid) store_fp8_piece(args.y_fp8, row, args.width, column, piece);
     }
   }
@@ -131,7 +131,7 @@ inline Rows rows_of(const RmsNormArgs& args) {
   BALEEN_CHECK(width % kValues == 0 && width <= kMaxWidth);
   BALEEN_CHECK(args.x.stride(0) % kValues == 0 && args.y.stride(0) % kValues == 0);
   BALEEN_CHECK(args.weight.empty() || static_cast<std::int64_t>(args.weight.size()) == width);
-  BALEEN_CHECK(!args.y_fp8 || width % kFp8RowBlock == 0);
+  BALEEN_CHECK(!args.y_fp8 || width % kActivationBlock == 0);
   return {args.x.bf16().data(),
           args.x.stride(0),
           args.weight.empty() ? nullptr : args.weight.data(),

@@ -1,6 +1,8 @@
 #include "base/check.h"
+#include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/rotation.cuh"
 #include "ops/rope/sm90/rope.h"
 
 namespace baleen::sm90 {
@@ -17,15 +19,6 @@ struct RotationArgs {
   int num_heads, first_rotated, num_pairs;
 };
 
-__device__ float value_of(std::uint16_t bits) { return __uint_as_float(std::uint32_t{bits} << 16); }
-
-__device__ std::uint16_t rounded(float value) {
-  const std::uint32_t bits = __float_as_uint(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U)
-    return static_cast<std::uint16_t>(bits >> 16 | 0x40U);  // NaN stays one
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
-}
-
 /// A block has a token; a thread takes pairs of its heads one after the other.
 __global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ RotationArgs args) {
   ptx::wait_for_previous_kernel();
@@ -37,12 +30,11 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ 
     const int head = i / args.num_pairs, pair = i % args.num_pairs;
     std::uint16_t* const at =
         args.x + row * args.row_stride + head * args.head_stride + args.first_rotated + 2 * pair;
-    const float a = value_of(at[0]), b = value_of(at[1]);
-    const float cosine = args.cosine[row * args.num_pairs + pair],
-                sine = args.direction * args.sine[row * args.num_pairs + pair];
-    // No fused multiply-adds: both products are rounded before they are added.
-    at[0] = rounded(__fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine)));
-    at[1] = rounded(__fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine)));
+    float a = bf16_low(at[0]), b = bf16_low(at[1]);
+    rotate_pair(a, b, args.cosine[row * args.num_pairs + pair],
+                args.direction * args.sine[row * args.num_pairs + pair]);
+    at[0] = bf16_bits(a);
+    at[1] = bf16_bits(b);
   }
 }
 

@@ -1,6 +1,7 @@
-/// A step's positions as blocks of `ratio`: what one thread block (or cluster) of the compressor works on.
+/// A step's positions by the entries that they make, `ratio` positions each: what one thread block (or
+/// cluster) of the compressor works on.
 ///
-/// Where entries overlap, the first two blocks of a sequence that goes on inside a block both reach back into
+/// Where entries overlap, the first two of a sequence that goes on inside an entry both reach back into
 /// its ring, and what the step writes to the ring may overwrite what they read. So they are one item, which
 /// writes the ring when it has read it. Other items read nothing but the step's own rows.
 #pragma once
@@ -16,7 +17,7 @@ namespace baleen::sm90 {
 inline constexpr int kOverlappingRatio = 4;
 
 /// No batch of these extents has more items, whatever its positions: graphs are captured for extents. A
-/// sequence of n rows touches at most ceil(n / ratio) blocks, and one more where it begins inside a block.
+/// sequence of n rows touches at most ceil(n / ratio) entries, and one more where it begins inside an entry.
 template <int kRatio>
 constexpr std::int64_t max_step_items(std::int64_t num_rows, std::int64_t num_sequences) {
   const std::int64_t sum_of_ceilings = (num_rows + (kRatio - 1) * num_sequences) / kRatio;
@@ -26,8 +27,8 @@ constexpr std::int64_t max_step_items(std::int64_t num_rows, std::int64_t num_se
 
 struct StepItem {
   DeviceSequence sequence;
-  int first_block = 0;
-  int last_block = 0;
+  int first_entry = 0;
+  int last_entry = 0;
   bool first_of_sequence = false;
 };
 
@@ -35,9 +36,9 @@ struct StepItem {
 template <int kRatio>
 __device__ int num_step_items(int start, int num_tokens) {
   if (num_tokens <= 0) return 0;
-  const int num_blocks = (start + num_tokens - 1) / kRatio - start / kRatio + 1;
+  const int num_entries = (start + num_tokens - 1) / kRatio - start / kRatio + 1;
   const bool first_two_are_one = kRatio == kOverlappingRatio && start % kRatio != 0;
-  return first_two_are_one ? max(1, num_blocks - 1) : num_blocks;
+  return first_two_are_one ? max(1, num_entries - 1) : num_entries;
 }
 
 /// Item `index` of the batch, to all lanes of the calling warp; false when there are fewer.
@@ -63,8 +64,8 @@ __device__ bool find_step_item(const DeviceBatch& batch, int index, StepItem& it
     const int last_of_step = (start + item.sequence.num_tokens - 1) / kRatio;
     const int merged = kRatio == kOverlappingRatio && start % kRatio != 0 ? 1 : 0;
     item.first_of_sequence = local == 0;
-    item.last_block = min(start / kRatio + local + merged, last_of_step);
-    item.first_block = local == 0 ? start / kRatio : item.last_block;
+    item.last_entry = min(start / kRatio + local + merged, last_of_step);
+    item.first_entry = local == 0 ? start / kRatio : item.last_entry;
     return true;
   }
   return false;
