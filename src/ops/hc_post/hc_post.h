@@ -1,4 +1,4 @@
-/// Hyper-connections, exit of a half-block: x'[k] = bf(post_k f + sum_j comb[j][k] x[j]).
+/// Hyper-connections, exit of a sublayer: x'[k] = bf(post_k f + sum_j comb[j][k] x[j]).
 /// (source: forward pass 4.3)
 #pragma once
 
@@ -11,7 +11,7 @@ namespace baleen {
 
 template <class T>
 struct HcPostArgsOf {
-  ActivationView<const T, 2> f;     ///< [T, d], the half-block's result
+  ActivationView<const T, 2> f;     ///< [T, d], the sublayer's result
   ActivationView<const T, 2> post;  ///< [T, n]
   ActivationView<const T, 3> comb;  ///< [T, n, n], first index = source stream
   Precision precision = Precision::kReleased;

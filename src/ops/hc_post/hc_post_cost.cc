@@ -26,7 +26,7 @@ OpCost hc_post_backward_cost(const HcPostArgs& args) {
 
 OpCost hc_post_pre_norm_cost(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
   OpCost cost = hc_post_cost(post) + hc_pre_norm_cost(pre, norm);
-  // The next half-block takes the streams as they are made.
+  // The next sublayer takes the streams as they are made.
   cost.read_bytes -= bytes_of(pre.streams);
   return cost;
 }

@@ -1,4 +1,4 @@
-/// Manifold-constrained hyper-connections, entry of a half-block: four residual streams become one vector,
+/// Manifold-constrained hyper-connections, entry of a sublayer: four residual streams become one vector,
 /// plus the weights with which `hc_post` puts the result back. (source: forward pass 4.1, 4.2)
 ///
 ///     rho  = rsqrt(mean(x^2) + norm_eps) over all streams;   m = (fn x) * rho                  [(2 + n) n]

@@ -6,7 +6,7 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/hc_post/sm90/hc_post.h"
-#include "ops/hc_pre/sm90/hc_leave.cuh"
+#include "ops/hc_pre/sm90/hc_slices.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -42,7 +42,7 @@ __global__ void hc_post_kernel(const std::uint16_t* f, const float* post, const 
 #pragma unroll
   for (int k = 0; k < kStreams; ++k) {
     float sum[kChannels];
-    leave_half_block(post_of[k], comb_of[k], f_values, x, sum);
+    leave_sublayer(post_of[k], comb_of[k], f_values, x, sum);
     *reinterpret_cast<uint4*>(x_row + k * width) = pack_bf16(sum);
   }
 }

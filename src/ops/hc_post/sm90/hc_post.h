@@ -9,7 +9,7 @@
 namespace baleen::sm90 {
 
 void hc_post(const HcPostArgs& args, CudaContext& context);
-/// From one half-block to the next in one pass over the streams: as hc_post(post), then hc_pre(pre) on the
+/// From one sublayer to the next in one pass over the streams: as hc_post(post), then hc_pre(pre) on the
 /// same streams, then rms_norm(norm), whose x and y are pre.u. pre.post may be post.post, pre.comb post.comb.
 void hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm,
                       CudaContext& context);

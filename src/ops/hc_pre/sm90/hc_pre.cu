@@ -1,5 +1,5 @@
 #include "ops/hc_pre/sm90/hc_pre.h"
-#include "ops/hc_pre/sm90/hc_site_launch.cuh"
+#include "ops/hc_pre/sm90/hc_site.cuh"
 
 namespace baleen::sm90 {
 

@@ -1,184 +1,84 @@
-/// A hyper-connection site in two kernels: out of a half-block (`hc_post`), into the next (`hc_pre`), its
-/// norm, and the rows as FP8 products want them.
-///
-/// `hc_products_kernel` leaves the half-block and writes what every rank's slice adds to squares and
-/// products; a block has one rank and an equal part of the rows, and waits for no other. `hc_rows_kernel` has
-/// a row a block: it adds up the sums and does the rest, Sinkhorn in a warp of its own beside the weighted
-/// sum.
+/// A hyper-connection site in two kernels: out of a sublayer (`hc_post`), into the next (`hc_pre`), its norm,
+/// and the rows as FP8 products want them. What the arguments must be, and launches for a number of rows.
 #pragma once
 
-#include <cstdint>
+#include <algorithm>
 
-#include "cuda/ptx/cp_async.h"
-#include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/named_barrier.h"
-#include "ops/hc_pre/sm90/hc_gates.cuh"
+#include "base/check.h"
+#include "cuda/cuda_context.h"
+#include "cuda/kernel_launch.h"
+#include "ops/hc_pre/hc_pre.h"
+#include "ops/hc_pre/sm90/hc_products.cuh"
 #include "ops/hc_pre/sm90/hc_rows.cuh"
-#include "ops/hc_pre/sm90/hc_streams.cuh"
-#include "ops/rms_norm/sm90/inverse_rms.cuh"
 
 namespace baleen::sm90 {
 
-/// `sums`: [T, ranks, kHcSums]
-template <bool kLeaving, int kWidth>
-__global__ void __launch_bounds__(kHcStreamThreads, 1)
-    hc_products_kernel(const __grid_constant__ HcSiteArgs args, int rows_per_block, int octets_per_batch,
-                       float* sums) {
-  extern __shared__ __align__(128) std::byte hc_memory[];
-  auto& shared = *reinterpret_cast<HcStreamsShared*>(hc_memory);
-  const int ranks = hc_ranks(kWidth > 0 ? kWidth : args.width);
-  const HcSlice<kWidth> slice(args.width, static_cast<int>(blockIdx.x) % ranks);
-  const HcStreams<kLeaving, kWidth> streams(args, slice, shared, hc_memory + sizeof(HcStreamsShared),
-                                            octets_per_batch);
-  const int first_row = static_cast<int>(blockIdx.x) / ranks * rows_per_block;
-  const int end_row = min(args.num_rows, first_row + rows_per_block);
-  const int batch_rows = octets_per_batch * kHcOctet;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
-            lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-
-  ptx::launch_next_kernel();
-  HcFragments fragments;
-  streams.load(fragments);
-  ptx::wait_for_previous_kernel();
-  streams.copy(0, first_row, min(batch_rows, end_row - first_row));
-  for (int batch = 0, row = first_row; row < end_row; ++batch, row += batch_rows) {
-    const int tokens = min(batch_rows, end_row - row);
-    ptx::cp_async_wait<0>();
-    __syncthreads();
-    const int next_row = row + batch_rows;
-    if (next_row < end_row) streams.copy(batch + 1, next_row, min(batch_rows, end_row - next_row));
-    streams.multiply(batch, row, tokens, fragments);
-    __syncthreads();
-    static_assert(kHcSums <= 4 * kHcStreamWarps);
-    if (4 * warp < kHcSums && lane < tokens) {
-      float* const to = sums + (std::int64_t{row + lane} * ranks + slice.rank()) * kHcSums;
-      if (warp == 0) {
-        to[0] = streams.block_squares(lane);
-      } else {
-        *reinterpret_cast<float4*>(to + 4 * warp) = streams.block_sums(lane, 4 * warp);
-      }
-    }
-  }
+/// What the site that is entered says. `y`: where the rows go.
+[[nodiscard]] inline HcSiteArgs hc_entry_args(const HcPreArgs& pre, const Activations<2>& y) {
+  const std::int64_t num_rows = pre.streams.extent(0), width = pre.streams.extent(2);
+  BALEEN_CHECK(pre.precision == Precision::kReleased);
+  BALEEN_CHECK_EQ(pre.streams.extent(1), kHcStreams);
+  BALEEN_CHECK(width > 0 && width % kActivationBlock == 0 && width <= kHcMaxRanks * kHcMaxSlice);
+  BALEEN_CHECK(pre.streams.dense() && pre.weights.fn.dense() && pre.post.dense() && pre.comb.dense());
+  BALEEN_CHECK(pre.weights.fn.extent(0) == kHcMixes && pre.weights.fn.extent(1) == kHcStreams * width);
+  BALEEN_CHECK(pre.weights.base.size() == kHcMixes && pre.weights.scale.size() == 3);
+  BALEEN_CHECK(y.extent(0) == num_rows && y.extent(1) == width && y.stride(0) % 8 == 0);
+  HcSiteArgs args;
+  args.streams = const_cast<Bf16Bits*>(pre.streams.bf16().data());  // written only where a sublayer is left
+  args.fn = pre.weights.fn.data();
+  args.base = pre.weights.base.data();
+  args.scale = pre.weights.scale.data();
+  args.norm_eps = pre.norm_eps;
+  args.hc_eps = pre.hc_eps;
+  args.sinkhorn_iterations = pre.sinkhorn_iterations;
+  args.post = pre.post.f32().data();
+  args.comb = pre.comb.f32().data();
+  args.y = y.bf16().data();
+  args.y_stride = y.stride(0);
+  args.num_rows = static_cast<int>(num_rows);
+  args.width = static_cast<int>(width);
+  return args;
 }
 
-inline constexpr int kHcRowsThreads = kHcStreamThreads + kWarpLanes;
-/// Where the threads of the streams wait for the gates, and for each other.
-inline constexpr std::uint32_t kGatesBarrier = 2, kStreamBarrier = 1;
+/// The same with the norm that follows.
+[[nodiscard]] inline HcSiteArgs hc_site_args(const HcPreArgs& pre, const RmsNormArgs& norm) {
+  BALEEN_CHECK(norm.precision == Precision::kReleased);
+  BALEEN_CHECK_EQ(static_cast<std::int64_t>(norm.weight.size()), pre.streams.extent(2));
+  HcSiteArgs args = hc_entry_args(pre, norm.y);
+  args.norm_weight = norm.weight.data();
+  args.rms_eps = norm.eps;
+  args.y_fp8 = norm.y_fp8;
+  return args;
+}
 
-/// kNorm: `args.y` is the norm of the weighted sum; otherwise the sum itself.
-template <int kWidth, bool kNorm>
-__global__ void __launch_bounds__(kHcRowsThreads)
-    hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums) {
-  constexpr int n = kHcStreams;
-  constexpr int kMaxChannels = kWidth > 0 ? kWidth : kHcMaxRanks * kHcMaxSlice;
-  constexpr int kPieces = kMaxChannels / (8 * kHcStreamThreads);  // of eight channels, of a thread
-  __shared__ __align__(16) float pre[n];
-  __shared__ __align__(16) float comb_logits[n * n];
-  __shared__ float chunk_squares[kMaxChannels / kHcChunk];
-  const int width = kWidth > 0 ? kWidth : args.width;
-  const int ranks = hc_ranks(width);
-  const std::int64_t row = blockIdx.x;
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpLanes;
-  ptx::launch_next_kernel();
-  // The weights of a layer come from memory: on their way before the previous kernel has ended, where
-  // registers hold them.
-  constexpr bool kWeightsAhead = kWidth > 0 && kNorm;
-  const bool has_mix = thread >= kHcStreamThreads && lane < kHcMixes;
-  const float mix_scale = has_mix ? args.scale[min(lane / n, 2)] : 0.0F,
-              mix_base = has_mix ? args.base[lane] : 0.0F;
-  float weight[kPieces][8] = {};
-  const auto load_weights = [&] {
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const int channel = 8 * (thread + i * kHcStreamThreads);
-      if (thread >= kHcStreamThreads || channel >= width) continue;
-      const float4* const from = reinterpret_cast<const float4*>(args.norm_weight + channel);
-      *reinterpret_cast<float4*>(weight[i]) = from[0];
-      *reinterpret_cast<float4*>(weight[i] + 4) = from[1];
-    }
-  };
-  if constexpr (kWeightsAhead) load_weights();
-  ptx::wait_for_previous_kernel();
+/// The rows go in equal parts to as many blocks of every rank as the device has room for.
+template <bool kLeaving, int kWidth, bool kNorm = true>
+void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context) {
+  const int ranks = hc_ranks(args.width), octets = hc_octets(args.num_rows);
+  const ScratchScope scope(context.scratch);
+  float* const sums = context.scratch.allocate<float>(std::int64_t{args.num_rows} * ranks * kHcSums);
+  const int most_parts = std::max(1, context.num_sms / ranks);
+  const int octets_per_block = (octets + most_parts - 1) / most_parts;
+  const int parts = (octets + octets_per_block - 1) / octets_per_block;
+  const int octets_per_batch = std::min(octets_per_block, hc_most_octets(args.width));
+  const int buffers = octets_per_batch < octets_per_block ? 2 : 1;
+  launch_kernel("hc_products", hc_products_kernel<kLeaving, kWidth>,
+                {.grid = dim3(static_cast<unsigned>(parts * ranks)),
+                 .threads = kHcStreamThreads,
+                 .shared_bytes = static_cast<std::int64_t>(sizeof(HcStreamsShared)) +
+                                 hc_slot_bytes(args.width, buffers, octets_per_batch)},
+                context.stream, args, octets_per_block * kHcOctet, octets_per_batch, sums);
+  launch_kernel("hc_rows", hc_rows_kernel<kWidth, kNorm>,
+                {.grid = dim3(static_cast<unsigned>(args.num_rows)), .threads = kHcRowsThreads},
+                context.stream, args, static_cast<const float*>(sums));
+}
 
-  if (thread >= kHcStreamThreads) {  // a warp for the gates: lane i has mix i
-    // Past the first-level cache: a kernel before the one that wrote them had other things at their
-    // addresses, and may have run on this SM since this block began.
-    const float* const row_sums = sums + row * ranks * kHcSums;
-    float product = 0.0F, squares = 0.0F;
-#pragma unroll 16
-    for (int rank = 0; rank < ranks; ++rank) {
-      squares += __ldcg(row_sums + rank * kHcSums);
-      if (lane < kHcMixes) product += __ldcg(row_sums + rank * kHcSums + kHcFirstProduct + lane);
-    }
-    const float inverse = inverse_rms(squares, n * width, args.norm_eps);
-    if (lane < kHcMixes) {
-      const float logit = product * inverse * mix_scale + mix_base;
-      if (lane < n) {
-        pre[lane] = sigmoid(logit) + args.hc_eps;
-      } else if (lane < 2 * n) {
-        args.post[row * n + lane - n] = 2.0F * sigmoid(logit);
-      } else {
-        comb_logits[lane - 2 * n] = logit;
-      }
-    }
-    __syncwarp();                                              // an arrival counts a whole warp
-    ptx::named_barrier_arrive(kGatesBarrier, kHcRowsThreads);  // gates are there; nothing to wait for
-    if (lane == 0) {
-      write_comb(comb_logits, args.sinkhorn_iterations, args.hc_eps, args.comb + row * (n * n));
-    }
-    return;
-  }
-
-  uint4 x[kPieces][n];
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const int channel = 8 * (thread + i * kHcStreamThreads);
-    if (channel >= width) continue;
-#pragma unroll
-    for (int j = 0; j < n; ++j) {
-      x[i][j] = *reinterpret_cast<const uint4*>(args.streams + (row * n + j) * width + channel);
-    }
-  }
-  ptx::named_barrier_sync(kGatesBarrier, kHcRowsThreads);
-  const float4 weights = *reinterpret_cast<const float4*>(pre);
-  uint4 u[kPieces];
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    if (8 * i * kHcStreamThreads >= width) break;
-    const int channel = 8 * (thread + i * kHcStreamThreads);
-    const float squares = warp_sum<4>(weigh_streams(weights, x[i], u[i]));
-    if (lane % 4 == 0 && channel < width) chunk_squares[channel / kHcChunk] = squares;
-  }
-  if constexpr (!kNorm) {
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const int channel = 8 * (thread + i * kHcStreamThreads);
-      if (channel < width) *reinterpret_cast<uint4*>(args.y + row * args.y_stride + channel) = u[i];
-    }
-    return;
-  }
-  if constexpr (!kWeightsAhead) load_weights();
-  ptx::named_barrier_sync(kStreamBarrier, kHcStreamThreads);
-
-  // Added up as ranks and their warps do.
-  constexpr int kHalf = kWarpLanes / 2;
-  float squares = 0.0F;
-  if (lane % kHalf < ranks) {
-    const HcSlice<kWidth> slice(args.width, lane % kHalf);
-    const float* const of_rank = chunk_squares + slice.first_channel() / kHcChunk;
-    for (int warp = 0; warp < slice.num_warps(); ++warp) {
-      float warp_squares = 0.0F;
-      for (int i = 0; slice.has_chunk(warp, i); ++i) warp_squares += of_rank[warp + i * kHcStreamWarps];
-      squares += warp_squares;
-    }
-  }
-  const float inverse = inverse_rms(warp_sum<kHalf>(squares), width, args.rms_eps);
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    if (8 * i * kHcStreamThreads >= width) break;
-    const int channel = 8 * (thread + i * kHcStreamThreads);
-    write_normed(args, width, row, channel, u[i], inverse, weight[i], channel < width);
-  }
+template <bool kLeaving>
+void launch_hc_site(const HcSiteArgs& args, CudaContext& context) {
+  constexpr int kFlashWidth = 4096;
+  if (args.num_rows == 0) return;
+  if (args.width == kFlashWidth) return launch_hc_site_of<kLeaving, kFlashWidth>(args, context);
+  launch_hc_site_of<kLeaving, 0>(args, context);
 }
 
 }  // namespace baleen::sm90

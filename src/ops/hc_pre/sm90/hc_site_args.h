@@ -8,11 +8,11 @@
 namespace baleen::sm90 {
 
 struct HcSiteArgs {
-  // Of the half-block that is left; null where none is.
+  // Of the sublayer that is left; null where none is.
   const std::uint16_t* f = nullptr;  ///< [T, d]
   const float* left_post = nullptr;  ///< [T, 4]
   const float* left_comb = nullptr;  ///< [T, 4, 4]
-  std::uint16_t* streams = nullptr;  ///< [T, 4, d], written where a half-block is left
+  std::uint16_t* streams = nullptr;  ///< [T, 4, d], written where a sublayer is left
   // Of the one that is entered.
   const float* fn = nullptr;
   const float* base = nullptr;

@@ -1,7 +1,8 @@
 /// How a hyper-connection site is cut over blocks and warps.
 ///
 /// The channels, the same of all four streams, are cut into up to 16 slices, of "ranks", each for a block. A
-/// slice is whole blocks of channels and goes to the warps in chunks of 32 channels, chunk c to warp c %
+/// slice is whole scale groups of channels and goes to the warps in chunks of 32 channels, chunk c to warp c
+/// %
 /// 8. The cut depends on the width alone: so does the order in which products are added, and a token's
 /// results are the same in any batch.
 #pragma once
@@ -14,9 +15,8 @@ namespace baleen::sm90 {
 
 inline constexpr int kHcStreams = 4;
 inline constexpr int kHcMixes = (2 + kHcStreams) * kHcStreams;
-inline constexpr int kHcBlock = kActivationBlock;  ///< channels that share a scale
 inline constexpr int kHcChunk = 32;
-inline constexpr int kHcChunksPerBlock = kHcBlock / kHcChunk;
+inline constexpr int kHcChunksPerGroup = kActivationBlock / kHcChunk;
 inline constexpr int kHcStreamWarps = 8;  ///< of a block
 inline constexpr int kHcStreamThreads = 32 * kHcStreamWarps;
 inline constexpr int kHcMaxRanks = 16;
@@ -27,13 +27,13 @@ inline constexpr int kHcMaxBatchTokens = kHcMaxBatchUnits * kHcOctet;
 
 /// Slices of streams of that width.
 __host__ __device__ constexpr int hc_ranks(int width) {
-  return width / kHcBlock < kHcMaxRanks ? width / kHcBlock : kHcMaxRanks;
+  return width / kActivationBlock < kHcMaxRanks ? width / kActivationBlock : kHcMaxRanks;
 }
 
 /// Chunks that a warp has at most.
 __host__ __device__ constexpr int hc_chunks_per_warp(int width) {
-  const int blocks = (width / kHcBlock + hc_ranks(width) - 1) / hc_ranks(width);
-  return (blocks * kHcChunksPerBlock + kHcStreamWarps - 1) / kHcStreamWarps;
+  const int groups = (width / kActivationBlock + hc_ranks(width) - 1) / hc_ranks(width);
+  return (groups * kHcChunksPerGroup + kHcStreamWarps - 1) / kHcStreamWarps;
 }
 
 /// The part of one rank. `kWidth` 0: streams of the width given at run time, else of that one, which leaves
@@ -48,13 +48,13 @@ class HcSlice {
   [[nodiscard]] __device__ int ranks() const { return hc_ranks(width()); }
   [[nodiscard]] __device__ int chunks_per_warp() const { return hc_chunks_per_warp(width()); }
 
-  [[nodiscard]] __device__ int first_channel() const { return first_block(rank_) * kHcBlock; }
-  [[nodiscard]] __device__ int num_channels() const { return num_blocks() * kHcBlock; }
-  [[nodiscard]] __device__ int num_blocks() const {
-    if (blocks() % ranks() == 0) return blocks() / ranks();
-    return first_block(rank_ + 1) - first_block(rank_);
+  [[nodiscard]] __device__ int first_channel() const { return first_group(rank_) * kActivationBlock; }
+  [[nodiscard]] __device__ int num_channels() const { return num_groups() * kActivationBlock; }
+  [[nodiscard]] __device__ int num_groups() const {
+    if (groups() % ranks() == 0) return groups() / ranks();
+    return first_group(rank_ + 1) - first_group(rank_);
   }
-  [[nodiscard]] __device__ int num_chunks() const { return num_blocks() * kHcChunksPerBlock; }
+  [[nodiscard]] __device__ int num_chunks() const { return num_groups() * kHcChunksPerGroup; }
   /// Warps that have a chunk.
   [[nodiscard]] __device__ int num_warps() const {
     return num_chunks() < kHcStreamWarps ? num_chunks() : kHcStreamWarps;
@@ -66,10 +66,25 @@ class HcSlice {
   }
 
  private:
-  [[nodiscard]] __device__ int blocks() const { return width() / kHcBlock; }
-  [[nodiscard]] __device__ int first_block(int rank) const { return rank * blocks() / ranks(); }
+  [[nodiscard]] __device__ int groups() const { return width() / kActivationBlock; }
+  [[nodiscard]] __device__ int first_group(int rank) const { return rank * groups() / ranks(); }
 
   int width_, rank_;
 };
+
+/// sum = post f + sum_j comb[j] x[j], not yet rounded; `post` and `comb` [source] of the stream that is
+/// computed.
+template <int kChannels>
+__device__ inline void leave_sublayer(float post, const float (&comb)[kHcStreams],
+                                      const float (&f)[kChannels], const float (&x)[kHcStreams][kChannels],
+                                      float (&sum)[kChannels]) {
+#pragma unroll
+  for (int c = 0; c < kChannels; ++c) sum[c] = post * f[c];
+#pragma unroll
+  for (int j = 0; j < kHcStreams; ++j) {
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) sum[c] = fmaf(comb[j], x[j][c], sum[c]);
+  }
+}
 
 }  // namespace baleen::sm90

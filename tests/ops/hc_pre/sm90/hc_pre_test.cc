@@ -48,7 +48,7 @@ TEST(HcPreNormSm90, SteepLogitsStayDoublyStochastic) {
   }
 }
 
-/// Without the norm: what the site that is entered leaves to the half-block.
+/// Without the norm: what the site that is entered leaves to the sublayer.
 TEST(HcPreSm90, TheWeightedSumAloneAgreesWithTheReference) {
   BALEEN_NEEDS_GPU();
   constexpr std::int64_t n = 4, kMixes = 24;
