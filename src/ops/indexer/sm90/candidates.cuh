@@ -8,27 +8,22 @@
 
 #include <cstdint>
 
-namespace baleen::sm90::index_kernels {
+#include "cuda/ordered_float.cuh"
+#include "cuda/warp_reduce.cuh"
 
-inline constexpr int kWarp = 32;
-inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+namespace baleen::sm90::index_kernels {
 
 /// The greater the better: the score's bits, reordered, above the complement of the index. Never 0.
 using Candidate = std::uint64_t;
 
 /// `score` is not NaN (lowest_if_nan).
 __device__ inline Candidate candidate(float score, std::int32_t index) {
-  const std::uint32_t bits = __float_as_uint(score + 0.0F);  // -0 equals +0
-  const std::uint32_t ordered = (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
-  return static_cast<Candidate>(ordered) << 32 | ~static_cast<std::uint32_t>(index);
+  return static_cast<Candidate>(order_of_float(score)) << 32 | ~static_cast<std::uint32_t>(index);
 }
 __device__ inline std::uint32_t ordered_score(Candidate candidate) {
   return static_cast<std::uint32_t>(candidate >> 32);
 }
-__device__ inline float score_of(Candidate candidate) {
-  const std::uint32_t ordered = ordered_score(candidate);
-  return __uint_as_float((ordered >> 31) != 0 ? ordered & 0x7FFFFFFFu : ~ordered);
-}
+__device__ inline float score_of(Candidate candidate) { return float_of_order(ordered_score(candidate)); }
 __device__ inline std::int32_t index_of(Candidate candidate) {
   return static_cast<std::int32_t>(~static_cast<std::uint32_t>(candidate));
 }
@@ -42,21 +37,17 @@ struct SelectionSpace {
   std::uint32_t lowest, highest;  ///< ordered scores
   int bin, above, inside;         ///< where the wanted rank lies, and how many candidates lie above and in it
   int kept;
-  int warp_totals[kWarp];
+  int warp_totals[kWarpLanes];
 };
 
 /// By one warp: the bin in which the `rank`-th from the top lies.
 __device__ inline void find_bin(int rank, SelectionSpace& space) {
-  constexpr int kBinsPerLane = kNumBins / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kBinsPerLane = kNumBins / kWarpLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const int top = kNumBins - 1 - lane * kBinsPerLane;  // lane 0 has the highest bins
   int own = 0;
   for (int i = 0; i < kBinsPerLane; ++i) own += static_cast<int>(space.bins[top - i]);
-  int until = own;
-  for (int step = 1; step < kWarp; step *= 2) {
-    const int before = __shfl_up_sync(kAllLanes, until, step);
-    if (lane >= step) until += before;
-  }
+  const int until = warp_inclusive_sum(own);
   int above = until - own;
   if (above >= rank || until < rank) return;
   int bin = top;
@@ -85,7 +76,7 @@ __device__ Candidate bound_of_best(const Candidate* candidates, int count, int k
   }
   lowest = __reduce_min_sync(kAllLanes, lowest);
   highest = __reduce_max_sync(kAllLanes, highest);
-  if (thread % kWarp == 0) {
+  if (thread % kWarpLanes == 0) {
     atomicMin(&space.lowest, lowest);
     atomicMax(&space.highest, highest);
   }
@@ -104,7 +95,7 @@ __device__ Candidate bound_of_best(const Candidate* candidates, int count, int k
       if (one >= first && one <= last) atomicAdd(&space.bins[(one - first) >> shift], 1u);
     }
     __syncthreads();
-    if (thread < kWarp) find_bin(keep - above, space);
+    if (thread < kWarpLanes) find_bin(keep - above, space);
     __syncthreads();
     first += static_cast<Candidate>(space.bin) << shift;
     last = first + min(last - first, (Candidate{1} << shift) - 1);
@@ -117,7 +108,7 @@ __device__ Candidate bound_of_best(const Candidate* candidates, int count, int k
 __device__ inline int append_position(bool wanted, int* count) {
   const unsigned wanting = __ballot_sync(kAllLanes, wanted);
   if (wanting == 0) return 0;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   int first = 0;
   if (lane == 0) first = atomicAdd(count, __popc(wanting));
   return __shfl_sync(kAllLanes, first, 0) + __popc(wanting & ((1u << lane) - 1));
@@ -154,8 +145,8 @@ template <int kThreads>
 __device__ void write_ascending(Candidate bound, const Candidate* candidates, int count, int num_keys,
                                 std::uint32_t* bitmap, int bitmap_words, std::int32_t* selected, int top_k,
                                 SelectionSpace& space) {
-  constexpr int kWarps = kThreads / kWarp;
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
+  constexpr int kWarps = kThreads / kWarpLanes;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarpLanes, lane = thread % kWarpLanes;
   int written = 0;
   for (int first = 0; first < num_keys; first += 32 * bitmap_words) {
     const int words = min(bitmap_words, (num_keys - first + 31) / 32);
@@ -171,12 +162,8 @@ __device__ void write_ascending(Candidate bound, const Candidate* candidates, in
     const int begin = min(words, thread * words_each), end = min(words, begin + words_each);
     int own = 0;
     for (int i = begin; i < end; ++i) own += __popc(bitmap[i]);
-    int until = own;
-    for (int step = 1; step < kWarp; step *= 2) {
-      const int before = __shfl_up_sync(kAllLanes, until, step);
-      if (lane >= step) until += before;
-    }
-    if (lane == kWarp - 1) space.warp_totals[warp] = until;
+    const int until = warp_inclusive_sum(own);
+    if (lane == kWarpLanes - 1) space.warp_totals[warp] = until;
     __syncthreads();
     int at = written + until - own;
     for (int i = 0; i < kWarps; ++i) {

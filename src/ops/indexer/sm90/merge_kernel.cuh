@@ -40,21 +40,24 @@ struct MergeSpace {
 __device__ inline void gather_lists(const MergeArgs& args, std::int64_t row, int rank, int ranks,
                                     MergeSpace& space) {
   constexpr int kBatch = 4;  // loads under way in a lane
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int split = rank + warp * ranks; split < args.num_splits; split += kMergeThreads / kWarp * ranks) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
+            lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  for (int split = rank + warp * ranks; split < args.num_splits;
+       split += kMergeThreads / kWarpLanes * ranks) {
     const std::int64_t list = row * args.num_splits + split;
     const Candidate* from = args.lists.candidates + list * args.top_k;
     const int count = args.lists.counts[list];
     int to = 0;
     if (lane == 0) to = atomicAdd(&space.count, count);
     to = __shfl_sync(kAllLanes, to, 0);
-    for (int begin = lane; begin < count; begin += kBatch * kWarp) {
+    for (int begin = lane; begin < count; begin += kBatch * kWarpLanes) {
       Candidate own[kBatch];
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) own[i] = begin + i * kWarp < count ? from[begin + i * kWarp] : 0;
+      for (int i = 0; i < kBatch; ++i)
+        own[i] = begin + i * kWarpLanes < count ? from[begin + i * kWarpLanes] : 0;
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        if (own[i] != 0) space.candidates[to + begin + i * kWarp] = own[i];
+        if (own[i] != 0) space.candidates[to + begin + i * kWarpLanes] = own[i];
       }
     }
   }

@@ -10,17 +10,230 @@
 /// the keys into splits nor the number of queries of a block shows in the selection.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "cuda/device_batch.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/saturate.h"
 #include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wgmma_e4m3.h"
+#include "cuda/scale_group.cuh"
 #include "ops/indexer/sm90/candidates.cuh"
-#include "ops/indexer/sm90/key_tile.cuh"
 #include "ops/indexer/sm90/query_tile.cuh"
-#include "ops/indexer/sm90/score_tile.cuh"
+#include "tensor/ragged_batch.h"
 
 namespace baleen::sm90::index_kernels {
+
+// Keys from their pages into registers: loaded as FP4, dequantised to e4m3 as the A operand of the product
+// with the queries (query_tile.cuh says how and in which order of dims).
+
+inline constexpr int kCodeBytes = kDim / 2;  ///< of a key
+inline constexpr int kLog2TileKeys = 6;
+inline constexpr int kTileKeys = 1 << kLog2TileKeys;  ///< that a warpgroup multiplies at a time
+inline constexpr int kRowsPerLane = 2;  ///< of a tile: l / 4 and l / 4 + 8 of the warp's sixteen
+
+/// A layer's pool: pages of 2^log2_rows rows.
+struct KeyPages {
+  const std::byte* base;
+  std::uint32_t page_stride_bytes;
+  int log2_rows;
+};
+
+/// One group of a key, and the scale codes of all four.
+struct PackedRow {
+  uint4 codes;
+  std::uint32_t scales;
+};
+
+/// The e4m3 magnitudes of the eight e2m1 magnitudes times 2^(kHeadroomBits - k), for k from 0 on; the last is
+/// all 0.
+inline constexpr int kNumMagnitudes = 20;
+using MagnitudeTable = std::array<std::uint64_t, kNumMagnitudes>;
+
+constexpr MagnitudeTable magnitude_table() {
+  constexpr std::array<std::uint64_t, 8> kDoubled{0, 1, 2, 3, 4, 6, 8, 12};  // e2m1, times two
+  constexpr int kUnitBits = 9;  // in units of the smallest subnormal, 2^-9
+  MagnitudeTable table{};
+  for (int k = 0; k < kNumMagnitudes; ++k) {
+    for (int i = 0; i < 8; ++i) {
+      const int shift = kHeadroomBits + kUnitBits - 1 - k;
+      std::uint64_t units = shift >= 0 ? kDoubled[i] << shift : kDoubled[i] >> -shift;
+      if (shift < 0) {  // to nearest even
+        const std::uint64_t lost = kDoubled[i] - (units << -shift), half = std::uint64_t{1} << (-shift - 1);
+        if (lost > half || (lost == half && units % 2 != 0)) ++units;
+      }
+      std::uint64_t code = units;  // subnormal
+      if (units >= 8) {
+        int log2 = 0;
+        while (units >> (log2 + 1) != 0) ++log2;
+        code = static_cast<std::uint64_t>(log2 - 2) << 3 | (units >> (log2 - 3) & 7);
+      }
+      table[k] |= code << (8 * i);
+    }
+  }
+  return table;
+}
+
+__constant__ constexpr MagnitudeTable kMagnitudes = magnitude_table();
+
+/// A lane's rows of one tile after another. Where a page is a tile (64 rows, the engine's size) finding them
+/// is one lookup a tile and their places in the page are fixed.
+template <bool kPageIsTile>
+class KeyStream {
+ public:
+  /// `lane_key`: the lane's first key in tile 0. `num_keys`: beyond the last one it stands in.
+  __device__ KeyStream(const KeyPages& pool, const PageId* pages, int lane_key, int scale_group, int num_keys)
+      : pool_(pool), pages_(pages), lane_key_(lane_key), scale_group_(scale_group), last_key_(num_keys - 1) {}
+
+  /// Looks up where the tile's keys are.
+  __device__ void find(int tile) {
+#pragma unroll
+    for (int i = 0; i < kLookups; ++i) {
+      const int page = kPageIsTile ? min(tile, last_key_ / kTileKeys) : key_of(tile, i) >> pool_.log2_rows;
+      found_[i] = pages_[page];
+    }
+  }
+
+  /// Begins to load the lane's key `i` of the tile that was found last.
+  __device__ PackedRow load(int tile, int i) const {
+    const int rows_per_page = kPageIsTile ? kTileKeys : 1 << pool_.log2_rows;
+    const int row = kPageIsTile ? lane_key_ : key_of(tile, i) & (rows_per_page - 1);
+    const int beyond = kPageIsTile ? 8 * i : 0;
+    const auto page = std::uint64_t{static_cast<std::uint32_t>(found_[kPageIsTile ? 0 : i])};
+    const std::byte* base = pool_.base + page * pool_.page_stride_bytes;
+    const std::byte* codes = base + (row * kCodeBytes + scale_group_ * (kGroupDims / 2));
+    const std::byte* scales = base + (rows_per_page * kCodeBytes + row * kScaleGroups);
+    // Past the first-level cache: the row may be new, where the page's lines were seen without it.
+    return {__ldcg(reinterpret_cast<const uint4*>(codes) + beyond * kCodeBytes / 16),
+            __ldcg(reinterpret_cast<const std::uint32_t*>(scales) + beyond)};
+  }
+
+ private:
+  static constexpr int kLookups = kPageIsTile ? 1 : kRowsPerLane;
+
+  __device__ int key_of(int tile, int i) const {
+    return min(tile * kTileKeys + lane_key_ + 8 * i, last_key_);
+  }
+
+  const KeyPages& pool_;
+  const PageId* pages_;
+  int lane_key_, scale_group_, last_key_;
+  PageId found_[kLookups];
+};
+
+/// Fills the part of the A operand of this lane's key `i`; what the key's sums have to be multiplied by.
+/// `magnitudes`:
+/// kMagnitudes, in shared memory.
+__device__ inline float dequantise_row(const PackedRow& row, int i, int scale_group,
+                                       const std::uint64_t* magnitudes, std::uint32_t (&a)[kSteps][4]) {
+  constexpr std::uint32_t kEvenBytes = 0x00FF00FFu;
+  const std::uint32_t pairs = __vmaxu2(row.scales & kEvenBytes, row.scales >> 8 & kEvenBytes);
+  const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 16);
+  const std::uint32_t own = row.scales >> (8 * scale_group) & 0xFFu;
+  const std::uint64_t table = magnitudes[min(largest - own, kNumMagnitudes - 1u)];
+  const auto low = static_cast<std::uint32_t>(table), high = static_cast<std::uint32_t>(table >> 32);
+  const std::uint32_t words[kSteps] = {row.codes.x, row.codes.y, row.codes.z, row.codes.w};
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+    dequantise_e2m1(words[step], low, high, a[step][i], a[step][2 + i]);
+  // The float of which 255 is the exponent is infinite and has to become NaN; the others stay as they are.
+  const float scale = __uint_as_float(max(largest << 23, 0x00400000u));
+  return fmaf(scale, power_of_two(-kHeadroomBits), scale - scale);
+}
+
+// A tile of keys times all heads of a group of queries, and the sum over heads.
+//
+// Keys are the rows (A, registers), kHeads columns a query (B, shared memory). A lane of warp w holds the
+// products of keys 16 w + l / 4 and that + 8 with heads 8 g + 2 (l % 4) + {0, 1}.
+
+template <int kQueries>
+using Products = float[kQueries * kHeads / 2];
+
+/// Queues the products; `finish_products` waits for them.
+template <int kQueries>
+__device__ inline void begin_products(const std::uint32_t (&a)[kSteps][4], std::uint64_t queries,
+                                      Products<kQueries>& products) {
+  constexpr std::uint64_t kStepUnits = kDim / kSteps / 16;  // of a descriptor's address
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    ptx::wgmma_e4m3<kQueries * kHeads>(products, a[step], queries + step * kStepUnits, step > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+template <int kQueries>
+__device__ inline void finish_products(Products<kQueries>& products) {
+  ptx::wgmma_wait<0>();
+#pragma unroll
+  for (float& product : products) ptx::wgmma_hold(product);
+}
+
+/// A lane's sums over its heads, of its two keys for each query.
+template <int kQueries>
+using LaneSums = float[kQueries][kRowsPerLane];
+
+/// sum_h w_h relu(product_h) over the lane's heads in ascending order.
+template <int kQueries>
+__device__ inline void sum_lane(const Products<kQueries>& products, const float (*weights)[kHeads],
+                                LaneSums<kQueries>& sums) {
+  const int scale_group = static_cast<int>(threadIdx.x) % kScaleGroups;
+#pragma unroll
+  for (int head = 0; head < kHeads / kScaleGroups; ++head) {
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) {
+      const float weight = weights[query][head / 4 * 16 + scale_group * 4 + head % 4];
+#pragma unroll
+      for (int i = 0; i < kRowsPerLane; ++i) {
+        const float product = products[query * 32 + head / 2 * 4 + i * 2 + head % 2];
+        const float positive = ptx::multiply_saturated(product, power_of_two(-kSumBits));
+        sums[query][i] = fmaf(weight, positive, head == 0 ? 0.0F : sums[query][i]);
+      }
+    }
+  }
+}
+
+/// What a lane has after sum_quad: whole sums of one query, for kWholeSums of its two keys.
+template <int kQueries>
+struct QuadPlace {
+  static_assert(kQueries == 1 || kQueries == 2 || kQueries == 4);
+  static constexpr int kWholeSums = kQueries == 4 ? 2 : 1;
+  int query, first_key;
+  bool own;  ///< false: another lane has the same sum
+
+  __device__ static QuadPlace of_lane() {
+    const int odd = static_cast<int>(threadIdx.x) % 2, upper = static_cast<int>(threadIdx.x) / 2 % 2;
+    if constexpr (kQueries == 4) return {2 * odd + upper, 0, true};
+    if constexpr (kQueries == 2) return {odd, upper, true};
+    return {0, odd, upper == 0};
+  }
+};
+
+/// Over the quad as (0 + 1) + (2 + 3). Instead of all sums everywhere, each exchange halves those that a lane
+/// is left with.
+template <int kQueries>
+__device__ inline void sum_quad(const LaneSums<kQueries>& sums,
+                                float (&whole)[QuadPlace<kQueries>::kWholeSums]) {
+  constexpr int kHalf = kQueries, kQuarter = kQueries / 2;  // of the sums of two keys a query
+  const bool odd = threadIdx.x % 2 != 0, upper = threadIdx.x / 2 % 2 != 0;
+  const auto sum = [&](int at) { return sums[at / kRowsPerLane][at % kRowsPerLane]; };
+  float half[kHalf];
+#pragma unroll
+  for (int i = 0; i < kHalf; ++i) {
+    const float given = odd ? sum(i) : sum(kHalf + i);
+    half[i] = (odd ? sum(kHalf + i) : sum(i)) + __shfl_xor_sync(kAllLanes, given, 1);
+  }
+  if constexpr (kQuarter == 0) {
+    whole[0] = half[0] + __shfl_xor_sync(kAllLanes, half[0], 2);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kQuarter; ++i) {
+      const float given = upper ? half[i] : half[kQuarter + i];
+      whole[i] = (upper ? half[kQuarter + i] : half[i]) + __shfl_xor_sync(kAllLanes, given, 2);
+    }
+  }
+}
 
 inline constexpr int kWarpgroup = 128;
 /// Fewest keys of a split, if there are so many: with fewer, merging takes longer than scoring.
@@ -150,11 +363,12 @@ __device__ void score_run(const ScoreArgs& args, int first, int last, const Spli
   constexpr int kGroupQueries = kQueries < kMaxQueriesAtOnce ? kQueries : kMaxQueriesAtOnce,
                 kGroups = kQueries / kGroupQueries;
   const int thread = static_cast<int>(threadIdx.x);
-  const int block = thread % kBlocks;
-  const int warpgroup = thread / kWarpgroup, lane_key = thread % kWarpgroup / kWarp * 16 + thread % kWarp / 4;
+  const int scale_group = thread % kScaleGroups;
+  const int warpgroup = thread / kWarpgroup,
+            lane_key = thread % kWarpgroup / kWarpLanes * 16 + thread % kWarpLanes / 4;
   const auto tile_of = [&](int round) { return round * kWarpgroups + warpgroup; };
   KeyStream<kPageIsTile> stream(args.pool, args.batch.sequences[space.sequences[first]].pages, lane_key,
-                                block, rounds.num_keys);
+                                scale_group, rounds.num_keys);
   PackedRow rows[kRowsPerLane];
   stream.find(tile_of(rounds.begin));
 #pragma unroll
@@ -201,7 +415,7 @@ __device__ void score_run(const ScoreArgs& args, int first, int last, const Spli
   float scores[Place::kWholeSums];
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
-    factors[i] = dequantise_row(rows[i], i, block, space.magnitudes, a);
+    factors[i] = dequantise_row(rows[i], i, scale_group, space.magnitudes, a);
     rows[i] = stream.load(tile_of(rounds.begin + 1), i);
   }
   stream.find(tile_of(rounds.begin + 2));
@@ -228,7 +442,7 @@ __device__ void score_run(const ScoreArgs& args, int first, int last, const Spli
 #pragma unroll
       for (int i = 0; i < kRowsPerLane; ++i) {
         if (i * kGroups / kRowsPerLane != group) continue;
-        next_factors[i] = dequantise_row(rows[i], i, block, space.magnitudes, next_a);
+        next_factors[i] = dequantise_row(rows[i], i, scale_group, space.magnitudes, next_a);
         rows[i] = stream.load(tile_of(round + 2), i);
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
