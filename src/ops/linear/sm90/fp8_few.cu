@@ -17,8 +17,8 @@
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
+#include "cuda/pipeline_ring.cuh"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "cuda/tensor_map.h"
 #include "ops/linear/sm90/fp8_products.h"
@@ -55,10 +55,8 @@ struct FewShape {
     std::uint8_t tokens[kStages][kStageSlices][kTokens * kSliceInputs];
     std::uint8_t weights[kStages][kStageSlices][kRows * kSliceInputs];
     float token_scales[kStages][kStageSlices][kScaleTokens];
-    std::uint64_t full[kStages];
-    std::uint64_t empty[kStages];  ///< counts the warps that multiply
+    RingBarriers<kStages> ring;
   };
-  using Ring = RingPosition<kStages>;
 };
 
 /// Where a tile is. Tiles of the same weights follow one another.
@@ -94,12 +92,12 @@ struct FewCursor {
   int index = static_cast<int>(blockIdx.x);
   FewTile tile;
   int slice = 0;
-  typename Shape::Ring ring{};
+  RingPlace place{};  ///< slices count on from tile to tile
 
   __device__ explicit FewCursor(const FewWork<Shape>& block) : work(block), tile(block[index]) {}
   [[nodiscard]] __device__ bool at_end() const { return index >= work.size; }
   __device__ void advance() {
-    ring.advance();
+    place.advance(Shape::kStages);
     slice += Shape::kStageSlices;
     if (slice >= work.all.num_slices) {
       slice = 0;
@@ -115,15 +113,15 @@ __device__ void load_stages(const Fp8Products& all, const CUtensorMap& token_sca
                             typename Shape::Memory& memory) {
   using Cursor = FewCursor<Shape>;
   const auto load_weights = [&](const Cursor& at) {
-    std::uint64_t* full = &memory.full[at.ring.stage];
-    ptx::mbarrier_arrive_expect(full, Shape::kStageBytes);
-    ptx::tma_load(memory.weights[at.ring.stage], all.weights[at.tile.product], full, 0, at.tile.first_output,
+    std::uint64_t* full = memory.ring.full(at.place);
+    memory.ring.expect(at.place, Shape::kStageBytes);
+    ptx::tma_load(memory.weights[at.place.stage], all.weights[at.tile.product], full, 0, at.tile.first_output,
                   at.slice, ptx::L2Hint::kEvictFirst);
   };
   const auto load_tokens = [&](const Cursor& at) {
-    std::uint64_t* full = &memory.full[at.ring.stage];
-    ptx::tma_load(memory.token_scales[at.ring.stage], token_scales, full, 4 * at.tile.first_token, at.slice);
-    ptx::tma_load(memory.tokens[at.ring.stage], all.tokens, full, 0, at.tile.first_token, at.slice);
+    std::uint64_t* full = memory.ring.full(at.place);
+    ptx::tma_load(memory.token_scales[at.place.stage], token_scales, full, 4 * at.tile.first_token, at.slice);
+    ptx::tma_load(memory.tokens[at.place.stage], all.tokens, full, 0, at.tile.first_token, at.slice);
   };
 
   const FewWork<Shape> work(all);
@@ -132,7 +130,7 @@ __device__ void load_stages(const Fp8Products& all, const CUtensorMap& token_sca
   ptx::wait_for_previous_kernel();
   for (int i = 0; i < Shape::kStages && !tokens.at_end(); ++i, tokens.advance()) load_tokens(tokens);
   for (; !weights.at_end(); weights.advance()) {
-    ptx::mbarrier_wait(&memory.empty[weights.ring.stage], (weights.ring.round + 1) % 2);
+    memory.ring.wait_empty(weights.place);
     load_weights(weights);
     load_tokens(weights);
   }
@@ -143,7 +141,7 @@ __device__ float load_weight_scales(const Fp8Products& all, const FewTile& tile,
   const Fp8Product& product = all.products[tile.product];
   const int lane = static_cast<int>(threadIdx.x % 32);
   const float* scales =
-      product.weight_scales + static_cast<std::int64_t>(tile.first_output / kWeightBlock) * all.num_slices;
+      product.weight_scales + static_cast<std::int64_t>(tile.first_output / kSliceInputs) * all.num_slices;
   return slice + lane < all.num_slices ? __ldg(scales + slice + lane) : 0.0F;
 }
 
@@ -162,7 +160,7 @@ struct StageReader {
   std::uint64_t tokens;   ///< descriptor of stage 0
   std::uint64_t weights;  ///< the same
   int token;              ///< of this thread's two: the other is the eighth after it
-  typename Shape::Ring at{};
+  RingPlace at{};
 
   __device__ explicit StageReader(typename Shape::Memory& shared)
       : memory(shared),
@@ -172,9 +170,9 @@ struct StageReader {
 
   /// Waits for a stage and starts its products: side by side, because one of so few columns is soon done, but
   /// late.
-  __device__ void start(const typename Shape::Ring& position, Products& products) const {
+  __device__ void start(const RingPlace& position, Products& products) const {
     constexpr int kStepBytes = 32;  // inputs of one instruction
-    ptx::mbarrier_wait(&memory.full[position.stage], position.round % 2);
+    memory.ring.wait_full(position);
     const std::uint64_t first = static_cast<std::uint64_t>(position.stage) * Shape::kStageSlices;
     ptx::wgmma_fence();
 #pragma unroll
@@ -207,8 +205,8 @@ struct StageReader {
                          int count = Shape::kStageSlices) {
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) hold_slice(products[i]);
-    ptx::mbarrier_release(&memory.empty[at.stage]);
-    at.advance();
+    memory.ring.release(at.stage);
+    at.advance(Shape::kStages);
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) {
       if (i >= count) break;
@@ -234,26 +232,26 @@ __device__ void multiply_tile(const Fp8Products& all, const FewTile& tile, Stage
     if (slice > 0 && slice % 32 == 0) weight_scales = load_weight_scales(all, tile, slice);
     return reader.scales(slice, weight_scales);
   };
-  typename Shape::Ring next = reader.at;
+  RingPlace next = reader.at;
   reader.start(next, even);
   auto scale = scales(0);
   // Nothing is asked inside about what is under way: the compiler would wait for all of it where paths meet.
   int slice = 0;
 #pragma unroll 1
   for (; slice + 2 * kStep < num_slices; slice += 2 * kStep) {
-    next.advance();
+    next.advance(Shape::kStages);
     reader.start(next, odd);
     ptx::wgmma_wait<1>();
     reader.finish(sum, even, scale);
     scale = scales(slice + kStep);
-    next.advance();
+    next.advance(Shape::kStages);
     reader.start(next, even);
     ptx::wgmma_wait<1>();
     reader.finish(sum, odd, scale);
     scale = scales(slice + 2 * kStep);
   }
   if (slice + kStep < num_slices) {
-    next.advance();
+    next.advance(Shape::kStages);
     reader.start(next, odd);
     ptx::wgmma_wait<1>();
     reader.finish(sum, even, scale);
@@ -280,7 +278,7 @@ __device__ void store_tile(const Fp8Products& all, const FewTile& tile, const fl
     if (product.y_f32) {
       *reinterpret_cast<float2*>(reinterpret_cast<float*>(product.y) + at) = {sum[i], sum[i + 1]};
     } else {
-      *reinterpret_cast<std::uint32_t*>(reinterpret_cast<__nv_bfloat16*>(product.y) + at) =
+      *reinterpret_cast<std::uint32_t*>(reinterpret_cast<Bf16Bits*>(product.y) + at) =
           pack_bf16(sum[i], sum[i + 1]);
     }
   }
@@ -298,10 +296,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
 
   ptx::launch_next_kernel();
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < Shape::kStages; ++stage) {
-      ptx::mbarrier_init(&memory.full[stage], 1);
-      ptx::mbarrier_init(&memory.empty[stage], kConsumerWarps);
-    }
+    memory.ring.init(1, kConsumerWarps);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();

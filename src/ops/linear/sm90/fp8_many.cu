@@ -19,10 +19,10 @@
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
+#include "cuda/pipeline_ring.cuh"
 #include "cuda/ptx/bulk_copy.h"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/setmaxnreg.h"
 #include "cuda/ptx/stmatrix.h"
 #include "cuda/ptx/tma.h"
@@ -34,7 +34,7 @@ namespace {
 
 using namespace linear_kernels;
 
-constexpr int kTileRows = kWeightBlock;
+constexpr int kTileRows = kSliceInputs;
 constexpr int kTileBytes = kTileRows * kSliceInputs;  ///< of weights
 constexpr int kCluster = 2;
 constexpr int kWarpgroup = 128;
@@ -76,8 +76,7 @@ struct ManyMemory {
   float token_scales[kStages][kTokens];
   float weight_scale[kStages];
   ManyTask tasks[kTasks];
-  std::uint64_t full[kStages];
-  std::uint64_t empty[kStages];  ///< counts the warps of both blocks
+  RingBarriers<kStages> ring;  ///< freed by the warps of both blocks
 };
 
 /// Pairs of weight tiles times token tiles: each is a cluster's work.
@@ -116,25 +115,24 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
   using Memory = ManyMemory<kPieces>;
   constexpr auto kBothBlocks = static_cast<std::uint16_t>((1 << kCluster) - 1);
   constexpr int kLoadedTokens = Memory::kTokens / kCluster;
-  RingPosition<Memory::kStages> at;
-  RingPosition<Memory::kTasks> task_at;
+  RingPlace at, task_at;
   const ManyWork<kPieces> work(all);
-  for (int index = first; index < work.size(); index += step, task_at.advance()) {
+  for (int index = first; index < work.size(); index += step, task_at.advance(Memory::kTasks)) {
     const ManyTask task = work.task(all, index, rank);
     const auto token = static_cast<std::int64_t>(task.first_token);
     const auto scale_bytes = static_cast<std::uint32_t>(
         4 * min(static_cast<std::int64_t>(Memory::kTokens), all.scale_stride - token));
     // Beyond the last tile TMA brings zeros; any scale does.
-    const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kWeightBlock;
+    const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kSliceInputs;
     const float* weight_scales = all.products[task.product].weight_scales + scale_row * all.num_slices;
     float weight_scale = __ldg(weight_scales);
-    for (int slice = 0; slice < all.num_slices; ++slice, at.advance()) {
+    for (int slice = 0; slice < all.num_slices; ++slice, at.advance(Memory::kStages)) {
       const float next_scale = __ldg(weight_scales + min(slice + 1, all.num_slices - 1));
-      std::uint64_t* full = &memory.full[at.stage];
-      ptx::mbarrier_wait(&memory.empty[at.stage], (at.round + 1) % 2);
+      std::uint64_t* full = memory.ring.full(at);
+      memory.ring.wait_empty(at);
       if (slice == 0) memory.tasks[task_at.stage] = task;
       memory.weight_scale[at.stage] = weight_scale;
-      ptx::mbarrier_arrive_expect(full, kTileBytes + sizeof(memory.tokens[0]) + scale_bytes);
+      memory.ring.expect(at, kTileBytes + sizeof(memory.tokens[0]) + scale_bytes);
       ptx::tma_load_multicast(memory.tokens[at.stage] + rank * kLoadedTokens * kSliceInputs, all.tokens, full,
                               0, task.first_token + rank * kLoadedTokens, slice, kBothBlocks);
       ptx::tma_load(memory.weights[at.stage], all.weights[task.product], full, 0, task.first_output, slice);
@@ -148,9 +146,8 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
 /// The tile's sums of one warpgroup, whose first slice has been waited for. `first_token`: of this thread's
 /// in the block's first piece; it has the eighth after it too, and the same of the second piece.
 template <int kPieces>
-__device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemory<kPieces>::kStages>& at,
-                              int warpgroup, int first_token, int num_slices,
-                              float (&sum)[kPieces][kPieceSums]) {
+__device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPlace& at, int warpgroup, int first_token,
+                              int num_slices, float (&sum)[kPieces][kPieceSums]) {
   const std::uint64_t first_tokens = slice_descriptor(memory.tokens[0] + warpgroup * kPieces * kPieceBytes);
   const std::uint64_t first_weights = slice_descriptor(memory.weights[0]);
 #pragma unroll
@@ -163,7 +160,7 @@ __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemo
     const auto stage = static_cast<std::uint64_t>(at.stage);
     const std::uint64_t tokens = first_tokens + stage * (sizeof(memory.tokens[0]) / 16);
     const std::uint64_t weights = first_weights + stage * (kTileBytes / 16);
-    std::uint64_t* empty = &memory.empty[at.stage];
+    const int read_stage = at.stage;
     const float weight_scale = memory.weight_scale[at.stage];
     const float* s_x = memory.token_scales[at.stage] + first_token;
 #pragma unroll
@@ -173,17 +170,15 @@ __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemo
       const float upper = s_x[piece * kPieceTokens] * weight_scale;
       const float lower = s_x[piece * kPieceTokens + 8] * weight_scale;
       if (piece == kPieces - 1) {
-        at.advance();
-        if (slice + 1 < num_slices) ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
+        at.advance(ManyMemory<kPieces>::kStages);
+        if (slice + 1 < num_slices) memory.ring.wait_full(at);
       }
       ptx::wgmma_wait<0>();
       hold_slice(product);
-      if (piece ==
-          kPieces - 1) {  // the stage goes back to both blocks that load into it, as by `mbarrier_release`
+      if (piece == kPieces - 1) {  // the stage goes back to both blocks, which load into it
         ptx::fence_proxy_async();
         __syncwarp();
-        const std::uint32_t lane = threadIdx.x % 32;
-        if (lane < kCluster) ptx::mbarrier_arrive_cluster_read(empty, lane);
+        memory.ring.template release_to_cluster<kCluster>(read_stage, static_cast<int>(threadIdx.x % 32));
       }
 #pragma unroll
       for (int i = 0; i < kPieceSums; ++i) {
@@ -200,7 +195,7 @@ __device__ void store_bf16(const Fp8Product& product, int num_tokens, int token,
   constexpr int kChunkBytes = 16, kChunkOutputs = 8, kChunks = kResultRowBytes / kChunkBytes;
   constexpr int kRowsAtOnce = 32 / kChunks;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  auto* y = reinterpret_cast<__nv_bfloat16*>(product.y);
+  auto* y = reinterpret_cast<Bf16Bits*>(product.y);
 #pragma unroll
   for (int begin = 0; begin < kTileRows; begin += kResultOutputs) {
     __syncwarp();  // what was there has been read
@@ -254,10 +249,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   ptx::launch_next_kernel();
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < Memory::kStages; ++stage) {
-      ptx::mbarrier_init(&memory.full[stage], 1);
-      ptx::mbarrier_init(&memory.empty[stage], kCluster * kConsumerWarps);
-    }
+    memory.ring.init(1, kCluster * kConsumerWarps);
     ptx::fence_mbarrier_init();
   }
   ptx::cluster_sync();
@@ -270,11 +262,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     ptx::registers_up_to<kConsumerRegisters>();
     const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
     const int first_warp_token = warpgroup * kPieces * kPieceTokens + warp % 4 * kResultTokens;
-    RingPosition<Memory::kStages> at;
-    RingPosition<Memory::kTasks> task_at;
+    RingPlace at, task_at;
     for (int index = first, end = ManyWork<kPieces>(all).size(); index < end;
-         index += step, task_at.advance()) {
-      ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
+         index += step, task_at.advance(Memory::kTasks)) {
+      memory.ring.wait_full(at);
       const ManyTask task = memory.tasks[task_at.stage];
       float sum[kPieces][kPieceSums];
       multiply_tile<kPieces>(memory, at, warpgroup, first_warp_token + lane / 4, all.num_slices, sum);

@@ -1,5 +1,4 @@
-/// What both kernels are made of: slices of inputs in a ring of stages, and their products on the tensor
-/// core.
+/// Products of slices of inputs on the tensor core, as both kernels take them.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +11,6 @@ namespace baleen::sm90::linear_kernels {
 
 inline constexpr int kWarpgroupRows = 64;  ///< of A that one warpgroup multiplies
 inline constexpr std::uint32_t kSwizzleGroupBytes = 8 * kSliceInputs;
-
-/// Where in the ring of stages a slice is: slices count on from tile to tile.
-template <int kStages>
-struct RingPosition {
-  int stage = 0;
-  std::uint32_t round = 0;
-  __device__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      ++round;
-    }
-  }
-};
 
 /// Descriptor of a tile of a slice, as TMA leaves it with a 128-byte swizzle.
 __device__ inline std::uint64_t slice_descriptor(const void* tile) {

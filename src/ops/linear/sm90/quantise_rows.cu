@@ -3,7 +3,7 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/row_quantise.cuh"
+#include "cuda/scale_group.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row < num_rows) words = *reinterpret_cast<const uint4*>(x + row * stride + column);
   float values[kVector];
   unpack_bf16(words, values);
-  const Fp8Piece<kVector> piece = quantise_fp8_block(values);
+  const Fp8Piece<kVector> piece = quantise_fp8_group(values);
   if (row < num_rows) store_fp8_piece(rows, row, width, column, piece);
 }
 
