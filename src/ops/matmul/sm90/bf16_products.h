@@ -59,7 +59,7 @@ struct Bf16Products {
 
   CUtensorMap x;
   Product products[kMaxMatmulBf16Products];
-  const float* block_scales;  ///< of FP8 weights, which come alone
+  const float* weight_scales;  ///< of FP8 weights, which come alone
   std::int32_t num_products;
   std::int32_t num_tiles;
   std::int32_t tile_outputs;

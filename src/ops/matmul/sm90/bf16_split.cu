@@ -13,9 +13,7 @@
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/tma.h"
-#include "ops/matmul/sm90/bf16_device.cuh"
-#include "ops/matmul/sm90/bf16_launch.h"
-#include "ops/matmul/sm90/bf16_ring.cuh"
+#include "ops/matmul/sm90/bf16_kernel.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -94,15 +92,15 @@ struct Split {
     for (StageOrder order(work, memory, rank); !order.done();
          order.advance(), place.advance(ring.num_stages)) {
       if (order.slices() <= 0) continue;
-      ring.wait_empty(place);
+      ring.barriers.wait_empty(place);
       load(place, order.first_slice() * kBoxesPerSlice);
     }
   }
   /// One thread: weights, which may be on their way before the previous kernel has ended.
   __device__ void load_weights() const {
     for_each_stage([&](const RingPlace& place, int column) {
-      ptx::mbarrier_arrive_expect(ring.full(place), static_cast<std::uint32_t>(memory.weight_bytes));
-      ptx::tma_load(ring.weights(place), product.weight, ring.full(place), 0, first_output, column,
+      ring.barriers.expect(place, static_cast<std::uint32_t>(memory.weight_bytes));
+      ptx::tma_load(ring.weights(place), product.weight, ring.barriers.full(place), 0, first_output, column,
                     ptx::L2Hint::kEvictFirst);
     });
   }
@@ -110,9 +108,8 @@ struct Split {
   __device__ void load_tokens() const {
     ptx::wait_for_previous_kernel();
     for_each_stage([&](const RingPlace& place, int column) {
-      ptx::mbarrier_arrive_expect(ring.full(place),
-                                  static_cast<std::uint32_t>(memory.stage_bytes - memory.weight_bytes));
-      ptx::tma_load(ring.tokens(place), work.x, ring.full(place), 0, first_token, column,
+      ring.barriers.expect(place, static_cast<std::uint32_t>(memory.stage_bytes - memory.weight_bytes));
+      ptx::tma_load(ring.tokens(place), work.x, ring.barriers.full(place), 0, first_token, column,
                     ptx::L2Hint::kEvictLast);
     });
   }
@@ -126,7 +123,7 @@ struct Split {
     for (StageOrder order(work, memory, rank); !order.done();
          order.advance(), place.advance(ring.num_stages)) {
       if (order.warpgroup != warpgroup || order.slices() <= 0) continue;
-      ring.wait_full(place);
+      ring.barriers.wait_full(place);
       const std::byte *weights = ring.weights(place), *x = ring.tokens(place);
       for (int slice = order.slices(); slice > 0; --slice) {
         ptx::wgmma_fence();
@@ -141,7 +138,7 @@ struct Split {
       }
       ptx::wgmma_wait<0>();
       hold(d);
-      ring.release(place.stage, thread % kWarpThreads);
+      ring.barriers.release_operands(place.stage, thread % kWarpThreads);
     }
     if (thread >= num_threads) return;
 #pragma unroll
@@ -182,13 +179,14 @@ struct Split {
 template <int kTokens>
 __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
-  __shared__ RingBarriers barriers;
+  __shared__ Bf16Barriers barriers;
   const SplitMemory memory(work.tile_outputs, kTokens, work.segment_slices);
   std::byte* base = align_to_group(dynamic);
   const Ring ring{base, barriers, memory.num_stages, memory.weight_bytes, memory.stage_bytes};
   auto* sums = reinterpret_cast<float*>(base + memory.sums_offset);
   if (threadIdx.x == 0) {
-    barriers.init(memory.num_stages, kLoaders, kWarpsPerWarpgroup);
+    barriers.init(kLoaders, kWarpsPerWarpgroup, memory.num_stages);
+    ptx::fence_mbarrier_init();
     ptx::launch_next_kernel();
   }
   __syncthreads();

@@ -7,10 +7,7 @@
 
 #include "base/check.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/matmul/sm90/bf16_device.cuh"
-#include "ops/matmul/sm90/bf16_launch.h"
-#include "ops/matmul/sm90/bf16_load.cuh"
-#include "ops/matmul/sm90/bf16_store.cuh"
+#include "ops/matmul/sm90/bf16_stream.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -29,7 +26,7 @@ __device__ void multiply_tile(float (&d)[S::kTokens / 2], const Bf16Products& wo
                               RingPlace& place, int weight_offset, int lane) {
   int previous = -1;  // stage still being read
   for (int slice = 0; slice < work.num_slices; ++slice, place.advance(S::kStages)) {
-    ring.wait_full(place);
+    ring.barriers.wait_full(place);
     ptx::wgmma_fence();
 #pragma unroll
     for (int box = 0; box < kBoxesPerSlice; ++box) {
@@ -38,12 +35,12 @@ __device__ void multiply_tile(float (&d)[S::kTokens / 2], const Bf16Products& wo
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
-    if (previous >= 0) ring.release(previous, lane);
+    if (previous >= 0) ring.barriers.release_operands(previous, lane);
     previous = place.stage;
   }
   ptx::wgmma_wait<0>();
   hold(d);
-  ring.release(previous, lane);
+  ring.barriers.release_operands(previous, lane);
 }
 
 template <class S>
@@ -63,10 +60,11 @@ __device__ void multiply_tiles(const Bf16Products& work, const Ring& ring, int f
 template <class S>
 __global__ void __launch_bounds__(kThreads, 1) bf16_stream(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
-  __shared__ RingBarriers barriers;
+  __shared__ Bf16Barriers barriers;
   const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
   if (threadIdx.x == 0) {
-    barriers.init(S::kStages, kLoaders, kWarpgroups * kWarpsPerWarpgroup);
+    barriers.init(kLoaders, kWarpgroups * kWarpsPerWarpgroup, S::kStages);
+    ptx::fence_mbarrier_init();
     ptx::launch_next_kernel();
   }
   __syncthreads();

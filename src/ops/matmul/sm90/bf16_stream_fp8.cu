@@ -10,9 +10,7 @@
 
 #include "base/check.h"
 #include "cuda/ptx/named_barrier.h"
-#include "ops/matmul/sm90/bf16_launch.h"
-#include "ops/matmul/sm90/bf16_load.cuh"
-#include "ops/matmul/sm90/bf16_store.cuh"
+#include "ops/matmul/sm90/bf16_stream.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -105,7 +103,7 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
   int whose = 0;  // the turn is
   RingPlace place;
   for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
-    const float* scales = work.block_scales +
+    const float* scales = work.weight_scales +
                           static_cast<std::int64_t>(tile * S::kTileOutputs / kSliceInputs) * work.num_slices;
     for (int turn = 0; turn < num_turns; ++turn) {
       RingPlace places[S::kTurnSlices];
@@ -122,7 +120,7 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
 #pragma unroll
       for (int i = 0; i < S::kTurnSlices; ++i) {
         const std::uint32_t multiplier = e4m3_multiplier(__ldg(scales + turn * S::kTurnSlices + i));
-        weights.wait_full(places[i]);
+        weights.barriers.wait_full(places[i]);
 #pragma unroll
         for (int half = 0; half < kBoxesPerSlice; ++half) {
           dequantise_operand<kBoxRowBytes>(a[i][half], weights.weights(places[i]), half * kMmasPerBox,
@@ -130,7 +128,7 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
         }
       }
 #pragma unroll
-      for (const RingPlace& each : places) tokens.wait_full(each);
+      for (const RingPlace& each : places) tokens.barriers.wait_full(each);
       float d[S::kTokens / 2] = {};
       if (turn > 0 || tile != static_cast<int>(blockIdx.x)) relay.wait(warpgroup, zero_behind<S>(a, zero));
       if (turn > 0) relay.read(d, thread);
@@ -148,8 +146,8 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
       for (int i = 0; i < S::kTurnSlices; ++i) {
         hold_operand(a[i][0]);
         hold_operand(a[i][1]);
-        weights.release(places[i].stage, lane);
-        tokens.release(places[i].stage, lane);
+        weights.barriers.release_operands(places[i].stage, lane);
+        tokens.barriers.release_operands(places[i].stage, lane);
       }
       const bool last = turn + 1 == num_turns;
       if (!last) relay.write(d, thread);
@@ -166,14 +164,15 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
-  __shared__ RingBarriers weight_barriers, token_barriers;
+  __shared__ Bf16Barriers weight_barriers, token_barriers;
   std::byte* const stages = align_to_group(dynamic);
   const Ring weights{stages, weight_barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
   const Ring tokens{stages, token_barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
   const Relay<S> relay{reinterpret_cast<float4*>(stages + S::kStages * S::kStageBytes)};
   if (threadIdx.x == 0) {
-    weight_barriers.init(S::kStages, 1, kWarpsPerWarpgroup);
-    token_barriers.init(S::kStages, 1, kWarpsPerWarpgroup);
+    weight_barriers.init(1, kWarpsPerWarpgroup, S::kStages);
+    token_barriers.init(1, kWarpsPerWarpgroup, S::kStages);
+    ptx::fence_mbarrier_init();
     ptx::launch_next_kernel();
   }
   __syncthreads();

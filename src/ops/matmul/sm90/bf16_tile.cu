@@ -10,13 +10,11 @@
 #include "base/check.h"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/mbarrier.h"
+#include "cuda/ptx/named_barrier.h"
 #include "cuda/ptx/setmaxnreg.h"
+#include "cuda/ptx/stmatrix.h"
 #include "cuda/ptx/tma.h"
-#include "ops/matmul/sm90/bf16_device.cuh"
-#include "ops/matmul/sm90/bf16_launch.h"
-#include "ops/matmul/sm90/bf16_ring.cuh"
-#include "ops/matmul/sm90/bf16_store.cuh"
+#include "ops/matmul/sm90/bf16_kernel.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -42,13 +40,6 @@ struct Tile {
   static constexpr int kStages = (kSharedBytes - kStagings - kSlackBytes) / kStageBytes;
   static constexpr int kDynamicBytes = kStages * kStageBytes + kStagings + kGroupBytes;
 };
-
-/// By every warp that has read a stage (`Ring::release`), to both blocks, each of which writes to both.
-__device__ inline void release_pair(const Ring& ring, int stage, int lane) {
-  if (lane < kPair) {
-    ptx::mbarrier_arrive_cluster_read(&ring.barriers.empty[stage], static_cast<std::uint32_t>(lane));
-  }
-}
 
 /// A pair's tiles: neighbours of one group. Pairs of a group come first, so that its x is read from memory
 /// once; then tokens, then groups.
@@ -91,9 +82,9 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
     const int row = (item.tile - product.first_tile) * kTileOutputs;
     const int first_token = item.first_token + rank * (T::kTokens / kPair);
     for (int step = 0; step < work.num_slices * kStepsPerSlice; ++step, place.advance(T::kStages)) {
-      std::uint64_t* full = ring.full(place);
-      ring.wait_empty(place);
-      ptx::mbarrier_arrive_expect(full, T::kStageBytes);
+      std::uint64_t* full = ring.barriers.full(place);
+      ring.barriers.wait_empty(place);
+      ring.barriers.expect(place, T::kStageBytes);
       ptx::tma_load(ring.weights(place), product.weight, full, 0, row, step);
       ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full, 0, first_token,
                               item.group * work.group_columns + step, kBoth);
@@ -120,7 +111,7 @@ __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products&
 #pragma unroll
     for (int half = 0; half < kStepsPerSlice; ++half, place.advance(T::kStages)) {
       const bool accumulate = slice * kStepsPerSlice + half > begin;
-      ring.wait_full(place);
+      ring.barriers.wait_full(place);
       const std::byte* x = ring.tokens(place);
       if constexpr (T::kFp8) {
         dequantise_operand<T::kWeightRowBytes>(a[half], ring.weights(place), 0,
@@ -135,13 +126,93 @@ __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products&
       }
       ptx::wgmma_wait<1>();
       if constexpr (T::kFp8) hold_operand(a[1 - half]);
-      if (previous >= 0) release_pair(ring, previous, lane);
+      if (previous >= 0) ring.barriers.release_to_cluster<kPair>(previous, lane);
       previous = place.stage;
     }
   }
   ptx::wgmma_wait<0>();
   hold(d);
-  release_pair(ring, previous, lane);
+  ring.barriers.release_to_cluster<kPair>(previous, lane);
+}
+
+// Sums of a warpgroup (64 outputs of some tokens) to y: value by value, or transposed in shared memory and
+// from there by TMA.
+
+/// In kStagingBytes of shared memory, aligned to a swizzle's group.
+constexpr int kStagingBf16Tokens = kStagingBytes / (kMmaOutputs * 2);
+constexpr int kStagingF32Tokens = kStagingBytes / (kMmaOutputs * 4);
+
+/// Accumulators [first, first + 4 kStagingBf16Tokens / 8) as rows of 64 BF16 outputs, a token each.
+template <int kSums>
+__device__ inline void stage_bf16(std::byte* staging, const float (&sums)[kSums], int first, int thread) {
+  const int warp = thread / kWarpThreads, lane = thread % kWarpThreads;
+  const int chunk = 2 * warp + lane / 8 % 2;  // 8 outputs
+#pragma unroll
+  for (int tokens = 0; tokens < kStagingBf16Tokens; tokens += 16) {
+    std::uint32_t fragments[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int at = first + tokens / 2 + 2 * i;
+      fragments[i] = pack_bf16(sums[at], sums[at + 1]);
+    }
+    const int token = tokens + lane / 16 * 8 + lane % 8;
+    ptx::stmatrix_x4_transposed(
+        staging + token * kBoxRowBytes + swizzled_chunk<kBoxRowBytes>(token, chunk) * 16, fragments);
+  }
+}
+
+/// Accumulators [first, first + 4 kStagingF32Tokens / 8) as rows of 32 float32 outputs: first half, second
+/// half.
+template <int kSums>
+__device__ inline void stage_f32(std::byte* staging, const float (&sums)[kSums], int first, int thread) {
+  constexpr int kRowOutputs = kBoxRowBytes / 4, kChunkOutputs = 4;
+#pragma unroll
+  for (int i = 0; i < kStagingF32Tokens / 2; ++i) {
+    const int output = operand_row(thread, i), token = token_column(thread, i);
+    const int chunk = output % kRowOutputs / kChunkOutputs;
+    std::byte* row = staging + (output / kRowOutputs * kStagingF32Tokens + token) * kBoxRowBytes;
+    reinterpret_cast<float*>(
+        row)[swizzled_chunk<kBoxRowBytes>(token, chunk) * kChunkOutputs + output % kChunkOutputs] =
+        sums[first + i];
+  }
+}
+
+/// By all threads of a warpgroup, `barrier` where they meet. y's columns `first_output` + 0 to 63, as far as
+/// there are any.
+template <int kSums>
+__device__ inline void store_sums(const Bf16Products::Product& product, const float (&sums)[kSums],
+                                  std::byte* staging, int first_output, int first_token, int num_rows,
+                                  int thread, std::uint32_t barrier) {
+  constexpr int kTokens = 2 * kSums;
+  if (!product.y_has_map) {
+    store_each(product, sums, first_output, first_token, num_rows, thread);
+    return;
+  }
+  const auto stage_and_store = [&](auto stage, int tokens, int boxes, int box_outputs) {
+#pragma unroll
+    for (int begin = 0; begin < kTokens; begin += tokens) {
+      if (first_token + begin >= num_rows) break;
+      if (thread == 0) ptx::tma_store_wait<0>();
+      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
+      stage(begin / 2);
+      ptx::fence_proxy_async();
+      ptx::named_barrier_sync(barrier, kWarpgroupThreads);
+      if (thread != 0) continue;
+      for (int box = 0; box < boxes; ++box) {
+        ptx::tma_store(product.y_map, staging + box * tokens * kBoxRowBytes,
+                       (first_output + box * box_outputs) * (kBoxRowBytes / box_outputs),
+                       first_token + begin);
+      }
+      ptx::tma_store_commit();
+    }
+  };
+  if (product.y_is_bf16) {
+    stage_and_store([&](int first) { stage_bf16(staging, sums, first, thread); }, kStagingBf16Tokens, 1,
+                    kMmaOutputs);
+  } else {
+    stage_and_store([&](int first) { stage_f32(staging, sums, first, thread); }, kStagingF32Tokens, 2,
+                    kMmaOutputs / 2);
+  }
 }
 
 /// 64 outputs of every tile.
@@ -157,7 +228,7 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     const Item item(walk, index, rank, T::kTokens);
     const float* scales = nullptr;
     if constexpr (T::kFp8)
-      scales = work.block_scales + static_cast<std::int64_t>(item.real ? item.tile : 0) * work.num_slices;
+      scales = work.weight_scales + static_cast<std::int64_t>(item.real ? item.tile : 0) * work.num_slices;
     float d[kSums];
     [[maybe_unused]] float total[T::kSegments ? kSums : 1];
     for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
@@ -186,10 +257,11 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
-  __shared__ RingBarriers barriers;
+  __shared__ Bf16Barriers barriers;
   const Ring ring{align_to_group(dynamic), barriers, T::kStages, T::kWeightBytes, T::kStageBytes};
   if (threadIdx.x == 0) {
-    barriers.init(T::kStages, 1, kPair * kMultipliers * kWarpsPerWarpgroup);
+    barriers.init(1, kPair * kMultipliers * kWarpsPerWarpgroup, T::kStages);
+    ptx::fence_mbarrier_init();
     ptx::launch_next_kernel();
   }
   ptx::cluster_sync();

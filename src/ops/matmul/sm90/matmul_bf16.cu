@@ -58,7 +58,7 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
     }
     parameters.num_tiles +=
         static_cast<std::int32_t>((weight.rows + boxes.tile_outputs - 1) / boxes.tile_outputs);
-    parameters.block_scales = weight.block_scales;
+    parameters.weight_scales = weight.block_scales;
   }
   parameters.tile_outputs = boxes.tile_outputs;
   parameters.num_rows = static_cast<std::int32_t>(work.num_rows);

@@ -1,10 +1,9 @@
-/// Loads of a block that walks over tiles of outputs, all of K each.
+/// Kernels whose blocks walk over tiles of outputs, all of K each: their stages, loads and launch.
 #pragma once
 
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/tma.h"
-#include "ops/matmul/sm90/bf16_device.cuh"
-#include "ops/matmul/sm90/bf16_ring.cuh"
+#include "ops/matmul/sm90/bf16_kernel.cuh"
 
 namespace baleen::sm90 {
 
@@ -30,7 +29,7 @@ __device__ inline void for_each_slice(const Bf16Products& work, const Ring& ring
   RingPlace place;
   for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
     for (int slice = 0; slice < work.num_slices; ++slice, place.advance(S::kStages)) {
-      ring.wait_empty(place);
+      ring.barriers.wait_empty(place);
       load(place, tile, slice);
     }
   }
@@ -41,8 +40,8 @@ template <class S>
 __device__ inline void load_weights(const Bf16Products& work, const Ring& ring) {
   for_each_slice<S>(work, ring, [&](const RingPlace& place, int tile, int slice) {
     const Bf16Products::Product& product = product_of(work, tile);
-    ptx::mbarrier_arrive_expect(ring.full(place), S::kWeightBytes);
-    ptx::tma_load(ring.weights(place), product.weight, ring.full(place), 0,
+    ring.barriers.expect(place, S::kWeightBytes);
+    ptx::tma_load(ring.weights(place), product.weight, ring.barriers.full(place), 0,
                   (tile - product.first_tile) * S::kTileOutputs, slice * S::kWeightBoxes,
                   ptx::L2Hint::kEvictFirst);
   });
@@ -55,8 +54,8 @@ __device__ inline void load_tokens(const Bf16Products& work, const Ring& ring, i
   int first_column = 0;
   for_each_slice<S>(work, ring, [&](const RingPlace& place, int tile, int slice) {
     if (slice == 0) first_column = tile * S::kTileOutputs / work.group_outputs * work.group_columns;
-    ptx::mbarrier_arrive_expect(ring.full(place), S::kStageBytes - S::kWeightBytes);
-    ptx::tma_load(ring.tokens(place), work.x, ring.full(place), 0, first_token,
+    ring.barriers.expect(place, S::kStageBytes - S::kWeightBytes);
+    ptx::tma_load(ring.tokens(place), work.x, ring.barriers.full(place), 0, first_token,
                   first_column + slice * kBoxesPerSlice, ptx::L2Hint::kEvictLast);
   });
 }
@@ -72,5 +71,22 @@ __device__ inline void load_tiles(const Bf16Products& work, const Ring& ring, in
 
 /// Warps that load_tiles wants.
 constexpr int kLoaders = 2;
+
+/// Launches a kernel whose blocks take tile after tile, each with whole K, in the stages of `S`.
+template <class S>
+void launch_stream(void (*kernel)(Bf16Products), int threads, int shared_bytes, const Bf16Work& work,
+                   CudaContext& context) {
+  const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
+                                                       .weight_bytes = kBoxRowBytes,
+                                                       .weight_columns = S::kWeightBoxes,
+                                                       .tokens = S::kTokens,
+                                                       .token_columns = kBoxesPerSlice});
+  launch_bf16({.kernel = kernel,
+               .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
+                        static_cast<unsigned>((work.num_rows + S::kTokens - 1) / S::kTokens), 1},
+               .threads = threads,
+               .shared_bytes = shared_bytes},
+              parameters, context);
+}
 
 }  // namespace baleen::sm90

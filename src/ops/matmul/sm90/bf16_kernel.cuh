@@ -1,13 +1,16 @@
-/// What the kernels of BF16 products share on the device.
+/// What the kernels of BF16 products share: operands and sums on the device, their ring of stages, launches.
 #pragma once
 
-#include <cuda_bf16.h>
-
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
-#include "cuda/dequantise_e4m3.cuh"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/pipeline_ring.cuh"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
+#include "cuda/scale_group.cuh"
 #include "ops/matmul/sm90/bf16_products.h"
 
 namespace baleen::sm90 {
@@ -42,7 +45,7 @@ __device__ inline void store_output(const Bf16Products::Product& product, int to
                                     float value) {
   const std::int64_t at = token * product.y_stride + output;
   if (product.y_is_bf16) {
-    reinterpret_cast<__nv_bfloat16*>(product.y)[at] = __float2bfloat16_rn(value);
+    reinterpret_cast<Bf16Bits*>(product.y)[at] = bf16_bits(value);
   } else {
     reinterpret_cast<float*>(product.y)[at] = value;
   }
@@ -122,6 +125,66 @@ template <int kCount>
 __device__ inline void hold(float (&d)[kCount]) {
 #pragma unroll
   for (float& value : d) ptx::wgmma_hold(value);
+}
+
+/// Value by value: a warp writes 8 outputs of 4 tokens at once.
+template <int kSums>
+__device__ inline void store_each(const Bf16Products::Product& product, const float (&sums)[kSums],
+                                  int first_output, int first_token, int num_rows, int thread) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int output = first_output + operand_row(thread, i), token = first_token + token_column(thread, i);
+    if (output < product.num_outputs && token < num_rows) store_output(product, token, output, sums[i]);
+  }
+}
+
+constexpr int kMaxStages = 32;
+using Bf16Barriers = RingBarriers<kMaxStages>;
+
+/// A block's ring: a stage is a piece of weights and the tokens that meet it.
+struct Ring {
+  std::byte* stages;
+  Bf16Barriers& barriers;
+  int num_stages;
+  int weight_bytes;
+  int stage_bytes;
+
+  __device__ std::byte* weights(const RingPlace& at) const { return stages + at.stage * stage_bytes; }
+  __device__ std::byte* tokens(const RingPlace& at) const { return weights(at) + weight_bytes; }
+};
+
+constexpr int kSharedBytes = 227 << 10;  // of a block
+
+struct Bf16Launch {
+  void (*kernel)(Bf16Products);
+  dim3 grid;
+  int threads;
+  int shared_bytes;
+  int cluster_blocks = 1;
+};
+
+inline void launch_bf16(const Bf16Launch& launch, const Bf16Products& parameters, CudaContext& context) {
+  launch_kernel("multiplying in BF16", launch.kernel,
+                {.grid = launch.grid,
+                 .threads = launch.threads,
+                 .shared_bytes = launch.shared_bytes,
+                 .cluster = launch.cluster_blocks},
+                context.stream, parameters);
+}
+
+/// Calls `launch(std::integral_constant<int, N>())` with the smallest tile of N = 8, 16, 32 or 64 tokens that
+/// holds `num_rows`; 64 beyond.
+template <class Launch>
+void with_token_tile(std::int64_t num_rows, Launch launch) {
+  if (num_rows <= 8) {
+    launch(std::integral_constant<int, 8>());
+  } else if (num_rows <= 16) {
+    launch(std::integral_constant<int, 16>());
+  } else if (num_rows <= 32) {
+    launch(std::integral_constant<int, 32>());
+  } else {
+    launch(std::integral_constant<int, 64>());
+  }
 }
 
 }  // namespace baleen::sm90
