@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/bf16_vector.cuh"
-#include "cuda/row_quantise.cuh"
+#include "cuda/scale_group.cuh"
 #include "ops/dispatch/sm90/dispatch.h"
 
 namespace baleen::sm90 {
@@ -17,7 +17,7 @@ struct Piece {
 __device__ inline Piece load_piece(const DispatchLaunch& p, std::int64_t token, std::int64_t column) {
   if (p.sends_fp8 && p.x_fp8.codes != nullptr) {
     return {{*reinterpret_cast<const uint4*>(p.x_fp8.codes + token * p.width + column), {}},
-            p.x_fp8.scales[column / kFp8RowBlock * p.x_fp8.scale_stride + token]};
+            p.x_fp8.scales[column / kActivationBlock * p.x_fp8.scale_stride + token]};
   }
   const uint4* const x = reinterpret_cast<const uint4*>(p.x + token * p.width + column);
   Piece piece{{x[0], x[1]}, 0.0F};
@@ -25,7 +25,7 @@ __device__ inline Piece load_piece(const DispatchLaunch& p, std::int64_t token, 
   float values[kPieceValues];
   unpack_bf16(piece.words[0], reinterpret_cast<float(&)[8]>(values[0]));
   unpack_bf16(piece.words[1], reinterpret_cast<float(&)[8]>(values[8]));
-  const Fp8Piece<kPieceValues> codes = quantise_fp8_block(values);
+  const Fp8Piece<kPieceValues> codes = quantise_fp8_group(values);
   return {{{codes.codes[0], codes.codes[1], codes.codes[2], codes.codes[3]}, {}}, codes.scale};
 }
 
@@ -38,7 +38,8 @@ __device__ inline void store_piece(const DispatchLaunch& p, const ArrivalArrays&
     return;
   }
   *reinterpret_cast<uint4*>(to.codes + row * p.width + column) = piece.words[0];
-  if (column % kFp8RowBlock == 0) to.scales[column / kFp8RowBlock * p.scale_stride + row] = piece.scale;
+  if (column % kActivationBlock == 0)
+    to.scales[column / kActivationBlock * p.scale_stride + row] = piece.scale;
 }
 
 /// Columns that whole warps go over, as quantising wants it.

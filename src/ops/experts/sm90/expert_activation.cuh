@@ -1,11 +1,11 @@
 /// What is between an expert's two products.
 #pragma once
 
-#include <cuda_bf16.h>
+#include "cuda/bf16_vector.cuh"
+
+#include "numeric/bf16.h"
 
 namespace baleen::sm90 {
-
-__device__ inline float to_bf16_and_back(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
 
 /// The largest that w1 x may be, and w3 x either way; `swiglu_limit` 0: no clamp.
 __device__ inline float clamp_limit(float swiglu_limit) {
@@ -14,12 +14,12 @@ __device__ inline float clamp_limit(float swiglu_limit) {
 
 /// Clamped SwiGLU of w1 x and w3 x, each rounded to BF16 first, times the routing weight. The fast
 /// exponential and quotient are off by a few units of 2^-23, which the rounding to 2^-9 hides.
-__device__ inline __nv_bfloat16 activate(float gate, float up, float limit, float routing_weight) {
-  gate = to_bf16_and_back(gate);
-  up = to_bf16_and_back(up);
+__device__ inline Bf16Bits activate(float gate, float up, float limit, float routing_weight) {
+  gate = rounded_to_bf16(gate);
+  up = rounded_to_bf16(up);
   gate = gate > limit ? limit : gate;  // comparisons that let NaN pass
   up = up > limit ? limit : up < -limit ? -limit : up;
-  return __float2bfloat16_rn(routing_weight * (__fdividef(gate, 1.0F + __expf(-gate)) * up));
+  return bf16_bits(routing_weight * (__fdividef(gate, 1.0F + __expf(-gate)) * up));
 }
 
 }  // namespace baleen::sm90

@@ -2,7 +2,7 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/row_quantise.cuh"
+#include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "ops/experts/sm90/expert_dispatch.h"
 #include "ops/experts/sm90/expert_plan.cuh"
@@ -26,7 +26,7 @@ namespace {
 constexpr int kThreads = kPlanThreads;
 constexpr int kWarps = kThreads / kWarpLanes;
 constexpr int kBlocksPerSm = 2;    // each counts all ids anew
-constexpr int kLoadsInFlight = 4;  // blocks of 128 values that a warp has under way
+constexpr int kLoadsInFlight = 4;  // scale groups that a warp has under way
 
 struct DispatchParams {
   PlanInput input;
@@ -44,17 +44,18 @@ struct QuantisedWord {
   float scale;
 };
 
-/// This lane's four values of block `block` of token `token`.
-__device__ QuantisedWord load_word(const DispatchParams& p, std::int64_t token, int block) {
+/// This lane's four values of scale group `scale_group` of token `token`.
+__device__ QuantisedWord load_word(const DispatchParams& p, std::int64_t token, int scale_group) {
   const int lane = threadIdx.x % kWarpLanes;
-  const std::int64_t column = static_cast<std::int64_t>(block) * kFp8RowBlock + 4 * lane;
+  const std::int64_t column = static_cast<std::int64_t>(scale_group) * kActivationBlock + 4 * lane;
   if (p.x_fp8.codes != nullptr) {
     return {*reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column),
-            p.x_fp8.scales[block * p.x_fp8.scale_stride + token]};
+            p.x_fp8.scales[scale_group * p.x_fp8.scale_stride + token]};
   }
   const uint2 words = *reinterpret_cast<const uint2*>(p.x + token * p.width + column);
-  const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
-  const Fp8Piece<4> piece = quantise_fp8_block(values);
+  float values[4];
+  unpack_bf16(words, values);
+  const Fp8Piece<4> piece = quantise_fp8_group(values);
   return {piece.codes[0], piece.scale};
 }
 
@@ -115,28 +116,30 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   __syncthreads();
   if (p.rows.codes == nullptr) return;
 
-  const int blocks = static_cast<int>(p.width / kFp8RowBlock);
+  const int scale_groups = static_cast<int>(p.width / kActivationBlock);
   const int to_word = product_word(lane);
-  const auto store = [&](const QuantisedWord& word, std::int64_t row, int block) {
-    reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[block * kWarpLanes + to_word] = word.codes;
-    if (lane == 0) p.rows.scales[block * p.rows.scale_stride + row] = word.scale;
+  const auto store = [&](const QuantisedWord& word, std::int64_t row, int scale_group) {
+    reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[scale_group * kWarpLanes + to_word] =
+        word.codes;
+    if (lane == 0) p.rows.scales[scale_group * p.rows.scale_stride + row] = word.scale;
   };
-  for (int item = warp * kLoadsInFlight; item < num_tokens * blocks; item += kWarps * kLoadsInFlight) {
+  for (int item = warp * kLoadsInFlight; item < num_tokens * scale_groups; item += kWarps * kLoadsInFlight) {
     QuantisedWord words[kLoadsInFlight];
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
-      const int one = min(item + i, num_tokens * blocks - 1);
-      words[i] = load_word(p, first_token + one / blocks, one % blocks);
+      const int one = min(item + i, num_tokens * scale_groups - 1);
+      words[i] = load_word(p, first_token + one / scale_groups, one % scale_groups);
     }
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
-      const int token = (item + i) / blocks, block = (item + i) % blocks;
+      const int token = (item + i) / scale_groups, scale_group = (item + i) % scale_groups;
       if (token >= num_tokens) break;
       for (int slot = 0; slot < num_selected; ++slot) {
         const int row = own_rows[token * num_selected + slot];
-        if (row >= 0) store(words[i], row, block);
+        if (row >= 0) store(words[i], row, scale_group);
       }
-      if (p.input.num_shared > 0) store(words[i], p.input.first_shared_row + first_token + token, block);
+      if (p.input.num_shared > 0)
+        store(words[i], p.input.first_shared_row + first_token + token, scale_group);
     }
   }
 }

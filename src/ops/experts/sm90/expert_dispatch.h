@@ -90,6 +90,11 @@ struct PlanInput {
   }
 };
 
+/// Which of the evenly spaced places of `ExpertPlaces` an expert's weights have; reads the device's memory.
+constexpr int expert_place(const std::int32_t* places, int expert) {
+  return places == nullptr ? expert : places[expert];
+}
+
 /// Arrays in device memory.
 struct DispatchPlan {
   TileLists lists;
@@ -111,7 +116,7 @@ struct AssignmentOutputs {
   ExpertOutputs routed, shared;
 };
 
-/// Where the word of four codes at word `source` of a block of 128 goes when rows are laid out for the
+/// Where the word of four codes at word `source` of a scale group of 128 goes when rows are laid out for the
 /// products: there thread q of four owns the source's bytes [32 q, 32 q + 32), 8 of them an instruction
 /// (expert_fragments.cuh).
 constexpr int product_word(int source) { return (source & 7) << 2 | source >> 3; }

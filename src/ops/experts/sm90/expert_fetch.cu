@@ -21,8 +21,8 @@ constexpr int kNoSlot = -1;
 struct FetchParams {
   PlanInput input;  ///< of tokens' experts, chosen or guessed
   ExpertSlots slots;
-  std::byte* blocks;
-  std::int64_t block_bytes;
+  std::byte* experts;
+  std::int64_t expert_bytes;
   std::int32_t num_pieces;
   bool guess;
 };
@@ -150,13 +150,13 @@ __device__ void replace_state(const FetchParams& p, FetchPlan& plan, const OwnEx
   }
 }
 
-/// By all threads: a piece of an expert's block. `staged`: from memory that the host writes meanwhile.
+/// By all threads: a piece of an expert's weights. `staged`: from memory that the host writes meanwhile.
 template <bool kStaged>
 __device__ void copy_piece(const FetchParams& p, const std::byte* from, int target, int piece) {
-  const std::int64_t num_words = p.block_bytes / static_cast<std::int64_t>(sizeof(uint4));
+  const std::int64_t num_words = p.expert_bytes / static_cast<std::int64_t>(sizeof(uint4));
   const std::int64_t first = std::int64_t{piece} * kPieceLoads * kPlanThreads + threadIdx.x;
   const auto* source = reinterpret_cast<const uint4*>(from);
-  auto* to = reinterpret_cast<uint4*>(p.blocks + std::int64_t{target} * p.block_bytes);
+  auto* to = reinterpret_cast<uint4*>(p.experts + std::int64_t{target} * p.expert_bytes);
   uint4 words[kPieceLoads];
 #pragma unroll
   for (int i = 0; i < kPieceLoads; ++i) {
@@ -179,7 +179,7 @@ __device__ int fetch_from_host(const FetchParams& p, const FetchPlan& plan, int 
     if (p.guess && !stopped)
       stopped = __syncthreads_or(threadIdx.x == 0 && ptx::flag_read(p.slots.routed) != 0);
     if (!stopped) {
-      copy_piece<false>(p, p.blocks + std::int64_t{p.input.places[plan.experts[item]]} * p.block_bytes,
+      copy_piece<false>(p, p.experts + std::int64_t{p.input.places[plan.experts[item]]} * p.expert_bytes,
                         plan.targets[item], piece);
       ++num_copied;
     }
@@ -211,7 +211,7 @@ __device__ int fetch_from_disk(const FetchParams& p, const FetchPlan& plan, int 
     __syncthreads();
     for (int piece = static_cast<int>(blockIdx.x); piece < p.num_pieces;
          piece += static_cast<int>(gridDim.x)) {
-      copy_piece<true>(p, reads.staged + i % reads.num_staged * p.block_bytes, plan.targets[item], piece);
+      copy_piece<true>(p, reads.staged + i % reads.num_staged * p.expert_bytes, plan.targets[item], piece);
       if (slot != kNoSlot && threadIdx.x == 0) p.slots.state->pieces[slot][piece] = 1;
       ++num_copied;
     }
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kPlanThreads) fetch_kernel(const __grid_consta
 void launch_fetch(const FetchParams& params, int num_blocks, CUstream_st* stream, bool early) {
   BALEEN_CHECK(params.input.num_experts <= kPlanThreads && params.slots.count <= kMaxSlotsOfBlock);
   BALEEN_CHECK(params.num_pieces <= kMaxFetchPieces);
-  BALEEN_CHECK_EQ(params.block_bytes % static_cast<std::int64_t>(sizeof(uint4)), 0);
+  BALEEN_CHECK_EQ(params.expert_bytes % static_cast<std::int64_t>(sizeof(uint4)), 0);
   launch_kernel("fetching experts", fetch_kernel,
                 {.grid = dim3(static_cast<unsigned>(num_blocks)), .threads = kPlanThreads, .early = early},
                 stream, params);
@@ -296,8 +296,8 @@ FetchParams describe(const ExpertsArgs& args, bool guess) {
   return {
       .input = PlanInput(assigned, extents),
       .slots = places.slots,
-      .blocks = places.blocks,
-      .block_bytes = places.block_bytes,
+      .experts = places.blocks,
+      .expert_bytes = places.block_bytes,
       .num_pieces = static_cast<std::int32_t>((places.block_bytes + kFetchPieceBytes - 1) / kFetchPieceBytes),
       .guess = guess};
 }

@@ -4,13 +4,12 @@
 
 #include <cstdint>
 
+#include "numeric/block_scale.h"
 #include "ops/experts/sm90/expert_dispatch.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "tensor/buffer.h"
 
 namespace baleen::sm90 {
-
-inline constexpr int kFp8ScaleBlock = 128;  ///< values that share an activation scale
 
 /// Device memory of a call between its launches.
 struct ExpertScratch {
@@ -53,7 +52,7 @@ template <class Source>
 [[nodiscard]] Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) {
   const std::int64_t stride = (num_rows + 3) / 4 * 4;
   return {.codes = source.template allocate<std::uint8_t>(num_rows * width),
-          .scales = source.template allocate<float>(width / kFp8ScaleBlock * stride),
+          .scales = source.template allocate<float>(width / kActivationBlock * stride),
           .scale_stride = stride};
 }
 
@@ -74,7 +73,7 @@ template <class Source>
 /// Counters of a list of tiles.
 [[nodiscard]] inline std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents& extents,
                                                 std::int64_t inner_width) {
-  return extents.max_tiles() * (1 + (variant.whole_blocks ? 0 : inner_width / kFp8ScaleBlock));
+  return extents.max_tiles() * (1 + (variant.whole_scale_groups ? 0 : inner_width / kActivationBlock));
 }
 
 /// For FP4 and FP8 weights.
@@ -82,14 +81,14 @@ template <class Source>
 [[nodiscard]] ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant,
                                               const DispatchExtents& extents, std::int64_t width,
                                               std::int64_t inner_width, ExpertSplit split, bool copies) {
-  const bool whole_blocks = variant.whole_blocks;
-  return {
-      .plan = lay_out_plan(source, extents, copies,
-                           (copies ? 2 : 1) * list_counters(variant, extents, inner_width)),
-      .rows = lay_out_rows(source, extents.num_rows(), width),
-      .inner = lay_out_rows(source, extents.num_rows(), inner_width),
-      .inner_bf16 = source.template allocate<Bf16Bits>(whole_blocks ? 0 : extents.num_rows() * inner_width),
-      .y = lay_out_outputs(source, extents, width, split)};
+  const bool whole_scale_groups = variant.whole_scale_groups;
+  return {.plan = lay_out_plan(source, extents, copies,
+                               (copies ? 2 : 1) * list_counters(variant, extents, inner_width)),
+          .rows = lay_out_rows(source, extents.num_rows(), width),
+          .inner = lay_out_rows(source, extents.num_rows(), inner_width),
+          .inner_bf16 =
+              source.template allocate<Bf16Bits>(whole_scale_groups ? 0 : extents.num_rows() * inner_width),
+          .y = lay_out_outputs(source, extents, width, split)};
 }
 
 /// From row to row of inner values: the larger of the inner widths of routed and shared experts.

@@ -1,22 +1,164 @@
-/// The products kernel: expert_products.h says what it computes, expert_pipeline.cuh how weights and tokens
-/// come.
+/// The products kernel: expert_products.h says what it computes. One thread of a warp copies weights and
+/// tokens of items into a ring, groups of warpgroups multiply them (expert_items.cuh).
 #pragma once
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
+#include "cuda/ptx/bulk_copy.h"
 #include "cuda/ptx/cp_async.h"
+#include "cuda/ptx/device_flags.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/named_barrier.h"
 #include "cuda/ptx/setmaxnreg.h"
+#include "cuda/ptx/tma.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/experts/sm90/expert_activation.cuh"
-#include "ops/experts/sm90/expert_pipeline.cuh"
-#include "ops/experts/sm90/expert_scale_warps.cuh"
+#include "ops/experts/sm90/expert_items.cuh"
 #include "ops/experts/sm90/expert_weight_scales.cuh"
 
 namespace baleen::sm90 {
+
+/// Whether rows that are waited for may never come.
+__device__ inline bool lost_rows(const ExchangedRows& rows) {
+  return *static_cast<const volatile std::uint32_t*>(rows.failed) != 0;
+}
+
+/// One thread's copies for one group.
+template <class Shape, bool kSplit>
+class Producer {
+ public:
+  __device__ Producer(const ExpertProducts& p, ProductMemory<Shape>& memory, int group)
+      : p_(p), stages_(memory.stages[group]), group_(memory.groups[group]) {}
+
+  template <WeightFormat kFormat>
+  __device__ void produce(const ProductItem& item) {
+    constexpr int kSlices = kSlicesPerStage<kFormat>;
+    const int inner_width = inner_width_of<kSplit>(p_, item.tile);
+    const int num_slices = (item.down ? inner_width : p_.width) / kActivationBlock;
+    const int num_stages = (num_slices + kSlices - 1) / kSlices;
+    const Fp8RowMaps& tokens = item.down ? p_.inner_maps : p_.x_maps;
+    const TokenBoxes boxes(tokens, item.tile.num_rows);
+    const std::uint32_t bytes = 2 * Shape::kHalfBytes + kSlices * boxes.slice_bytes();
+    const ItemMatrix halves[2] = {item_matrix<Shape, kSplit>(p_, item, 0),
+                                  item_matrix<Shape, kSplit>(p_, item, 1)};
+    if constexpr (kFormat == WeightFormat::kFp4) prefetch_group_scales(halves, num_slices);
+
+    // Scale groups of `inner`, or rows that come meanwhile.
+    const bool counts_rows = Shape::kExchanges && !item.down;
+    const std::int32_t* ready_flag =
+        (counts_rows ? p_.exchanged.rows_ready : p_.scale_groups_ready) + item.tile_index;
+    const int needed = counts_rows ? item.tile.num_rows : inner_width / kActivationBlock;
+    const bool is_there = !item.down && !Shape::kExchanges;  // once the kernel before has ended
+    bool ready = is_there && dispatched_;
+    const auto look = [&] {
+      ready = ptx::flag_read(ready_flag) >= needed;
+      if constexpr (Shape::kExchanges) ready = ready || lost_rows(p_.exchanged);
+      if (ready) ptx::fence_proxy_async_all();
+    };
+    const auto wait_for_tokens = [&] {
+      if (!dispatched_) ptx::wait_for_previous_kernel();
+      dispatched_ = true;
+      ready = is_there;
+      while (!ready) look();
+    };
+    RingPlace tokens_place = place_;  // of the first stage that has its weights only
+    int stage_of_tokens = 0;
+    const auto load_tokens_until = [&](int end) {
+      for (; stage_of_tokens < end; ++stage_of_tokens) {
+        load_tokens<kSlices>(boxes, item, stage_of_tokens, tokens_place);
+        tokens_place.advance(Shape::kStages);
+      }
+    };
+    for (int stage = 0; stage < num_stages; ++stage) {
+      // A full ring without tokens would wait for itself.
+      if (!ready && stage - stage_of_tokens == Shape::kStages) {
+        wait_for_tokens();
+        load_tokens_until(stage);
+      }
+      group_.ring.wait_empty(place_);
+      group_.ring.expect(place_, bytes);
+      load_weights(halves, stage, place_);
+      place_.advance(Shape::kStages);
+      if (!ready && dispatched_) look();
+      if (ready) load_tokens_until(stage + 1);
+    }
+    if (!ready) wait_for_tokens();
+    load_tokens_until(num_stages);
+  }
+
+ private:
+  /// How a slice of a tile's rows is copied.
+  struct TokenBoxes {
+    const CUtensorMap* codes;
+    const CUtensorMap* scales;
+    int rows;  ///< of a box
+    int count;
+    int scale_count;
+
+    __device__ TokenBoxes(const Fp8RowMaps& maps, int num_tokens) : scales(&maps.scales) {
+      const bool small = num_tokens <= Shape::kMaxSmallBoxes * Shape::kSmallBoxTokens;
+      codes = small ? &maps.small_codes : &maps.codes;
+      rows = small ? Shape::kSmallBoxTokens : Shape::kBoxTokens;
+      count = (num_tokens + rows - 1) / rows;
+      scale_count = (num_tokens + Shape::kScaleBoxTokens - 1) / Shape::kScaleBoxTokens;
+    }
+    __device__ std::uint32_t slice_bytes() const {
+      return static_cast<std::uint32_t>(count * rows * kActivationBlock +
+                                        scale_count * Shape::kScaleBoxTokens *
+                                            static_cast<int>(sizeof(float)));
+    }
+  };
+
+  __device__ static void prefetch_group_scales(const ItemMatrix (&halves)[2], int num_slices) {
+    const int row_bytes = num_slices * (kActivationBlock / 32);
+#pragma unroll
+    for (const ItemMatrix& half : halves) {
+      const int rows = min(Shape::kHalfRows, half.num_rows - half.row);
+      if (rows <= 0) continue;
+      const auto* scales = static_cast<const std::uint8_t*>(half.matrix->scales) +
+                           half.place * half.matrix->scale_distance +
+                           static_cast<std::int64_t>(half.row) * row_bytes;
+      ptx::bulk_prefetch_l2(scales, static_cast<std::uint32_t>(rows * row_bytes));
+    }
+  }
+
+  __device__ void load_weights(const ItemMatrix (&halves)[2], int stage, const RingPlace& place) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      ptx::tma_load(stages_[place.stage] + half * Shape::kHalfBytes, halves[half].matrix->map,
+                    group_.ring.full(place), stage * Shape::kStageRowBytes, halves[half].row,
+                    halves[half].place, ptx::L2Hint::kNormal);
+    }
+  }
+
+  template <int kSlices>
+  __device__ void load_tokens(const TokenBoxes& boxes, const ProductItem& item, int stage,
+                              const RingPlace& place) {
+#pragma unroll
+    for (int slice = 0; slice < kSlices; ++slice) {
+      const int scale_group = stage * kSlices + slice;
+      std::uint8_t* to = stages_[place.stage] + 2 * Shape::kHalfBytes + slice * Shape::kSliceTokenBytes;
+      for (int box = 0; box < boxes.count; ++box) {
+        ptx::tma_load(to + box * boxes.rows * kActivationBlock, *boxes.codes, group_.ring.full(place),
+                      scale_group * kActivationBlock, item.tile.first_row + box * boxes.rows);
+      }
+      for (int box = 0; box < boxes.scale_count; ++box) {
+        ptx::tma_load(&group_.token_scales[place.stage][slice][box * Shape::kScaleBoxTokens], *boxes.scales,
+                      group_.ring.full(place),
+                      static_cast<int>(sizeof(float)) * (item.tile.first_row + box * Shape::kScaleBoxTokens),
+                      scale_group);
+      }
+    }
+  }
+
+  const ExpertProducts& p_;
+  std::uint8_t (&stages_)[Shape::kStages][Shape::kStageBytes];
+  GroupMemory<Shape>& group_;
+  RingPlace place_;
+  bool dispatched_ = Shape::kPlannedTiles == 0;  ///< what the previous kernel writes is there
+};
 
 /// One thread of a group of consumers.
 template <class Shape, bool kSplit>
@@ -30,8 +172,8 @@ class Consumer {
         tables_(memory.tables),
         output_arrays_(memory.output_arrays),
         thread_(threadIdx.x % Shape::kGroupThreads),
-        row_in_half_(thread_ / 128 * Shape::kBlocks * Shape::kBlockRows + thread_ % 128 / kWarpLanes * 8 +
-                     fragment_row(thread_ % kWarpLanes / 4)) {}
+        row_in_half_(thread_ / 128 * Shape::kRowTiles * Shape::kTileHalfRows +
+                     thread_ % 128 / kWarpLanes * 8 + fragment_row(thread_ % kWarpLanes / 4)) {}
 
   template <WeightFormat kFormat>
   __device__ void consume(const ProductItem& item) {
@@ -58,19 +200,19 @@ class Consumer {
 
   template <WeightFormat kFormat>
   __device__ PackedWeights<kFormat> load_weights(WeightScales<Shape, kFormat>& scales, int slot,
-                                                 int slice_in_stage, int slice, int block) const {
+                                                 int slice_in_stage, int slice, int row_tile) const {
     const int q = thread_ % 4;
-    const int row = row_in_half_ + block * Shape::kBlockRows;
+    const int row = row_in_half_ + row_tile * Shape::kTileHalfRows;
     PackedWeights<kFormat> weights;
     if constexpr (kFormat == WeightFormat::kFp4) {
-      if (block == 0 && slice_in_stage == 0) scales.reach(slice, slot);
+      if (row_tile == 0 && slice_in_stage == 0) scales.reach(slice, slot);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::uint8_t* own = stages_[slot] + half * Shape::kHalfBytes + row * Shape::kStageRowBytes;
       if constexpr (kFormat == WeightFormat::kFp4) {
         weights.codes[half][0] = load_chunk(own, row, 4 * slice_in_stage + q);
-        weights.tables[half] = scales.table(tables_, block, half, slice, slice_in_stage, slot);
+        weights.tables[half] = scales.table(tables_, row_tile, half, slice, slice_in_stage, slot);
       } else {
 #pragma unroll
         for (int j = 0; j < 2; ++j) weights.codes[half][j] = load_chunk(own, row, 2 * q + j);
@@ -117,16 +259,16 @@ class Consumer {
   template <WeightFormat kFormat, int kTokens>
   __device__ __forceinline__ void multiply(const ProductItem& item) {
     constexpr int kSlices = kSlicesPerStage<kFormat>;
-    constexpr int kSteps = kSlices * Shape::kBlocks;
+    constexpr int kSteps = kSlices * Shape::kRowTiles;
     constexpr int kInstructions = 4;           // of 32 inputs, in a slice
     constexpr int kInstructionStep = 32 / 16;  // in the descriptor's units of 16 bytes
-    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kFp8RowBlock;
+    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kActivationBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const ItemMatrix halves[2] = {item_matrix<Shape, kSplit>(p_, item, 0),
                                   item_matrix<Shape, kSplit>(p_, item, 1)};
     WeightScales<Shape, kFormat> scales(group_, halves, row_in_half_, num_slices);
 
-    float acc[Shape::kBlocks][kTokens / 2] = {};
+    float acc[Shape::kRowTiles][kTokens / 2] = {};
     float partial[kTokens / 2] = {};
     // While the tensor core works on a step's weights those of the next one are loaded, and also dequantised
     // where registers suffice for two sets of them and the steps of a stage go in pairs (registers of
@@ -138,23 +280,23 @@ class Consumer {
     PackedWeights<kFormat> weights;
     // Of step `step` of stage `stage`, which is in `slot`.
     const auto load = [&](int stage, int slot, int step) {
-      const int slice_in_stage = step / Shape::kBlocks;
+      const int slice_in_stage = step / Shape::kRowTiles;
       weights = load_weights<kFormat>(scales, slot, slice_in_stage, stage * kSlices + slice_in_stage,
-                                      step % Shape::kBlocks);
+                                      step % Shape::kRowTiles);
     };
-    ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+    group_.ring.wait_full(place_);
     if constexpr (Shape::kExchanges) {
       if (item.down) fetch_outputs(item);
     }
-    if constexpr (kLoadAhead) load(0, position_.slot, 0);
+    if constexpr (kLoadAhead) load(0, place_.stage, 0);
     if constexpr (kDequantiseAhead) make_fragment<kFormat>(weights, fragments[0]);
     for (int stage = 0; stage < num_stages; ++stage) {
-      const int slot = position_.slot;
-      position_.advance();
+      const int slot = place_.stage;
+      place_.advance(Shape::kStages);
       float2 weight_factors{};
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        const int slice_in_stage = step / Shape::kBlocks, block = step % Shape::kBlocks;
+        const int slice_in_stage = step / Shape::kRowTiles, row_tile = step % Shape::kRowTiles;
         const std::uint64_t tokens = ptx::wgmma_descriptor(
             stages_[slot] + 2 * Shape::kHalfBytes + slice_in_stage * Shape::kSliceTokenBytes,
             ptx::SmemSwizzle::k128B, 1024);
@@ -170,30 +312,30 @@ class Consumer {
         int next_stage = stage, next_slot = slot;
         if (step == kSteps - 1 && stage + 1 < num_stages) {
           next_stage = stage + 1;
-          next_slot = position_.slot;
-          ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+          next_slot = place_.stage;
+          group_.ring.wait_full(place_);
         }
         // After the last step it is not used.
         if constexpr (kLoadAhead) load(next_stage, next_slot, (step + 1) % kSteps);
         if constexpr (kDequantiseAhead) make_fragment<kFormat>(weights, fragments[(step + 1) % 2]);
         if constexpr (kFormat == WeightFormat::kFp8) {
-          if (block == 0) weight_factors = scales.factors(stage);
+          if (row_tile == 0) weight_factors = scales.factors(stage);
         }
         ptx::wgmma_wait<0>();
 #pragma unroll
         for (float& value : partial) ptx::wgmma_hold(value);
         hold_operand(fragment);
-        promote<kFormat, kTokens>(acc[block], partial, group_.token_scales[slot][slice_in_stage],
+        promote<kFormat, kTokens>(acc[row_tile], partial, group_.token_scales[slot][slice_in_stage],
                                   weight_factors);
       }
-      ptx::mbarrier_release(&group_.empty[slot]);
+      group_.ring.release(slot);
     }
 
 #pragma unroll
-    for (int block = 0; block < Shape::kBlocks; ++block) {
-      const float factors[2] = {scales.row_factor(block, 0), scales.row_factor(block, 1)};
+    for (int row_tile = 0; row_tile < Shape::kRowTiles; ++row_tile) {
+      const float factors[2] = {scales.row_factor(row_tile, 0), scales.row_factor(row_tile, 1)};
 #pragma unroll
-      for (int i = 0; i < kTokens / 2; ++i) acc[block][i] *= factors[i % 4 / 2];
+      for (int i = 0; i < kTokens / 2; ++i) acc[row_tile][i] *= factors[i % 4 / 2];
     }
     if (item.down) {
       if constexpr (kSplit) {
@@ -211,7 +353,7 @@ class Consumer {
 
   /// The activation of gate and up, to `results`.
   template <int kTokens>
-  __device__ void stage_inner(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
+  __device__ void stage_inner(const ProductItem& item, const float (&acc)[Shape::kRowTiles][kTokens / 2]) {
     const float limit = clamp_limit(p_.swiglu_limit);
     float routing_weight[kTokens / 4];
 #pragma unroll
@@ -222,23 +364,23 @@ class Consumer {
 #pragma unroll
     for (int i = 0; i < kTokens / 4; ++i) {
 #pragma unroll
-      for (int block = 0; block < Shape::kBlocks; ++block) {
-        const __nv_bfloat16 activated = activate(acc[block][i / 2 * 4 + i % 2],
-                                                 acc[block][i / 2 * 4 + i % 2 + 2], limit, routing_weight[i]);
-        if (token_of(i) < item.tile.num_rows) result(token_of(i), block) = activated;
+      for (int row_tile = 0; row_tile < Shape::kRowTiles; ++row_tile) {
+        const Bf16Bits activated = activate(acc[row_tile][i / 2 * 4 + i % 2],
+                                            acc[row_tile][i / 2 * 4 + i % 2 + 2], limit, routing_weight[i]);
+        if (token_of(i) < item.tile.num_rows) result(token_of(i), row_tile) = activated;
       }
     }
     group_barrier();
   }
 
   /// Where this thread's value of `results` goes.
-  __device__ __nv_bfloat16& result(int token, int block) {
-    return group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows];
+  __device__ Bf16Bits& result(int token, int row_tile) {
+    return group_.results[token * Shape::kPitch + row_in_half_ + row_tile * Shape::kTileHalfRows];
   }
 
   /// Writes to y in float32. Eight threads of a warp have a sector of 32 bytes.
   template <int kTokens>
-  __device__ void store_partial(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2],
+  __device__ void store_partial(const ProductItem& item, const float (&acc)[Shape::kRowTiles][kTokens / 2],
                                 const ExpertOutputs& y) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -250,9 +392,9 @@ class Consumer {
         float* const to =
             y.partial + static_cast<std::int64_t>(item.tile.first_row + token_of(i)) * p_.width + column;
 #pragma unroll
-        for (int block = 0; block < Shape::kBlocks; ++block) {
-          const float value = acc[block][i / 2 * 4 + i % 2 + 2 * half];
-          to[block * Shape::kBlockRows] = y.rounds ? to_bf16_and_back(value) : value;
+        for (int row_tile = 0; row_tile < Shape::kRowTiles; ++row_tile) {
+          const float value = acc[row_tile][i / 2 * 4 + i % 2 + 2 * half];
+          to[row_tile * Shape::kTileHalfRows] = y.rounds ? rounded_to_bf16(value) : value;
         }
       }
     }
@@ -270,7 +412,7 @@ class Consumer {
   /// Rounds to BF16 and writes to y, or wherever the rows' outputs go, through `results`, one half of the
   /// rows after the other.
   template <int kTokens>
-  __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2],
+  __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kRowTiles][kTokens / 2],
                              Bf16Bits* y) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -278,8 +420,8 @@ class Consumer {
       for (int i = 0; i < kTokens / 4; ++i) {
         if (token_of(i) >= item.tile.num_rows) continue;
 #pragma unroll
-        for (int block = 0; block < Shape::kBlocks; ++block) {
-          result(token_of(i), block) = __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
+        for (int row_tile = 0; row_tile < Shape::kRowTiles; ++row_tile) {
+          result(token_of(i), row_tile) = bf16_bits(acc[row_tile][i / 2 * 4 + i % 2 + 2 * half]);
         }
       }
       if constexpr (Shape::kExchanges) {
@@ -325,11 +467,11 @@ class Consumer {
     }
   }
 
-  /// Quantises the blocks of 128 that this item completes, and says so.
+  /// Quantises the scale groups of 128 that this item completes, and says so.
   __device__ void finish_inner(const ProductItem& item) {
-    const int block = item.row / kFp8RowBlock;
-    if constexpr (Shape::kWholeBlocks) {
-      quantise_inner(item, block, [&](int token, int column) {
+    const int scale_group = item.row / kActivationBlock;
+    if constexpr (Shape::kWholeScaleGroups) {
+      quantise_inner(item, scale_group, [&](int token, int column) {
         return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
       });
     } else {
@@ -337,36 +479,38 @@ class Consumer {
       group_barrier();
       if (thread_ == 0) {
         const int before = ptx::flag_fetch_add(
-            p_.parts_done + item.tile_index * (inner_pitch_of<kSplit>(p_) / kFp8RowBlock) + block, 1);
-        group_.completes_block = before == kFp8RowBlock / Shape::kHalfRows - 1 ? 1 : 0;
+            p_.parts_done + item.tile_index * (inner_pitch_of<kSplit>(p_) / kActivationBlock) + scale_group,
+            1);
+        group_.completes_scale_group = before == kActivationBlock / Shape::kHalfRows - 1 ? 1 : 0;
       }
       group_barrier();
-      if (group_.completes_block == 0) return;
-      quantise_inner(item, block, [&](int token, int column) {
+      if (group_.completes_scale_group == 0) return;
+      quantise_inner(item, scale_group, [&](int token, int column) {
         return __ldcg(reinterpret_cast<const uint2*>(p_.inner_bf16 +
                                                      static_cast<std::int64_t>(item.tile.first_row + token) *
                                                          inner_pitch_of<kSplit>(p_) +
-                                                     block * kFp8RowBlock + column));
+                                                     scale_group * kActivationBlock + column));
       });
     }
     ptx::fence_proxy_async_all();
     group_barrier();
-    if (thread_ == 0) ptx::flag_add(p_.blocks_ready + item.tile_index, 1);
+    if (thread_ == 0) ptx::flag_add(p_.scale_groups_ready + item.tile_index, 1);
   }
 
-  /// `load(token, column)`: four BF16 values of the block.
+  /// `load(token, column)`: four BF16 values of the scale group.
   template <class Load>
-  __device__ void quantise_inner(const ProductItem& item, int block, Load load) {
+  __device__ void quantise_inner(const ProductItem& item, int scale_group, Load load) {
     const int lane = thread_ % kWarpLanes;
     for (int token = thread_ / kWarpLanes; token < item.tile.num_rows;
          token += Shape::kGroupThreads / kWarpLanes) {
       const uint2 words = load(token, 4 * lane);
-      const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
-      const Fp8Piece<4> piece = quantise_fp8_block(values);
+      float values[4];
+      unpack_bf16(words, values);
+      const Fp8Piece<4> piece = quantise_fp8_group(values);
       const std::int64_t row = item.tile.first_row + token;
       reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * inner_pitch_of<kSplit>(p_) +
-                                       block * kFp8RowBlock)[product_word(lane)] = piece.codes[0];
-      if (lane == 0) p_.inner.scales[block * p_.inner.scale_stride + row] = piece.scale;
+                                       scale_group * kActivationBlock)[product_word(lane)] = piece.codes[0];
+      if (lane == 0) p_.inner.scales[scale_group * p_.inner.scale_stride + row] = piece.scale;
     }
   }
 
@@ -377,8 +521,8 @@ class Consumer {
   const ScaledMagnitudes* tables_;
   Bf16Bits* const* output_arrays_;
   int thread_;       ///< in the group
-  int row_in_half_;  ///< of block 0
-  RingPosition<Shape> position_;
+  int row_in_half_;  ///< of row tile 0
+  RingPlace place_;
 };
 
 template <class Shape, WeightFormat kRouted, bool kSplit>
@@ -390,10 +534,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if (thread < kMagnitudeTables) memory.tables[thread] = scaled_magnitudes(thread);
   if (thread == 0) {
     for (GroupMemory<Shape>& group : memory.groups) {
-      for (int stage = 0; stage < Shape::kStages; ++stage) {
-        ptx::mbarrier_init(&group.full[stage], 1 + Shape::kScaleWarps);
-        ptx::mbarrier_init(&group.empty[stage], Shape::kGroupThreads / kWarpLanes);
-      }
+      group.ring.init(1 + Shape::kScaleWarps, Shape::kGroupThreads / kWarpLanes);
     }
     ptx::fence_mbarrier_init();
   }
@@ -494,7 +635,7 @@ inline constexpr ProductVariant kVariant{.half_rows = Shape::kHalfRows,
                                          .small_box_tokens = Shape::kSmallBoxTokens,
                                          .scale_box_tokens = Shape::kScaleBoxTokens,
                                          .max_planned_tiles = Shape::kPlannedTiles,
-                                         .whole_blocks = Shape::kWholeBlocks,
+                                         .whole_scale_groups = Shape::kWholeScaleGroups,
                                          .launch = launch_products<Shape>};
 
 }  // namespace baleen::sm90

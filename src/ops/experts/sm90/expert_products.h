@@ -7,7 +7,7 @@
 ///
 /// Arithmetic of an output, the same for every shape and batch composition: for each slice of 128 inputs the
 /// tensor core's float32 sum D of products of codes; acc = fma(D, s, acc) over ascending slices, where s is
-/// the activations' scale (FP8: times the block's); FP4: at the end times the row's factor
+/// the activations' scale (FP8: times the weights'); FP4: at the end times the row's factor
 /// (expert_fragments.cuh). Powers of two are exact.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace baleen::sm90 {
 /// One of w1, w3, w2 of all routed experts, or of the shared one.
 struct ExpertMatrix {
   CUtensorMap map;                  ///< (byte, row, place), boxes of half an item's rows
-  const void* scales = nullptr;     ///< of place 0: FP4 group scales or FP8 block scales
+  const void* scales = nullptr;     ///< of place 0: FP4 group scales or FP8 scales per 128 x 128
   std::int64_t scale_distance = 0;  ///< elements from place to place
 };
 
@@ -40,7 +40,7 @@ struct ExpertMatrices {
 struct Fp8RowMaps {
   CUtensorMap codes;        ///< (byte, row), in large boxes
   CUtensorMap small_codes;  ///< the same in small ones
-  CUtensorMap scales;       ///< (4 row, block)
+  CUtensorMap scales;       ///< (4 row, scale group)
 };
 
 /// For shapes whose tokens come while the kernel runs, and whose outputs go each to an address of its own.
@@ -72,11 +72,12 @@ struct ExpertProducts {
   const std::int32_t* num_tiles = nullptr;
   const TokenTile* tiles = nullptr;
   const float* row_weight = nullptr;
-  std::int32_t* blocks_ready = nullptr;  ///< [max_tiles]: blocks of 128 of `inner` that are complete
+  std::int32_t* scale_groups_ready = nullptr;  ///< [max_tiles]: scale groups of `inner` that are complete
   std::int32_t* parts_done =
-      nullptr;    ///< [max_tiles, inner_pitch / 128]: pieces of such a block, where an item makes less
+      nullptr;    ///< [max_tiles, inner_pitch / 128]: pieces of such a group, where an item makes less
   Fp8Rows inner;  ///< a of every assignment
-  Bf16Bits* inner_bf16 = nullptr;  ///< the same before quantisation, where an item makes less than a block
+  Bf16Bits* inner_bf16 =
+      nullptr;  ///< the same before quantisation, where an item makes less than a scale group
   AssignmentOutputs y;
   std::int32_t width = 0;
   std::int32_t inner_width = 0;         ///< of routed experts
@@ -98,13 +99,13 @@ struct ProductLaunch {
 /// A shape of the kernel, and how the host has to cut maps and buffers for it. All shapes compute the same
 /// bits.
 struct ProductVariant {
-  int half_rows;          ///< rows of one box of weights
-  int max_tokens;         ///< of a token tile
-  int box_tokens;         ///< rows of a large box of codes
-  int small_box_tokens;   ///< and of a small one
-  int scale_box_tokens;   ///< scales in one box
-  int max_planned_tiles;  ///< that blocks plan for themselves; 0: they read the plan
-  bool whole_blocks;      ///< an item of the inner half makes whole blocks of 128
+  int half_rows;            ///< rows of one box of weights
+  int max_tokens;           ///< of a token tile
+  int box_tokens;           ///< rows of a large box of codes
+  int small_box_tokens;     ///< and of a small one
+  int scale_box_tokens;     ///< scales in one box
+  int max_planned_tiles;    ///< that blocks plan for themselves; 0: they read the plan
+  bool whole_scale_groups;  ///< an item of the inner half makes whole scale groups
   /// `split`: inner widths are split over ranks.
   void (*launch)(const ExpertProducts& products, WeightFormat routed_format, bool split,
                  const ProductLaunch& how, CudaContext& context);

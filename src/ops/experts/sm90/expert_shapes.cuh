@@ -5,10 +5,10 @@
 
 namespace baleen::sm90 {
 
-/// Three groups of one warpgroup with two blocks of 64 rows.
+/// Three groups of one warpgroup with two tiles of 64 rows.
 struct FewTokenSizes {
   static constexpr bool kExchanges = false;
-  static constexpr int kGroups = 3, kWarpgroups = 1, kBlocks = 2, kStages = 3;
+  static constexpr int kGroups = 3, kWarpgroups = 1, kRowTiles = 2, kStages = 3;
   using TokenCounts = std::integer_sequence<int, 8, 16>;
   static constexpr int kBoxTokens = 8, kSmallBoxTokens = 4, kMaxSmallBoxes = 1;
   static constexpr int kScaleBoxTokens = 16;
@@ -17,10 +17,10 @@ struct FewTokenSizes {
   static constexpr int kConsumerRegisters = 0, kProducerRegisters = 0;
 };
 
-/// One group of two warpgroups with two blocks of 64 rows each: 256 rows an item.
+/// One group of two warpgroups with two tiles of 64 rows each: 256 rows an item.
 struct ManyTokenSizes {
   static constexpr bool kExchanges = false;
-  static constexpr int kGroups = 1, kWarpgroups = 2, kBlocks = 2, kStages = 3;
+  static constexpr int kGroups = 1, kWarpgroups = 2, kRowTiles = 2, kStages = 3;
   using TokenCounts = std::integer_sequence<int, 16, 32, 64, 96, 112>;
   static constexpr int kBoxTokens = 56, kSmallBoxTokens = 16, kMaxSmallBoxes = 3;
   static constexpr int kScaleBoxTokens = 64;

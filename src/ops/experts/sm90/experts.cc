@@ -2,10 +2,10 @@
 //
 // Where chosen experts may lie in the host's memory, the products are two launches: of the experts in the
 // device's memory while the others come, then of those. (A single token's wait until they have come.) What
-// the next block's tokens will probably choose comes beside the rest of this block and attention.
+// the next layer's tokens will probably choose comes beside the rest of this layer and attention.
 //
 //     stream   dispatch ── products, resident ──┬── products, copied ── combination ── ...
-//     branch   fetch chosen experts ────────────┴── fetch the next block's, as guessed ── fetch chosen ...
+//     branch   fetch chosen experts ────────────┴── fetch the next layer's, as guessed ── fetch chosen ...
 #include <algorithm>
 
 #include "base/check.h"
@@ -32,8 +32,8 @@ const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_sele
   return are_few(num_tokens, num_selected) ? kFewTokens : kManyTokens;
 }
 
-/// Whether the next block's experts are fetched by a guess. They come on the branch, behind those of this
-/// block; the next call takes them in.
+/// Whether the next layer's experts are fetched by a guess. They come on the branch, behind those of this
+/// layer; the next call takes them in.
 bool guesses(const ExpertsArgs& args) { return !args.next.ids.empty(); }
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }

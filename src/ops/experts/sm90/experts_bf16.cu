@@ -2,7 +2,6 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/warp_reduce.cuh"
-#include "ops/experts/sm90/expert_place.cuh"
 #include "ops/experts/sm90/expert_weights.h"
 #include "ops/experts/sm90/experts_bf16.h"
 
@@ -85,7 +84,7 @@ __device__ float dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
 }
 
 __device__ float rounded_dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
-  return __bfloat162float(__float2bfloat16_rn(dot(a, b, count)));
+  return rounded_to_bf16(dot(a, b, count));
 }
 
 /// Block (v, n): outputs [32 n, 32 n + 32) of assignment v.
@@ -107,8 +106,7 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Par
       up = up > limit ? limit : up < -limit ? -limit : up;
     }
     const float activated = routing_weight * (gate / (1.0F + expf(-gate)) * up);
-    if (threadIdx.x % kWarpLanes == 0)
-      p.inner[assignment.row * p.inner_pitch() + n] = __bfloat16_as_ushort(__float2bfloat16_rn(activated));
+    if (threadIdx.x % kWarpLanes == 0) p.inner[assignment.row * p.inner_pitch() + n] = bf16_bits(activated);
   }
 }
 
@@ -126,9 +124,9 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) down_kernel(const Bf16Para
     if (threadIdx.x % kWarpLanes != 0) continue;
     const std::int64_t at = assignment.row * p.width + n;
     if (to.partial != nullptr) {
-      to.partial[at] = to.rounds ? __bfloat162float(__float2bfloat16_rn(y)) : y;
+      to.partial[at] = to.rounds ? rounded_to_bf16(y) : y;
     } else {
-      to.rounded[at] = __bfloat16_as_ushort(__float2bfloat16_rn(y));
+      to.rounded[at] = bf16_bits(y);
     }
   }
 }

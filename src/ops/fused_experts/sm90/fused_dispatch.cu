@@ -132,18 +132,19 @@ __device__ void plan_rows(const FusedDispatchLaunch& p, int token, const std::in
   p.outputs[memory.shared.row] = output_place(sent.peers.size, token);
 }
 
-/// Of a row of the products. A piece is four words of a block's 32.
+/// Of a row of the products. A piece is four words of a scale group's 32.
 __device__ void store_product_piece(const FusedDispatchLaunch& p, std::int64_t row, std::int64_t column,
                                     const Piece& piece) {
-  const std::int64_t block = column / kFp8RowBlock;
-  const int word = static_cast<int>(column % kFp8RowBlock) / 4;
-  auto* const to = reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.sent.width + block * kFp8RowBlock);
+  const std::int64_t scale_group = column / kActivationBlock;
+  const int word = static_cast<int>(column % kActivationBlock) / 4;
+  auto* const to =
+      reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.sent.width + scale_group * kActivationBlock);
   const uint4& codes = piece.words[0];
   to[product_word(word)] = codes.x;
   to[product_word(word + 1)] = codes.y;
   to[product_word(word + 2)] = codes.z;
   to[product_word(word + 3)] = codes.w;
-  if (word == 0) p.rows.scales[block * p.rows.scale_stride + row] = piece.scale;
+  if (word == 0) p.rows.scales[scale_group * p.rows.scale_stride + row] = piece.scale;
 }
 
 /// Puts the block's token of the member at `place` where its tiles want it, and counts it there. The work of
@@ -169,8 +170,8 @@ __device__ void place_row(const FusedDispatchLaunch& p, int place, int token, in
     if (!is_own) {
       piece = take_piece(sent, place, staged, column, see_piece(sent, staged, column));
     } else {
-      piece =
-          column == first_column ? first : load_piece(sent, token, inside ? column : column % kFp8RowBlock);
+      piece = column == first_column ? first
+                                     : load_piece(sent, token, inside ? column : column % kActivationBlock);
     }
     if (!inside) continue;
     for (int i = 0; i < sent.num_selected; ++i)
