@@ -1,4 +1,4 @@
-// Attention for any geometry, in plain loops: a block of threads per query and head, blocks of 64 entries.
+// Attention for any geometry, in plain loops: a block of threads per query and head, runs of 64 entries.
 //
 //     scores    a warp takes every fourth entry; its lanes share the dims
 //     weights   by one warp
@@ -12,8 +12,8 @@
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/warp_reduce.cuh"
 #include "numeric/block_scale.h"
+#include "ops/sparse_attention/sm90/attention_tile.cuh"
 #include "ops/sparse_attention/sm90/entry_list.cuh"
-#include "ops/sparse_attention/sm90/finish_output.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -24,7 +24,6 @@ constexpr int kMaxWidth = 1024;
 constexpr int kDimsPerThread = kMaxWidth / kThreads;
 
 __device__ float dequantised(Bf16Bits bits) { return bf16_low(bits); }
-__device__ float rounded(float value) { return bf16_low(pack_bf16(value, 0.0F)); }
 
 __device__ float dequantised(std::byte code) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), __NV_E4M3)));
@@ -40,9 +39,8 @@ struct V4Row {
 
   __device__ static float value(const RowPlace& place, int nope, int dim) {
     if (dim >= nope) return dequantised(reinterpret_cast<const Bf16Bits*>(place.data + nope)[dim - nope]);
-    const auto scale = static_cast<int>(place.scales[dim / kLatentBlock]);
-    constexpr int kE8m0Bias = 127, kE8m0NaN = 255;
-    return scale == kE8m0NaN ? NAN : ldexpf(dequantised(place.data[dim]), scale - kE8m0Bias);
+    return dequantised(place.data[dim]) *
+           e8m0_value(static_cast<std::uint32_t>(place.scales[dim / kLatentBlock]));
   }
 };
 
@@ -57,14 +55,14 @@ struct V32Row {
     const auto* scales = reinterpret_cast<const float*>(place.data + nope);
     if (dim >= nope)
       return dequantised(reinterpret_cast<const Bf16Bits*>(scales + nope / kV32Block)[dim - nope]);
-    return rounded(dequantised(place.data[dim]) * scales[dim / kV32Block]);
+    return rounded_to_bf16(dequantised(place.data[dim]) * scales[dim / kV32Block]);
   }
 };
 
 template <class Row>
 __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch launch) {
-  __shared__ float weights[kBlockEntries];  // scores before
-  __shared__ RowPlace places[kBlockEntries];
+  __shared__ float weights[kRunEntries];  // scores before
+  __shared__ RowPlace places[kRunEntries];
   __shared__ float factor;
   __shared__ float out[kMaxWidth];
   ptx::wait_for_previous_kernel();
@@ -78,8 +76,8 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
 
   float sums[kDimsPerThread] = {};
   float maximum = -INFINITY, denominator = 0;  // warp 0's
-  for (int begin = 0; begin < list.size; begin += kBlockEntries) {
-    const int count = min(kBlockEntries, list.size - begin);
+  for (int begin = 0; begin < list.size; begin += kRunEntries) {
+    const int count = min(kRunEntries, list.size - begin);
     if (thread < count) {
       const int index = begin + thread, row = list.row(index);
       places[thread] =
@@ -106,8 +104,8 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
       const float first = exp2f(first_score - new_maximum), second = exp2f(second_score - new_maximum);
       denominator = denominator * correction + warp_sum(first + second);
       maximum = new_maximum;
-      weights[lane] = rounded(first);
-      weights[second_entry] = rounded(second);
+      weights[lane] = rounded_to_bf16(first);
+      weights[second_entry] = rounded_to_bf16(second);
       if (lane == 0) factor = correction;
     }
     __syncthreads();
@@ -137,7 +135,7 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
     std::uint32_t pair = pack_bf16(out[dim], out[dim + 1]);
     if (launch.cosine != nullptr && dim >= launch.nope) {
       const std::int64_t angle = query * launch.angle_stride + (dim - launch.nope) / 2;
-      pair = turned_back(pair, launch.cosine[angle], launch.sine[angle]);
+      pair = rotated_back(pair, launch.cosine[angle], launch.sine[angle]);
     }
     to[dim] = static_cast<Bf16Bits>(pair);
     to[dim + 1] = static_cast<Bf16Bits>(pair >> 16);

@@ -1,9 +1,10 @@
-// Every cache row that a run of sequences may see, to BF16 in scratch: a warp takes four rows at a time, each
-// lane 16 bytes of either half of a row.
+// Every cache row that a span of sequences may see, to BF16 in scratch: a warp takes four rows at a time,
+// each lane 16 bytes of either half of a row.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/sparse_attention/sm90/dequantise_rows.cuh"
+#include "ops/sparse_attention/sm90/attention_tile.cuh"
 #include "ops/sparse_attention/sm90/dequantised_rows.h"
+#include "ops/sparse_attention/sm90/entry_list.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -17,7 +18,7 @@ constexpr int kChunksPerScale = kLatentBlock / kChunkValues;
 static_assert(kRowChunks == 2 * kWarpLanes);
 
 __device__ uint4 dequantised(uint2 codes, std::uint32_t scale) {
-  const std::uint32_t multiplier = bf16_power_of_two(min(scale, kLargestScale) + kBiasDifference);
+  const std::uint32_t multiplier = bf16_power_of_two(min(scale, kLargestScale) + kE4m3ToBf16);
   uint4 values = {dequantise_e4m3_pair(codes.x, multiplier), dequantise_e4m3_pair(codes.x >> 16, multiplier),
                   dequantise_e4m3_pair(codes.y, multiplier), dequantise_e4m3_pair(codes.y >> 16, multiplier)};
   if (scale > kLargestScale) {
@@ -83,34 +84,34 @@ __device__ void dequantise(const RowPool& pool, const PageId* pages, int first, 
 
 __global__ void __launch_bounds__(kThreads)
     dequantise_rows_kernel(const __grid_constant__ AttentionLaunch launch,
-                           const __grid_constant__ DequantisedRun run) {
+                           const __grid_constant__ DequantisedSpan span) {
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
   const int warp = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) / kWarpLanes;
   const int num_warps = static_cast<int>(gridDim.x) * kThreads / kWarpLanes;
-  for (int i = 0; i < run.num_sequences; ++i) {
-    const DequantisedSequence& rows = run.sequences[i];
-    const DeviceSequence& sequence = launch.batch.sequences[run.first_sequence + i];
+  for (int i = 0; i < span.num_sequences; ++i) {
+    const DequantisedSequence& rows = span.sequences[i];
+    const DeviceSequence& sequence = launch.batch.sequences[span.first_sequence + i];
     dequantise(launch.window, sequence.window_pages, rows.first_position, rows.num_window_rows,
-               run.rows + static_cast<std::int64_t>(rows.first_window_row) * kWidth, warp, num_warps);
+               span.rows + static_cast<std::int64_t>(rows.first_window_row) * kWidth, warp, num_warps);
     dequantise(launch.compressed, sequence.pages, 0, rows.num_entries,
-               run.rows + static_cast<std::int64_t>(rows.first_entry_row) * kWidth, warp, num_warps);
+               span.rows + static_cast<std::int64_t>(rows.first_entry_row) * kWidth, warp, num_warps);
   }
   for (int query = warp; query < launch.num_rows; query += num_warps) {
-    const DequantisedSequence& rows = run.sequences[launch.batch.sequence_of[query] - run.first_sequence];
+    const DequantisedSequence& rows = span.sequences[launch.batch.sequence_of[query] - span.first_sequence];
     const EntryList list = EntryList::of(launch, query);
-    run.queries[query] = {list.num_window, list.size,
-                          rows.first_window_row + list.first_window_position - rows.first_position,
-                          rows.first_entry_row};
+    span.queries[query] = {list.num_window, list.size,
+                           rows.first_window_row + list.first_window_position - rows.first_position,
+                           rows.first_entry_row};
   }
 }
 
 }  // namespace
 
-void dequantise_rows(const AttentionLaunch& launch, const DequantisedRun& run, CudaContext& context) {
+void dequantise_rows(const AttentionLaunch& launch, const DequantisedSpan& span, CudaContext& context) {
   launch_kernel("dequantise_rows", dequantise_rows_kernel,
                 {.grid = dim3(static_cast<unsigned>(context.num_sms * kBlocksPerSm)), .threads = kThreads},
-                context.stream, launch, run);
+                context.stream, launch, span);
 }
 
 }  // namespace baleen::sm90

@@ -2,7 +2,7 @@
 ///
 /// A prompt's queries read a row tens of times over, and bringing its codes to BF16 each time costs more than
 /// the products.
-/// So where a run of sequences has many rows in the step, a kernel writes every cache row that they may see
+/// So where a span of sequences has many rows in the step, a kernel writes every cache row that they may see
 /// to scratch, 512 BF16 values each, and resolves each query's list: from then on a row is a number.
 #pragma once
 
@@ -31,7 +31,7 @@ struct alignas(16) DequantisedQuery {
 
 /// Consecutive sequences of the batch, few enough for a kernel's arguments; query 0 is the first row of the
 /// first.
-struct DequantisedRun {
+struct DequantisedSpan {
   static constexpr int kMaxSequences = 32;
 
   Bf16Bits* rows;  ///< [.][kTilesWidth]
@@ -40,10 +40,10 @@ struct DequantisedRun {
   DequantisedSequence sequences[kMaxSequences];
 };
 
-/// Fills `run.rows` and `run.queries`. `launch` covers the run's rows alone.
-void dequantise_rows(const AttentionLaunch& launch, const DequantisedRun& run, CudaContext& context);
+/// Fills `span.rows` and `span.queries`. `launch` covers the span's rows alone.
+void dequantise_rows(const AttentionLaunch& launch, const DequantisedSpan& span, CudaContext& context);
 
-/// Attention of the run's rows, after `dequantise_rows`.
-void attend_dequantised(const AttentionLaunch& launch, const DequantisedRun& run, CudaContext& context);
+/// Attention of the span's rows, after `dequantise_rows`.
+void attend_dequantised(const AttentionLaunch& launch, const DequantisedSpan& span, CudaContext& context);
 
 }  // namespace baleen::sm90

@@ -1,6 +1,6 @@
 // Weights times values for a few items: a thread block for each item and 64 dims. Its values are dequantised
 // while the kernel before still computes weights: all of the list at once, where it is not longer than 10
-// blocks.
+// runs.
 //
 // In a decode step the next kernel's weights then keep memory busy, so that a read takes microseconds, of
 // instructions too: everything is read before that kernel begins, and loops are not unrolled. With 640
@@ -9,30 +9,26 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/wgmma.h"
-#include "cuda/ptx/wgmma_bf16.h"
-#include "ops/sparse_attention/sm90/block_merge.cuh"
-#include "ops/sparse_attention/sm90/dequantise_rows.cuh"
-#include "ops/sparse_attention/sm90/finish_output.cuh"
-#include "ops/sparse_attention/sm90/gather_tiles.h"
+#include "ops/sparse_attention/sm90/entry_list.cuh"
+#include "ops/sparse_attention/sm90/tile_work.cuh"
 
 namespace baleen::sm90 {
 namespace {
 
 constexpr int kThreads = 2 * kWarpgroupThreads;
-constexpr int kRoundBlocks = 10;  ///< that are in shared memory at a time: the window's and 512 entries'
-constexpr int kRoundRows = kRoundBlocks * kBlockEntries;
+constexpr int kRoundRuns = 10;  ///< that are in shared memory at a time: the window's and 512 entries'
+constexpr int kRoundRows = kRoundRuns * kRunEntries;
 constexpr int kPieces = 4;  ///< of a row's 64 dims
 
-/// A block's weights, each where the thread with that number in its warpgroup reads it.
-struct BlockOperands {
-  uint4 weights[kBlockSteps][kWarpgroupThreads];
+/// A run's weights, each where the thread with that number in its warpgroup reads it.
+struct RunOperands {
+  uint4 weights[kRunSteps][kWarpgroupThreads];
   float4 softmax[2][kWarpgroupThreads];  ///< of the heads row and row + 8, each beside its neighbour
 
   __device__ void copy(const WaitingWeights& waiting, int slot, int thread, int row) {
 #pragma unroll
-    for (int step = 0; step < kBlockSteps; ++step) {
-      ptx::cp_async_16(&weights[step][thread], waiting.block(slot, thread) + step * kWarpgroupThreads);
+    for (int step = 0; step < kRunSteps; ++step) {
+      ptx::cp_async_16(&weights[step][thread], waiting.of_slot(slot, thread) + step * kWarpgroupThreads);
     }
 #pragma unroll
     for (int which = 0; which < 2; ++which) {
@@ -46,9 +42,9 @@ struct BlockOperands {
 };
 
 struct GatherSmem {
-  std::byte values[kRoundBlocks][kTileBytes];
+  std::byte values[kRoundRuns][kTileBytes];
   RowPlace places[kRoundRows];
-  BlockOperands operands[kRoundBlocks];
+  RunOperands operands[kRoundRuns];
 };
 
 /// By one warpgroup: where the rows of entries [first, first + kRoundRows) of the list are.
@@ -83,7 +79,7 @@ __device__ void load_values(const AttentionLaunch& launch, int dim_tile, int cou
   const bool rotary = dim_tile == kDimTiles - 1;  // BF16 already
   const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;
   const auto chunk = [&](int entry, int which) {
-    return chunk_of(smem.values[entry / kBlockEntries], entry % kBlockEntries, 2 * piece + which);
+    return chunk_of(smem.values[entry / kRunEntries], entry % kRunEntries, 2 * piece + which);
   };
 #pragma unroll 1
   for (int entry = first; entry < count; entry += kThreads / kPieces) {
@@ -103,36 +99,22 @@ __device__ void load_values(const AttentionLaunch& launch, int dim_tile, int cou
     const uint4 codes = *reinterpret_cast<const uint4*>(chunk(entry, 0));
     const std::byte* scales = chunk(entry, 1) + place_in_pair(smem.places[entry].scales) * kScaleBytes;
     const auto scale = static_cast<std::uint32_t>(scales[dim_tile]);
-    std::byte* tile = smem.values[entry / kBlockEntries];
-    store_dequantised(codes, scale, tile, entry % kBlockEntries, piece);
-    multiply_by_rest(scale, tile, entry % kBlockEntries, piece);
+    std::byte* tile = smem.values[entry / kRunEntries];
+    store_dequantised(codes, scale, tile, entry % kRunEntries, piece);
+    multiply_by_rest(scale, tile, entry % kRunEntries, piece);
   }
 }
 
-__device__ void add_block(const BlockOperands& block, int thread, int row, const std::byte* values,
-                          float (&sums)[kTileSums], SoftmaxState& state) {
-  BlockWeights weights;
+__device__ void add_run(const RunOperands& run, int thread, int row, const std::byte* values,
+                        float (&sums)[kTileSums], SoftmaxState& state) {
+  RunWeights weights;
 #pragma unroll
-  for (int step = 0; step < kBlockSteps; ++step) {
-    const uint4 words = block.weights[step][thread];
-    weights[step][0] = words.x;
-    weights[step][1] = words.y;
-    weights[step][2] = words.z;
-    weights[step][3] = words.w;
+  for (int step = 0; step < kRunSteps; ++step) {
+    unpack_weights(run.weights[step][thread], weights[step]);
   }
-  state.merge({block.softmax_of(0, thread, row), block.softmax_of(1, thread, row)}, weights, sums);
-  const std::uint64_t descriptor =
-      ptx::wgmma_transposed_descriptor(values, ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int step = 0; step < kBlockSteps; ++step) {
-    constexpr int kStepBytes = kDepth / 8 * kRowGroupBytes;
-    ptx::wgmma_bf16<kTileDims, true>(sums, weights[step], descriptor + step * kStepBytes / 16, true);
-  }
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
-#pragma unroll
-  for (float& sum : sums) ptx::wgmma_hold(sum);
+  state.merge({run.softmax_of(0, thread, row), run.softmax_of(1, thread, row)}, weights, sums);
+  begin_adding(weights, values, sums);
+  finish_products(sums);
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
@@ -148,26 +130,26 @@ __global__ void __launch_bounds__(kThreads, 1)
   // Lists and cache rows are older than the kernel that computes weights, which lets this one begin after its
   // own wait.
   const EntryList list = EntryList::of(launch, query);
-  const int num_blocks = __shfl_sync(kAllLanes, (list.size + kBlockEntries - 1) / kBlockEntries, 0);
-  const bool shared = plan.shares(num_blocks);
+  const int num_runs = __shfl_sync(kAllLanes, (list.size + kRunEntries - 1) / kRunEntries, 0);
+  const bool shared = plan.shares(num_runs);
   const float2 sinks = sinks_of(launch, group, row);
   TileAngles angles;
   if (dim_tile == kDimTiles - 1) angles = TileAngles::load(launch, query, thread);
   float sums[kTileSums] = {};
   SoftmaxState state;
-  for (int begin = 0; shared && begin < num_blocks; begin += kRoundBlocks) {
-    const int count = min(kRoundBlocks, num_blocks - begin);
+  for (int begin = 0; shared && begin < num_runs; begin += kRoundRuns) {
+    const int count = min(kRoundRuns, num_runs - begin);
     const auto copy_operands = [&] {
 #pragma unroll 1
-      for (int block = warpgroup; block < count; block += kThreads / kWarpgroupThreads) {
-        smem.operands[block].copy(plan.waiting, item * plan.slots + begin + block, thread, row);
+      for (int run = warpgroup; run < count; run += kThreads / kWarpgroupThreads) {
+        smem.operands[run].copy(plan.waiting, item * plan.slots + begin + run, thread, row);
       }
     };
     // While the other warpgroup still multiplies the round before.
-    if (warpgroup != 0) find_rows(launch, list, begin * kBlockEntries, thread, smem);
+    if (warpgroup != 0) find_rows(launch, list, begin * kRunEntries, thread, smem);
     __syncthreads();
     if (begin > 0) copy_operands();
-    load_values(launch, dim_tile, count * kBlockEntries, smem);
+    load_values(launch, dim_tile, count * kRunEntries, smem);
     ptx::fence_proxy_async();
     if (begin == 0) {
       ptx::wait_for_previous_kernel();
@@ -176,19 +158,19 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::cp_async_wait<0>();
     }
     __syncthreads();
-    const bool all_read = begin + count == num_blocks;
+    const bool all_read = begin + count == num_runs;
     if (all_read) ptx::launch_next_kernel();
     if (warpgroup != 0) continue;
 #pragma unroll 1
-    for (int block = 0; block < count; ++block) {
-      add_block(smem.operands[block], thread, row, smem.values[block], sums, state);
+    for (int run = 0; run < count; ++run) {
+      add_run(smem.operands[run], thread, row, smem.values[run], sums, state);
     }
   }
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
   if (!shared || warpgroup != 0) return;
   float inverse[2];
-  inverse_denominators(sinks, state, num_blocks == 0, inverse);
+  inverse_denominators(sinks, state, num_runs == 0, inverse);
   store_tile(launch, query, group, dim_tile, thread, sums, inverse, [&] { return angles; });
 }
 

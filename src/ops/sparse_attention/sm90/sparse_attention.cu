@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "cuda/device_batch_rows.h"
 #include "ops/sparse_attention/sm90/attention_launch.h"
-#include "ops/sparse_attention/sm90/dequantised_runs.h"
 #include "ops/sparse_attention/sm90/sparse_attention.h"
 
 namespace baleen::sm90 {
@@ -60,7 +59,7 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
 
 std::int64_t sparse_attention_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
                                             std::int64_t max_sequences, std::int64_t max_positions) {
-  return head_dim == kTilesWidth ? attention_by_runs_scratch_bytes(max_rows, max_sequences, max_positions)
+  return head_dim == kTilesWidth ? attention_by_spans_scratch_bytes(max_rows, max_sequences, max_positions)
                                  : 0;
 }
 
@@ -84,7 +83,7 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const RopeArgs& rotati
 
 void attention_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {
   if (!args.q.empty())
-    attention_by_runs(describe(args, rotation, context), args.batch, args.first_slice, context);
+    attention_by_spans(describe(args, rotation, context), args.batch, args.first_slice, context);
 }
 
 void attention_any_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {

@@ -1,5 +1,3 @@
-#include "ops/sparse_attention/sm90/dequantised_runs.h"
-
 #include <algorithm>
 
 #include "base/check.h"
@@ -48,17 +46,18 @@ AttentionLaunch rows_of(const AttentionLaunch& launch, std::int64_t first, std::
 }
 
 /// Slices from `first` on, by its number in the step's batch, that are dequantised together.
-class RunBuilder {
+class SpanBuilder {
  public:
-  RunBuilder(const AttentionLaunch& launch, std::int64_t first) : launch_(launch) {
-    run_.first_sequence = static_cast<std::int32_t>(first);
+  SpanBuilder(const AttentionLaunch& launch, std::int64_t first) : launch_(launch) {
+    span_.first_sequence = static_cast<std::int32_t>(first);
   }
 
   bool add(const SequenceSlice& slice) {
     const VisibleRows rows(launch_, slice);
-    if (run_.num_sequences == DequantisedRun::kMaxSequences || num_rows_ + rows.count() > kMaxDequantisedRows)
+    if (span_.num_sequences == DequantisedSpan::kMaxSequences ||
+        num_rows_ + rows.count() > kMaxDequantisedRows)
       return false;
-    run_.sequences[run_.num_sequences++] = {
+    span_.sequences[span_.num_sequences++] = {
         static_cast<std::int32_t>(rows.first_position), static_cast<std::int32_t>(rows.num_window),
         static_cast<std::int32_t>(num_rows_), static_cast<std::int32_t>(rows.num_entries),
         static_cast<std::int32_t>(num_rows_ + rows.num_window)};
@@ -68,22 +67,22 @@ class RunBuilder {
 
   void attend(const AttentionLaunch& launch, CudaContext& context) {
     const ScratchScope scope(context.scratch);
-    run_.rows = context.scratch.allocate<Bf16Bits>(num_rows_ * kTilesWidth);
-    run_.queries = context.scratch.allocate<DequantisedQuery>(launch.num_rows);
-    dequantise_rows(launch, run_, context);
-    attend_dequantised(launch, run_, context);
+    span_.rows = context.scratch.allocate<Bf16Bits>(num_rows_ * kTilesWidth);
+    span_.queries = context.scratch.allocate<DequantisedQuery>(launch.num_rows);
+    dequantise_rows(launch, span_, context);
+    attend_dequantised(launch, span_, context);
   }
 
  private:
   const AttentionLaunch& launch_;
-  DequantisedRun run_{};
+  DequantisedSpan span_{};
   std::int64_t num_rows_ = 0;
 };
 
 }  // namespace
 
-void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, std::int64_t first_slice,
-                       CudaContext& context) {
+void attention_by_spans(const AttentionLaunch& launch, const RaggedBatch& batch, std::int64_t first_slice,
+                        CudaContext& context) {
   if (launch.num_rows <= kMaxGraphRows) {
     attention_tiles(launch, context);
     return;
@@ -95,17 +94,17 @@ void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, 
       return batch.slices[static_cast<std::size_t>(i)];
     };
     const bool dequantised = worth_dequantising(launch, slice(first));
-    RunBuilder run(launch, first_slice + first);
+    SpanBuilder span(launch, first_slice + first);
     std::int64_t end = first;
     while (end < num_slices && worth_dequantising(launch, slice(end)) == dequantised &&
-           (!dequantised || run.add(slice(end)))) {
+           (!dequantised || span.add(slice(end)))) {
       ++end;
     }
     const std::int64_t first_row = slice(first).first_row;
     const std::int64_t end_row = slice(end - 1).first_row + slice(end - 1).num_tokens;
     const AttentionLaunch part = rows_of(launch, first_row, end_row - first_row);
     if (dequantised) {
-      run.attend(part, context);
+      span.attend(part, context);
     } else {
       attention_tiles(part, context);
     }
@@ -113,11 +112,11 @@ void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, 
   }
 }
 
-std::int64_t attention_by_runs_scratch_bytes(std::int64_t max_rows, std::int64_t max_sequences,
-                                             std::int64_t max_positions) {
+std::int64_t attention_by_spans_scratch_bytes(std::int64_t max_rows, std::int64_t max_sequences,
+                                              std::int64_t max_positions) {
   if (max_rows <= kMaxGraphRows) return attention_tiles_scratch_bytes();
   constexpr std::int64_t kSmallestRatio = 4, kLargestWindow = 128;
-  const std::int64_t most_sequences = std::min<std::int64_t>(max_sequences, DequantisedRun::kMaxSequences);
+  const std::int64_t most_sequences = std::min<std::int64_t>(max_sequences, DequantisedSpan::kMaxSequences);
   const std::int64_t num_rows = std::min(
       kMaxDequantisedRows, max_rows + most_sequences * (kLargestWindow + max_positions / kSmallestRatio));
   return std::max(attention_tiles_scratch_bytes(), Arena::bytes_for<Bf16Bits>(num_rows * kTilesWidth) +
