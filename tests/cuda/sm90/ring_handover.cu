@@ -1,6 +1,7 @@
 #include "ring_handover.h"
 
 #include "cuda/kernel_launch.h"
+#include "cuda/pipeline_ring.cuh"
 #include "cuda/ptx/bulk_copy.h"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/mbarrier.h"
@@ -21,8 +22,7 @@ constexpr int kClusterCtas = 2;
 struct Shared {
   alignas(128) std::uint32_t words[kStages][kWordsOfStage];
   std::uint32_t beside[kStages];  ///< written by the loading thread with an ordinary store
-  std::uint64_t full[kStages];
-  std::uint64_t empty[kStages];
+  RingBarriers<kStages> ring;
 };
 
 /// Arrivals that free a stage.
@@ -35,25 +35,25 @@ template <Pattern kPattern>
 __device__ void fill(Shared& shared, const std::uint32_t* source, const CUtensorMap& map, int num_rounds) {
   const int lane = static_cast<int>(threadIdx.x % kWarp);
   if (kPattern != Pattern::kWarpFills && lane != 0) return;
-  for (int round = 0; round < num_rounds; ++round) {
-    const int stage = round % kStages;
-    const std::uint32_t parity = round / kStages % 2;
-    ptx::mbarrier_wait(&shared.empty[stage], parity ^ 1);
+  RingPlace place;
+  for (int round = 0; round < num_rounds; ++round, place.advance(kStages)) {
+    const int stage = place.stage;
+    shared.ring.wait_empty(place);
     const std::uint32_t* words = source + round * kWordsOfStage;
-    std::uint64_t* full = &shared.full[stage];
+    std::uint64_t* full = shared.ring.full(place);
     if constexpr (kPattern == Pattern::kWarpFills) {
       for (int i = lane; i < kWordsOfStage; i += kWarp) shared.words[stage][i] = words[i];
       __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(full);
+      if (lane == 0) shared.ring.fill(place);
     } else if constexpr (kPattern == Pattern::kClusterFrees) {
       constexpr int kHalf = kStageBytes / kClusterCtas;
       const auto rank = static_cast<int>(ptx::cluster_rank());
-      ptx::mbarrier_arrive_expect(full, kStageBytes);
+      shared.ring.expect(place, kStageBytes);
       ptx::tma_load_multicast(reinterpret_cast<std::byte*>(shared.words[stage]) + rank * kHalf, map, full,
                               rank * kHalf, round, 0b11);
     } else {
       if constexpr (kPattern == Pattern::kLoaderStoresBeside) shared.beside[stage] = round;
-      ptx::mbarrier_arrive_expect(full, kStageBytes);
+      shared.ring.expect(place, kStageBytes);
       ptx::bulk_load(shared.words[stage], words, kStageBytes, full);
     }
   }
@@ -65,22 +65,21 @@ __device__ std::uint32_t read(Shared& shared, int num_rounds) {
   const int lane = reader % kWarp;
   std::uint32_t sum = 0;
   for (int round = 0; round < num_rounds; ++round) {
-    const int stage = round % kStages;
-    ptx::mbarrier_wait(&shared.full[stage], round / kStages % 2);
+    const RingPlace place = RingPlace::of<kStages>(round);
+    const int stage = place.stage;
+    shared.ring.wait_full(place);
     std::uint32_t words = 0;
     for (int i = reader; i < kWordsOfStage; i += kReaders) words += shared.words[stage][i];
     sum += static_cast<std::uint32_t>(round + 1) * words;
     if constexpr (kPattern == Pattern::kLoaderStoresBeside) sum += shared.beside[stage];
-    std::uint64_t* empty = &shared.empty[stage];
     if constexpr (kPattern == Pattern::kEveryThreadFrees) {
-      ptx::mbarrier_arrive(empty);
-      continue;
-    }
-    __syncwarp();
-    if constexpr (kPattern == Pattern::kClusterFrees) {
-      if (lane < kClusterCtas) ptx::mbarrier_arrive_cluster_read(empty, static_cast<std::uint32_t>(lane));
+      ptx::mbarrier_arrive(shared.ring.empty(stage));
+    } else if constexpr (kPattern == Pattern::kClusterFrees) {
+      ptx::fence_proxy_async();
+      __syncwarp();
+      shared.ring.release_to_cluster<kClusterCtas>(stage, lane);
     } else {
-      if (lane == 0) ptx::mbarrier_arrive(empty);
+      shared.ring.release(stage);
     }
   }
   return sum;
@@ -92,10 +91,7 @@ __global__ void __launch_bounds__(kThreads)
                     std::uint32_t* out) {
   __shared__ Shared shared;
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < kStages; ++stage) {
-      ptx::mbarrier_init(&shared.full[stage], 1);
-      ptx::mbarrier_init(&shared.empty[stage], kFreeingArrivals<kPattern>);
-    }
+    shared.ring.init(1, kFreeingArrivals<kPattern>);
     ptx::fence_mbarrier_init();
   }
   if constexpr (kPattern == Pattern::kClusterFrees) {
