@@ -31,7 +31,7 @@ struct DeviceLatentPool {
         scale_bytes(static_cast<std::int32_t>(pool.format.scale_bytes())),
         nope(pool.format.nope) {
     BALEEN_CHECK(pool.format.precision == Precision::kReleased && pool.format.layout == LatentLayout::kV4);
-    BALEEN_CHECK_EQ(pool.format.nope % kLatentBlock, 0);
+    BALEEN_CHECK_EQ(pool.format.nope % kLatentGroup, 0);
   }
 
   __device__ std::byte* data(PageId page, int row) const {
@@ -54,7 +54,7 @@ __device__ void store_latent_values(const DeviceLatentPool& pool, PageId page, i
   float amax = 0.0F;
 #pragma unroll
   for (int i = 0; i < kValues; ++i) amax = fmaxf(amax, fabsf(values[i]));
-  amax = warp_max<kLatentBlock / kValues>(amax);
+  amax = warp_max<kLatentGroup / kValues>(amax);
   if (!write) return;
 
   if (column >= pool.nope) {
@@ -79,7 +79,7 @@ __device__ void store_latent_values(const DeviceLatentPool& pool, PageId page, i
   } else {
     *reinterpret_cast<std::uint32_t*>(to) = codes[0];
   }
-  if (column % kLatentBlock == 0) pool.scales(page, row)[column / kLatentBlock] = e8m0_code(scale);
+  if (column % kLatentGroup == 0) pool.scales(page, row)[column / kLatentGroup] = e8m0_code(scale);
 }
 
 }  // namespace baleen

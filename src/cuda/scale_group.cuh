@@ -102,7 +102,7 @@ __device__ Fp8Piece<kValues> quantise_fp8_group(const float (&values)[kValues]) 
 #pragma unroll
   for (int i = 0; i < kValues; ++i) amax = fmaxf(amax, fabsf(values[i]));
   Fp8Piece<kValues> piece;
-  piece.scale = fp8_scale(warp_max<kActivationBlock / kValues>(amax));
+  piece.scale = fp8_scale(warp_max<kActivationGroup / kValues>(amax));
   const float inverse = inverse_scale(piece.scale);
 #pragma unroll
   for (int i = 0; i < kValues; i += 4) {
@@ -124,8 +124,8 @@ __device__ void store_fp8_piece(const Fp8Rows& rows, std::int64_t row, std::int6
   } else {
     *reinterpret_cast<uint4*>(codes) = {piece.codes[0], piece.codes[1], piece.codes[2], piece.codes[3]};
   }
-  if (column % kActivationBlock == 0) {
-    rows.scales[column / kActivationBlock * rows.scale_stride + row] = piece.scale;
+  if (column % kActivationGroup == 0) {
+    rows.scales[column / kActivationGroup * rows.scale_stride + row] = piece.scale;
   }
 }
 

@@ -16,14 +16,14 @@ Fp8Rows ActivationArrays::fp8(std::int64_t width) {
   if (type_ != ElementType::kBf16) return {};
   Fp8Rows rows{.codes = take<std::uint8_t>(rows_ * width), .scales = nullptr, .scale_stride = 0};
   rows.scale_stride = scale_stride(rows_);
-  rows.scales = take<float>(width / kActivationBlock * rows.scale_stride);
+  rows.scales = take<float>(width / kActivationGroup * rows.scale_stride);
   return rows;
 }
 
 Fp8Rows MessageArrays::fp8(std::int64_t num_rows, std::int64_t width) {
   Fp8Rows rows{.codes = take<std::uint8_t>(num_rows * width), .scales = nullptr, .scale_stride = 0};
   rows.scale_stride = scale_stride(num_rows);
-  rows.scales = take<float>(width / kActivationBlock * rows.scale_stride);
+  rows.scales = take<float>(width / kActivationGroup * rows.scale_stride);
   return rows;
 }
 

@@ -65,7 +65,7 @@ bool has_dtype(const TensorInfo* tensor, DType dtype) { return tensor != nullptr
 
 /// Elements that share a scale where `count` elements have `scales`: of several sizes the usual one.
 std::int64_t block_size(std::int64_t count, std::int64_t scales) {
-  for (const std::int64_t size : {std::int64_t{kWeightBlock}, std::int64_t{kIndexerBlock}, std::int64_t{64},
+  for (const std::int64_t size : {std::int64_t{kWeightBlock}, std::int64_t{kIndexerGroup}, std::int64_t{64},
                                   std::int64_t{16}, std::int64_t{256}, std::int64_t{1}}) {
     if ((count + size - 1) / size == scales) return size;
   }

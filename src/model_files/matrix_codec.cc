@@ -64,10 +64,10 @@ void decode_fp8_row(const StoredMatrix& matrix, std::int64_t row, float* values)
 }
 
 void decode_fp4_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
-  const std::int64_t num_blocks = matrix.cols / kIndexerBlock;
+  const std::int64_t num_blocks = matrix.cols / kIndexerGroup;
   for (std::int64_t block = 0; block < num_blocks; ++block) {
     const float scale = scale_at(matrix, row * num_blocks + block);
-    for (std::int64_t col = block * kIndexerBlock; col < (block + 1) * kIndexerBlock; col += 2) {
+    for (std::int64_t col = block * kIndexerGroup; col < (block + 1) * kIndexerGroup; col += 2) {
       const std::uint8_t pair = byte_at(matrix.weight, (row * matrix.cols + col) / 2);
       values[col] = e2m1_to_float(pair & 15) * scale;
       values[col + 1] = e2m1_to_float(pair >> 4) * scale;
@@ -107,10 +107,10 @@ void encode_fp8_block(EncodedMatrix& matrix, std::int64_t panel, std::int64_t bl
 }
 
 void encode_fp4_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
-  std::array<std::uint8_t, kIndexerBlock> codes;
-  const std::int64_t num_blocks = matrix.cols / kIndexerBlock;
+  std::array<std::uint8_t, kIndexerGroup> codes;
+  const std::int64_t num_blocks = matrix.cols / kIndexerGroup;
   for (std::int64_t block = 0; block < num_blocks; ++block) {
-    const std::int64_t col = block * kIndexerBlock;
+    const std::int64_t col = block * kIndexerGroup;
     const std::uint8_t scale = quantise_fp4_block({values + col, codes.size()}, codes);
     put_byte(matrix.scale, row * num_blocks + block, scale);
     std::byte* target = matrix.weight.data() + (row * matrix.cols + col) / 2;
@@ -157,7 +157,7 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
       break;
     case WeightFormat::kFp4:
       weight.resize(static_cast<std::size_t>(rows * cols / 2));
-      scale.resize(static_cast<std::size_t>(rows * (cols / kIndexerBlock)));
+      scale.resize(static_cast<std::size_t>(rows * (cols / kIndexerGroup)));
       break;
     case WeightFormat::kInt8:
       BALEEN_CHECK(false && "int8 is in no file");
@@ -210,8 +210,8 @@ void encode_panel(EncodedMatrix& matrix, std::int64_t panel, std::span<const flo
 
 void recode_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8) {
   constexpr int kHeadroomBits = 6;  // 6 * 2^6 = 384 is the largest product, below the 448 of e4m3
-  const std::int64_t scales_per_row = fp4.cols / kIndexerBlock;
-  const std::int64_t scales_per_block = kWeightBlock / kIndexerBlock;
+  const std::int64_t scales_per_row = fp4.cols / kIndexerGroup;
+  const std::int64_t scales_per_block = kWeightBlock / kIndexerGroup;
   const std::int64_t row_begin = panel * kPanelRows;
   const std::int64_t row_end = row_begin + fp4.panel_rows(panel);
   for (std::int64_t block = 0; block < fp4.cols / kWeightBlock; ++block) {
@@ -227,8 +227,8 @@ void recode_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp
     for (std::int64_t row = row_begin; row < row_end; ++row) {
       for (std::int64_t i = first_scale; i < first_scale + scales_per_block; ++i) {
         const auto codes = recoded_magnitudes(byte_at(fp4.scale, row * scales_per_row + i) - block_scale);
-        const std::int64_t place = row * fp4.cols + i * kIndexerBlock;
-        for (std::int64_t k = 0; k < kIndexerBlock; k += 2) {
+        const std::int64_t place = row * fp4.cols + i * kIndexerGroup;
+        for (std::int64_t k = 0; k < kIndexerGroup; k += 2) {
           const std::uint8_t pair = byte_at(fp4.weight, (place + k) / 2);
           put_byte(fp8.weight, place + k, codes[pair & 15]);
           put_byte(fp8.weight, place + k + 1, codes[pair >> 4]);

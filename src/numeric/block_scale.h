@@ -7,9 +7,9 @@
 
 namespace baleen {
 
-inline constexpr int kActivationBlock = 128;  ///< FP8 activations in front of FP8/FP4 linears
-inline constexpr int kLatentBlock = 64;       ///< FP8 cache rows
-inline constexpr int kIndexerBlock = 32;      ///< FP4 indexer vectors and FP4 weights
+inline constexpr int kActivationGroup = 128;  ///< FP8 activations in front of FP8/FP4 linears
+inline constexpr int kLatentGroup = 64;       ///< FP8 cache rows
+inline constexpr int kIndexerGroup = 32;      ///< FP4 indexer vectors and FP4 weights
 inline constexpr int kWeightBlock = 128;      ///< FP8 weights, in both directions
 
 /// e8m0 code of 2^ceil(log2(max(amax, 1e-4) / 448)). `amax` finite and >= 0.

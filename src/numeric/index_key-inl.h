@@ -28,9 +28,9 @@ template <class D>
 HWY_INLINE std::uint8_t quantise_fp4_doubled(D d, const float* values, std::int8_t* to) {
   const hn::Rebind<std::int8_t, D> d8;
   const hn::RebindToSigned<D> di;
-  const std::uint8_t code = fp4_scale_code(absolute_maximum_simd(d, values, kIndexerBlock));
+  const std::uint8_t code = fp4_scale_code(absolute_maximum_simd(d, values, kIndexerGroup));
   const auto inverse = hn::Set(d, 1.0F / e8m0_to_float(code));
-  for (std::size_t i = 0; i < kIndexerBlock; i += hn::Lanes(d)) {
+  for (std::size_t i = 0; i < kIndexerGroup; i += hn::Lanes(d)) {
     const auto v = hn::LoadU(d, values + i);
     const auto scaled = hn::Mul(hn::IfThenElse(hn::IsNaN(v), hn::Zero(d), v), inverse);
     const auto doubled = hn::Mul(round_e2m1(d, scaled), hn::Set(d, 2.0F));

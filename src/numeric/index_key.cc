@@ -27,11 +27,11 @@ void encode_index_key(const IndexKeyFormat& format, std::byte* page, int rows_pe
   auto* packed = reinterpret_cast<std::uint8_t*>(data);
   auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() +
                                                  row * format.scale_bytes());
-  std::array<std::uint8_t, kIndexerBlock> codes;
-  for (int block = 0; block < format.dim / kIndexerBlock; ++block) {
-    const auto begin = static_cast<std::size_t>(block) * kIndexerBlock;
-    scales[block] = quantise_fp4_block(values.subspan(begin, kIndexerBlock), codes);
-    for (std::size_t i = 0; i < kIndexerBlock; i += 2) {
+  std::array<std::uint8_t, kIndexerGroup> codes;
+  for (int block = 0; block < format.dim / kIndexerGroup; ++block) {
+    const auto begin = static_cast<std::size_t>(block) * kIndexerGroup;
+    scales[block] = quantise_fp4_block(values.subspan(begin, kIndexerGroup), codes);
+    for (std::size_t i = 0; i < kIndexerGroup; i += 2) {
       packed[(begin + i) / 2] = static_cast<std::uint8_t>(codes[i] | (codes[i + 1] << 4));
     }
   }
@@ -56,7 +56,7 @@ void decode_index_key(const IndexKeyFormat& format, const std::byte* page, int r
                                                              row * format.scale_bytes());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto code = static_cast<std::uint8_t>(i % 2 == 0 ? packed[i / 2] : packed[i / 2] >> 4);
-    values[i] = e2m1_to_float(code) * e8m0_to_float(scales[i / kIndexerBlock]);
+    values[i] = e2m1_to_float(code) * e8m0_to_float(scales[i / kIndexerGroup]);
   }
 }
 

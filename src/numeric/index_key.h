@@ -29,7 +29,7 @@ struct IndexKeyFormat {
     return 0;
   }
   [[nodiscard]] constexpr std::int64_t scale_bytes() const {
-    return precision == Precision::kReleased ? dim / kIndexerBlock : 0;
+    return precision == Precision::kReleased ? dim / kIndexerGroup : 0;
   }
   [[nodiscard]] constexpr std::int64_t row_bytes() const { return data_bytes() + scale_bytes(); }
   [[nodiscard]] constexpr std::int64_t page_stride_bytes(std::int64_t rows) const {

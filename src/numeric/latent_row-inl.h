@@ -89,9 +89,9 @@ template <class D>
 HWY_INLINE void decode_latent_part(D d, const LatentFormat& format, const LatentRowPlace& row, int part,
                                    float* to) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
-  const std::size_t begin = static_cast<std::size_t>(part) * kLatentBlock;
+  const std::size_t begin = static_cast<std::size_t>(part) * kLatentGroup;
   if (format.precision == Precision::kExact) {
-    std::memcpy(to, row.data + begin * sizeof(float), kLatentBlock * sizeof(float));
+    std::memcpy(to, row.data + begin * sizeof(float), kLatentGroup * sizeof(float));
     return;
   }
   if (format.precision == Precision::kReleased && part < format.num_scales()) {
@@ -99,7 +99,7 @@ HWY_INLINE void decode_latent_part(D d, const LatentFormat& format, const Latent
     // finite.
     const auto scale = hn::Set(d, e8m0_to_float(row.scales[part]) * 256.0F);
     const auto* codes = reinterpret_cast<const std::uint8_t*>(row.data) + begin;
-    for (std::size_t i = 0; i < kLatentBlock; i += kLanes) {
+    for (std::size_t i = 0; i < kLatentGroup; i += kLanes) {
       hn::StoreU(hn::Mul(load_e4m3_over256(d, codes + i), scale), d, to + i);
     }
     return;
@@ -107,7 +107,7 @@ HWY_INLINE void decode_latent_part(D d, const LatentFormat& format, const Latent
   const std::byte* from = format.precision == Precision::kBf16
                               ? row.data + begin * 2
                               : row.data + format.nope + (begin - static_cast<std::size_t>(format.nope)) * 2;
-  for (std::size_t i = 0; i < kLatentBlock; i += kLanes)
+  for (std::size_t i = 0; i < kLatentGroup; i += kLanes)
     hn::StoreU(load_bf16_simd(d, from + 2 * i), d, to + i);
 }
 
@@ -131,10 +131,10 @@ HWY_INLINE void encode_latent_row_simd(D d, const LatentFormat& format, std::byt
   auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() +
                                                  row * format.scale_bytes());
   for (int block = 0; block < format.num_scales(); ++block) {
-    const std::size_t begin = static_cast<std::size_t>(block) * kLatentBlock;
-    scales[block] = fp8_scale_code(absolute_maximum_simd(d, values + begin, kLatentBlock));
+    const std::size_t begin = static_cast<std::size_t>(block) * kLatentGroup;
+    scales[block] = fp8_scale_code(absolute_maximum_simd(d, values + begin, kLatentGroup));
     const auto inverse = hn::Set(d, 1.0F / e8m0_to_float(scales[block]));
-    for (std::size_t i = begin; i < begin + kLatentBlock; i += kLanes) {
+    for (std::size_t i = begin; i < begin + kLatentGroup; i += kLanes) {
       store_e4m3(d, hn::Mul(hn::LoadU(d, values + i), inverse), codes + i);
     }
   }

@@ -17,8 +17,8 @@ void encode_v32(const LatentFormat& format, std::byte* row, std::span<const floa
   constexpr float kSmallestMaximum = 1e-4F, kLargestE4m3 = 448.0F;
   auto* codes = reinterpret_cast<std::uint8_t*>(row);
   std::byte* scales = row + format.nope;
-  for (int begin = 0; begin < format.nope; begin += kV32Block, scales += sizeof(float)) {
-    const auto block = values.subspan(static_cast<std::size_t>(begin), kV32Block);
+  for (int begin = 0; begin < format.nope; begin += kV32Group, scales += sizeof(float)) {
+    const auto block = values.subspan(static_cast<std::size_t>(begin), kV32Group);
     float maximum = kSmallestMaximum;
     for (const float value : block) maximum = std::max(maximum, std::abs(value));
     const float scale = maximum / kLargestE4m3;
@@ -31,10 +31,10 @@ void encode_v32(const LatentFormat& format, std::byte* row, std::span<const floa
 void decode_v32(const LatentFormat& format, const std::byte* row, std::span<float> values) {
   const auto* codes = reinterpret_cast<const std::uint8_t*>(row);
   const std::byte* scales = row + format.nope;
-  for (int begin = 0; begin < format.nope; begin += kV32Block, scales += sizeof(float)) {
+  for (int begin = 0; begin < format.nope; begin += kV32Group, scales += sizeof(float)) {
     float scale = 0;
     std::memcpy(&scale, scales, sizeof(scale));
-    for (float& value : values.subspan(static_cast<std::size_t>(begin), kV32Block)) {
+    for (float& value : values.subspan(static_cast<std::size_t>(begin), kV32Group)) {
       value = round_bf16(e4m3_to_float(*codes++) * scale);
     }
   }
@@ -62,8 +62,8 @@ void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per
   auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() +
                                                  row * format.scale_bytes());
   for (int block = 0; block < format.num_scales(); ++block) {
-    const auto begin = static_cast<std::size_t>(block) * kLatentBlock;
-    scales[block] = quantise_fp8_block(values.subspan(begin, kLatentBlock), {codes + begin, kLatentBlock});
+    const auto begin = static_cast<std::size_t>(block) * kLatentGroup;
+    scales[block] = quantise_fp8_block(values.subspan(begin, kLatentGroup), {codes + begin, kLatentGroup});
   }
   store_bf16(data + format.nope, values.subspan(static_cast<std::size_t>(format.nope)));
 }
@@ -87,7 +87,7 @@ void decode_latent_row(const LatentFormat& format, const std::byte* page, int ro
   const auto* scales = reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() +
                                                              row * format.scale_bytes());
   for (int i = 0; i < format.nope; ++i) {
-    values[static_cast<std::size_t>(i)] = e4m3_to_float(codes[i]) * e8m0_to_float(scales[i / kLatentBlock]);
+    values[static_cast<std::size_t>(i)] = e4m3_to_float(codes[i]) * e8m0_to_float(scales[i / kLatentGroup]);
   }
   load_bf16(data + format.nope, values.subspan(static_cast<std::size_t>(format.nope)));
 }

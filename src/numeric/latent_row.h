@@ -29,7 +29,7 @@ namespace baleen {
 
 enum class LatentLayout : std::uint8_t { kV4, kV32 };
 
-inline constexpr int kV32Block = 128;  ///< values that share a scale in V3.2's rows
+inline constexpr int kV32Group = 128;  ///< values that share a scale in V3.2's rows
 
 struct LatentFormat {
   int nope = 0;  ///< leading values, a multiple of 64 (V3.2: 128)
@@ -40,7 +40,7 @@ struct LatentFormat {
   [[nodiscard]] constexpr int width() const { return nope + rope; }
   /// Leading values of the row that are summed up; the key is all of them.
   [[nodiscard]] constexpr int value_width() const { return layout == LatentLayout::kV32 ? nope : width(); }
-  [[nodiscard]] constexpr int num_scales() const { return nope / kLatentBlock; }
+  [[nodiscard]] constexpr int num_scales() const { return nope / kLatentGroup; }
   /// Bytes of a row's values, without its scales: 576 for 448 + 64 in `released`. V3.2's: with them.
   [[nodiscard]] constexpr std::int64_t data_bytes() const {
     switch (precision) {
@@ -50,7 +50,7 @@ struct LatentFormat {
         return std::int64_t{2} * width();
       case Precision::kReleased:
         return nope + std::int64_t{2} * rope +
-               (layout == LatentLayout::kV32 ? std::int64_t{4} * (nope / kV32Block) : 0);
+               (layout == LatentLayout::kV32 ? std::int64_t{4} * (nope / kV32Group) : 0);
     }
     return 0;
   }

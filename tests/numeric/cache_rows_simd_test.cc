@@ -35,8 +35,8 @@ void encode_simd(const LatentFormat& format, std::byte* page, int rows_per_page,
 void decode_simd(const LatentFormat& format, const std::byte* page, int rows_per_page, int row,
                  float* values) {
   const LatentRowPlace place = place_of_simd(format, page, rows_per_page, row);
-  for (int part = 0; part < format.width() / kLatentBlock; ++part) {
-    decode_latent_part(Tag(), format, place, part, values + part * kLatentBlock);
+  for (int part = 0; part < format.width() / kLatentGroup; ++part) {
+    decode_latent_part(Tag(), format, place, part, values + part * kLatentGroup);
   }
 }
 std::uint8_t quantise_doubled(const float* values, std::int8_t* to) {
@@ -107,10 +107,10 @@ TEST_P(CacheRowsSimd, EveryCodeDecodes) {
 TEST_P(CacheRowsSimd, DoubledFp4EqualsTheScalarCodes) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     const std::vector<float> values = hard_row(128, seed);
-    for (std::size_t begin = 0; begin < values.size(); begin += kIndexerBlock) {
-      const auto block = std::span(values).subspan(begin, kIndexerBlock);
-      std::vector<std::uint8_t> codes(kIndexerBlock);
-      std::vector<std::int8_t> doubled(kIndexerBlock);
+    for (std::size_t begin = 0; begin < values.size(); begin += kIndexerGroup) {
+      const auto block = std::span(values).subspan(begin, kIndexerGroup);
+      std::vector<std::uint8_t> codes(kIndexerGroup);
+      std::vector<std::int8_t> doubled(kIndexerGroup);
       const std::uint8_t scale = quantise_fp4_block(block, codes);
       ASSERT_EQ(HWY_DYNAMIC_DISPATCH(quantise_doubled)(block.data(), doubled.data()), scale);
       for (std::size_t i = 0; i < codes.size(); ++i) ASSERT_EQ(doubled[i], 2 * e2m1_to_float(codes[i]));

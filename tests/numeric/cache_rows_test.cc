@@ -88,7 +88,7 @@ TEST(LatentRow, EqualsTheSimulatedRounding) {
     encode_latent_row(format, page.data(), num_rows, row, values);
     std::vector<float> got(values.size()), want = values;
     decode_latent_row(format, page.data(), num_rows, row, got);
-    simulate_fp8(std::span(want).first(static_cast<std::size_t>(format.nope)), kLatentBlock);
+    simulate_fp8(std::span(want).first(static_cast<std::size_t>(format.nope)), kLatentGroup);
     RC_ASSERT(got == want);
   }));
 }
@@ -171,7 +171,7 @@ TEST(IndexKey, EqualsTheSimulatedRounding) {
     encode_index_key(kReleasedKey, page.data(), num_rows, row, values);
     std::vector<float> got(128), want = values;
     decode_index_key(kReleasedKey, page.data(), num_rows, row, got);
-    simulate_fp4(want, kIndexerBlock);
+    simulate_fp4(want, kIndexerGroup);
     RC_ASSERT(got == want);
   }));
 }

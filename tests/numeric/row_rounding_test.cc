@@ -26,16 +26,16 @@ TEST(RowRounding, IsTheRoundingOfEachValueOrBlock) {
   for (const std::size_t count : {1U, 7U, 32U, 100U, 128U, 448U, 300U}) {
     std::vector<float> bf16 = values(count), fp8 = values(count), fp4 = values(count);
     row_rounding::to_bf16(bf16);
-    row_rounding::to_fp8(fp8, kActivationBlock);
-    row_rounding::to_fp4(fp4, kIndexerBlock);
+    row_rounding::to_fp8(fp8, kActivationGroup);
+    row_rounding::to_fp4(fp4, kIndexerGroup);
     std::vector<float> expected = values(count);
     for (float& value : expected) value = round_bf16(value);
     EXPECT_EQ(bf16, expected) << count;
     expected = values(count);
-    simulate_fp8(expected, kActivationBlock);
+    simulate_fp8(expected, kActivationGroup);
     EXPECT_EQ(fp8, expected) << count;
     expected = values(count);
-    simulate_fp4(expected, kIndexerBlock);
+    simulate_fp4(expected, kIndexerGroup);
     EXPECT_EQ(fp4, expected) << count;
   }
 }

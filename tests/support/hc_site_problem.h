@@ -65,7 +65,7 @@ struct HcSiteProblem {
     Bf16Bits* y = cuda.allocate<Bf16Bits>(count * width);
     const std::int64_t scale_stride = (count + 7) / 4 * 4;
     const Fp8Rows y_fp8{cuda.allocate<std::uint8_t>(count * width),
-                        cuda.allocate<float>(width / kActivationBlock * scale_stride), scale_stride};
+                        cuda.allocate<float>(width / kActivationGroup * scale_stride), scale_stride};
     const View<Bf16Bits, 3> streams_view(device_streams, {count, n, width});
     const View<Bf16Bits, 2> y_view(y, {count, width});
     const HcPreArgs pre{.streams = View<const Bf16Bits, 3>(streams_view),
@@ -93,7 +93,7 @@ struct HcSiteProblem {
             cuda.download(new_post, count * n),
             cuda.download(new_comb, count * n * n),
             cuda.download_bf16(y, count * width),
-            cuda.download(y_fp8.scales, width / kActivationBlock * scale_stride),
+            cuda.download(y_fp8.scales, width / kActivationGroup * scale_stride),
             cuda.download(y_fp8.codes, count * width)};
   }
 
@@ -132,16 +132,16 @@ struct HcSiteProblem {
 
   /// Codes and scales that are not, to the bit, those of the rows that were written.
   [[nodiscard]] std::int64_t count_wrong_codes(const HcSiteResults& got) const {
-    const std::int64_t num_blocks = width / kActivationBlock;
+    const std::int64_t num_blocks = width / kActivationGroup;
     const std::int64_t scale_stride = static_cast<std::int64_t>(got.scales.size()) / num_blocks;
     const std::int64_t count = static_cast<std::int64_t>(got.y.size()) / width;
-    std::vector<std::uint8_t> codes(kActivationBlock);
+    std::vector<std::uint8_t> codes(kActivationGroup);
     std::int64_t wrong = 0;
     for (std::int64_t row = 0; row < count; ++row) {
       for (std::int64_t block = 0; block < num_blocks; ++block) {
-        const auto first = static_cast<std::size_t>(row * width + block * kActivationBlock);
+        const auto first = static_cast<std::size_t>(row * width + block * kActivationGroup);
         const float scale_want =
-            e8m0_to_float(quantise_fp8_block(std::span(got.y).subspan(first, kActivationBlock), codes));
+            e8m0_to_float(quantise_fp8_block(std::span(got.y).subspan(first, kActivationGroup), codes));
         wrong += scale_want != got.scales[static_cast<std::size_t>(block * scale_stride + row)];
         for (std::size_t i = 0; i < codes.size(); ++i) wrong += codes[i] != got.codes[first + i];
       }

@@ -20,7 +20,7 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kInnerColumns = kActivationBlock;
+constexpr std::int64_t kInnerColumns = kActivationGroup;
 // Few rows only wait for weights, and every item begins with some that were not prefetched: longer items.
 constexpr std::int64_t kFewRows = 4;
 constexpr std::int64_t kFewRowsColumns = 4 * kInnerColumns;

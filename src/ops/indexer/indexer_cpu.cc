@@ -33,10 +33,10 @@ namespace {
 void quantise_head(const float* values, std::int64_t head, IndexerScratch& scratch) {
   alignas(64) std::int8_t doubled[kIndexDim];
   for (int block = 0; block < kIndexBlocks; ++block) {
-    std::int8_t* codes = doubled + block * kIndexerBlock;
-    const std::uint8_t scale = quantise_fp4_doubled(FloatTag(), values + block * kIndexerBlock, codes);
+    std::int8_t* codes = doubled + block * kIndexerGroup;
+    const std::uint8_t scale = quantise_fp4_doubled(FloatTag(), values + block * kIndexerGroup, codes);
     std::int32_t sum = 0;
-    for (int i = 0; i < kIndexerBlock; ++i) sum += codes[i];
+    for (int i = 0; i < kIndexerGroup; ++i) sum += codes[i];
     scratch.scales[head * kIndexBlocks + block] = e8m0_to_float(scale) * 0.25F;
     scratch.offsets[head * kIndexBlocks + block] = -kKeyOffset * sum;
   }

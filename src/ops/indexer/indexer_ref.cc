@@ -24,7 +24,7 @@ std::vector<float> prepared_query(const IndexerArgs& args, std::int64_t row, std
   round(rotated);
   hadamard_transform(q);
   round(q);
-  if (args.precision == Precision::kReleased) simulate_fp4(q, kIndexerBlock);
+  if (args.precision == Precision::kReleased) simulate_fp4(q, kIndexerGroup);
   return q;
 }
 

@@ -15,10 +15,10 @@
 namespace baleen {
 
 inline constexpr int kIndexDim = 128;
-inline constexpr int kIndexBlocks = kIndexDim / kIndexerBlock;
+inline constexpr int kIndexBlocks = kIndexDim / kIndexerGroup;
 /// Four neighbouring bytes: what one lane of a byte dot product takes.
 inline constexpr int kQuads = kIndexDim / 4;
-inline constexpr int kQuadsPerBlock = kIndexerBlock / 4;
+inline constexpr int kQuadsPerBlock = kIndexerGroup / 4;
 /// Keys are stored as 2 e2m1 + 12, so that they are unsigned, as the byte products of x86 want one operand to
 /// be.
 inline constexpr int kKeyOffset = 12;

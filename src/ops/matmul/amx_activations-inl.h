@@ -29,18 +29,18 @@ namespace baleen::HWY_NAMESPACE {
 template <WeightFormat kFormat>
 struct AmxPairOrder {
   constexpr AmxPairOrder() {
-    for (std::int32_t word = 0; word < kActivationBlock / 2; ++word) {
+    for (std::int32_t word = 0; word < kActivationGroup / 2; ++word) {
       pair[word] = static_cast<std::int32_t>(AmxWeights<kFormat>::input_of(word) / 2);
     }
   }
-  alignas(64) std::int32_t pair[kActivationBlock / 2] = {};
+  alignas(64) std::int32_t pair[kActivationGroup / 2] = {};
 };
 
 /// A block of activations, rounded. BF16's below 2^-57 count as zero, as in float32's products (RowBlock).
 HWY_INLINE void round_block(const float* x, ActivationRounding rounding, float* block) {
   const FloatTag d;
-  if (rounding == ActivationRounding::kFp8) return simulate_fp8_block(d, x, block, kActivationBlock);
-  for (std::int64_t i = 0; i < kActivationBlock; i += kLanes) {
+  if (rounding == ActivationRounding::kFp8) return simulate_fp8_block(d, x, block, kActivationGroup);
+  for (std::int64_t i = 0; i < kActivationGroup; i += kLanes) {
     const auto value = round_bf16_simd(d, hn::LoadU(d, x + i));
     hn::Store(hn::IfThenZeroElse(hn::Lt(hn::Abs(value), hn::Set(d, 0x1p-57F)), value), d, block + i);
   }
@@ -53,17 +53,17 @@ void pack_amx_row(const float* x, std::int64_t num_inputs, ActivationRounding ro
   const FloatTag d;
   const WordTag du;
   const hn::Rebind<std::uint16_t, FloatTag> d16;
-  alignas(64) float block[kActivationBlock];
-  alignas(64) std::uint32_t pairs[kActivationBlock / 2];  // in order
-  for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) {
+  alignas(64) float block[kActivationGroup];
+  alignas(64) std::uint32_t pairs[kActivationGroup / 2];  // in order
+  for (std::int64_t k = 0; k < num_inputs; k += kActivationGroup) {
     round_block(x + k, rounding, block);
-    for (std::int64_t at = 0; at < kActivationBlock; at += kLanes) {
+    for (std::int64_t at = 0; at < kActivationGroup; at += kLanes) {
       const auto bits = hn::BitCast(du, hn::Load(d, block + at));
       hn::Store(hn::TruncateTo(d16, hn::ShiftRight<16>(bits)), d16,
                 reinterpret_cast<std::uint16_t*>(pairs) + at);
     }
     auto* to = reinterpret_cast<std::uint32_t*>(packed + k);
-    for (std::int64_t word = 0; word < kActivationBlock / 2; word += kLanes) {
+    for (std::int64_t word = 0; word < kActivationGroup / 2; word += kLanes) {
       const auto from = hn::Load(hn::RebindToSigned<WordTag>(), kOrder.pair + word);
       hn::Store(hn::GatherIndex(du, pairs, from), du, to + word);
     }
@@ -72,7 +72,7 @@ void pack_amx_row(const float* x, std::int64_t num_inputs, ActivationRounding ro
 
 /// Slice `slice` of a row of packed activations.
 HWY_INLINE const std::uint32_t* slice_at(const float* packed, std::int64_t slice) {
-  return reinterpret_cast<const std::uint32_t*>(packed + slice / kSlicesPerBlock * kActivationBlock) +
+  return reinterpret_cast<const std::uint32_t*>(packed + slice / kSlicesPerBlock * kActivationGroup) +
          slice % kSlicesPerBlock * kSlicePairs;
 }
 

@@ -78,7 +78,7 @@ class AmxFewRows {
  private:
   struct Panel : AmxPanel<kTileRows> {
     PanelRange range;
-    [[nodiscard]] std::int64_t num_blocks() const { return (range.end - range.begin) / kActivationBlock; }
+    [[nodiscard]] std::int64_t num_blocks() const { return (range.end - range.begin) / kActivationGroup; }
   };
   static_assert(kPanelBlocks == 4 && kPanelBlocks * kSlicesPerBlock == kTileRows);
 

@@ -105,7 +105,7 @@ class AmxManyRows {
       const RowCursor row = cursor_of<kFormat>(*tile_.weight, std::min(range.n + i, n_end - 1));
       weights_.Unpack(row, range.begin, count, panel_.values[i], panel_.scales + i, kPanelRows);
     }
-    const std::int64_t num_blocks = count / kActivationBlock;
+    const std::int64_t num_blocks = count / kActivationGroup;
     const bool is_first = range.begin == 0;
     ahead_ = {tile_, range, n_end, num_blocks * ((num_row_tiles + 1) / 2)};
     std::int64_t r = 0;

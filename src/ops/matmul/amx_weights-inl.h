@@ -36,7 +36,7 @@ constexpr int kSlicesPerBlock = 4;
 constexpr std::int64_t kTileRows = 16;  ///< weight rows of a tile
 /// Inputs of a panel, of which the first-level cache holds two of 16 weight rows.
 constexpr std::int64_t kAmxPanelInputs = 512;
-constexpr std::int64_t kPanelBlocks = kAmxPanelInputs / kActivationBlock;
+constexpr std::int64_t kPanelBlocks = kAmxPanelInputs / kActivationGroup;
 constexpr std::int64_t kPanelSlices = kAmxPanelInputs / kSlice;
 
 /// kRows weight rows, 512 inputs of each or fewer.
@@ -72,8 +72,8 @@ class AmxWeights<WeightFormat::kFp8> {
       hn::Store(pairs[0], WordTag(), reinterpret_cast<std::uint32_t*>(values + at));
       hn::Store(pairs[1], WordTag(), reinterpret_cast<std::uint32_t*>(values + at + kSlice));
     }
-    for (std::int64_t block = 0; block < count / kActivationBlock; ++block) {
-      scales[block * scale_stride] = row.block_scales[k / kActivationBlock + block];
+    for (std::int64_t block = 0; block < count / kActivationGroup; ++block) {
+      scales[block * scale_stride] = row.block_scales[k / kActivationGroup + block];
     }
   }
   static constexpr std::int64_t input_of(std::int64_t word) {

@@ -143,12 +143,12 @@ struct Bf16DotProducts : LaneSums {
   using Unpacker = Bf16Unpacker<kFormat>;
   static constexpr int kVectors = Unpacker::kVectors;
   static constexpr std::int64_t kLoadInputs = kVectors * 2 * kLanes;
-  static constexpr int kBlockVectors = kActivationBlock / (2 * kLanes);
+  static constexpr int kBlockVectors = kActivationGroup / (2 * kLanes);
 
   /// Values of a block, in float32 and rounded to FP8 already, as pairs in the order of the weights.
   static void pack_block(const float* x, float* packed) {
     auto* to = reinterpret_cast<std::uint16_t*>(packed);
-    for (std::int64_t load = 0; load < kActivationBlock; load += kLoadInputs) {
+    for (std::int64_t load = 0; load < kActivationGroup; load += kLoadInputs) {
       for (std::int64_t v = 0; v < kVectors; ++v) {
         for (std::int64_t lane = 0; lane < kLanes; ++lane) {
           const float* from = x + load + Unpacker::input_of(v, lane);
@@ -163,9 +163,9 @@ struct Bf16DotProducts : LaneSums {
   }
 
   static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
-    alignas(64) float block[kActivationBlock];
-    for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) {
-      simulate_fp8_block(FloatTag(), x + k, block, kActivationBlock);
+    alignas(64) float block[kActivationGroup];
+    for (std::int64_t k = 0; k < num_inputs; k += kActivationGroup) {
+      simulate_fp8_block(FloatTag(), x + k, block, kActivationGroup);
       pack_block(block, packed + k);
     }
   }
@@ -183,10 +183,10 @@ struct Bf16DotProducts : LaneSums {
                                          std::int64_t n, FloatVec (&results)[kFewRows]) {
     const Unpacker unpacker;
     const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
-    const std::int64_t block_bytes = tile.weight->row_bytes() * kActivationBlock / tile.weight->cols;
+    const std::int64_t block_bytes = tile.weight->row_bytes() * kActivationGroup / tile.weight->cols;
     FloatVec sums[kFewRows];
     for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
-    for (std::int64_t block = 0; block < tile.weight->cols / kActivationBlock; ++block) {
+    for (std::int64_t block = 0; block < tile.weight->cols / kActivationGroup; ++block) {
       FloatVec block_sums[kFewRows];
       for (int m = 0; m < kFewRows; ++m) block_sums[m] = hn::Zero(FloatTag());
       for (int first = 0; first < kBlockVectors; first += kVectors) {
@@ -210,7 +210,7 @@ struct Bf16DotProducts : LaneSums {
 
   struct Panel {
     alignas(64) std::uint32_t pairs[kPanelColumns][kPanelInputs / 2 + 16];  // in different sets
-    alignas(64) float scales[kPanelColumns][kPanelInputs / kActivationBlock * kLanes];
+    alignas(64) float scales[kPanelColumns][kPanelInputs / kActivationGroup * kLanes];
   };
 
   static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
@@ -225,9 +225,9 @@ struct Bf16DotProducts : LaneSums {
         std::uint32_t* to = panel.pairs[c] + (k - range.begin) / 2;
         for (int v = 0; v < kVectors; ++v) hn::Store(weights[v], WordTag(), to + v * kLanes);
       }
-      for (std::int64_t k = range.begin; k < range.end; k += kActivationBlock) {
-        float* to = panel.scales[c] + (k - range.begin) / kActivationBlock * kLanes;
-        hn::Store(block_scale(row, k / kActivationBlock), FloatTag(), to);
+      for (std::int64_t k = range.begin; k < range.end; k += kActivationGroup) {
+        float* to = panel.scales[c] + (k - range.begin) / kActivationGroup * kLanes;
+        hn::Store(block_scale(row, k / kActivationGroup), FloatTag(), to);
       }
     }
   }
@@ -237,7 +237,7 @@ struct Bf16DotProducts : LaneSums {
                                   const Panel& panel, float* sums) {
     const FloatTag d;
     for (int c = 0; c < kPanelColumns; c += kTileColumns) {
-      for (std::int64_t block = 0; block < range.num_inputs() / kActivationBlock; ++block) {
+      for (std::int64_t block = 0; block < range.num_inputs() / kActivationGroup; ++block) {
         FloatVec block_sums[kTileRows][kTileColumns];
         for (int m = 0; m < kTileRows; ++m) {
           for (int i = 0; i < kTileColumns; ++i) block_sums[m][i] = hn::Zero(d);
@@ -277,7 +277,7 @@ struct Bf16DotProducts : LaneSums {
   /// Vector v of a block of packed activations, which fill half the room of 128 float32 values.
   static HWY_INLINE WordVec pairs_at(const float* x, std::int64_t block, int v) {
     return hn::Load(WordTag(),
-                    reinterpret_cast<const std::uint32_t*>(x + block * kActivationBlock) + v * kLanes);
+                    reinterpret_cast<const std::uint32_t*>(x + block * kActivationGroup) + v * kLanes);
   }
 };
 

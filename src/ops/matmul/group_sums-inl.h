@@ -214,7 +214,7 @@ struct GroupSums {
   /// Scales of the four groups of a block. Code 0 is 2^-127.
   static HWY_INLINE void fill_scales(const RowCursor* rows, std::int64_t k, float (*to)[kPanelColumns]) {
     const WordTag d;
-    constexpr std::int64_t kGroups = kActivationBlock / kGroup;
+    constexpr std::int64_t kGroups = kActivationGroup / kGroup;
     alignas(64) std::uint32_t codes[kPanelColumns];
     static_assert(kGroups == sizeof(codes[0]));
     for (std::int64_t c = 0; c < kPanelColumns; ++c) {

@@ -28,14 +28,14 @@ namespace baleen::HWY_NAMESPACE {
 /// (four consecutive inputs), `word_offsets` their sums over a group's even and odd ones, `offset_sums` those
 /// of all.
 struct Int8Block {
-  std::int8_t codes[kActivationBlock];
-  std::int16_t offsets[kActivationBlock / 4];
-  std::int16_t word_offsets[kActivationBlock / kGroup][2];  ///< only where they fit: kGroupFits16Bits
-  std::int32_t offset_sums[kActivationBlock / kGroup];
-  float scales[kActivationBlock / kGroup];  ///< of a group's integer sum; NaN if an input is not finite
+  std::int8_t codes[kActivationGroup];
+  std::int16_t offsets[kActivationGroup / 4];
+  std::int16_t word_offsets[kActivationGroup / kGroup][2];  ///< only where they fit: kGroupFits16Bits
+  std::int32_t offset_sums[kActivationGroup / kGroup];
+  float scales[kActivationGroup / kGroup];  ///< of a group's integer sum; NaN if an input is not finite
   std::int32_t unused[68];
 };
-static_assert(sizeof(Int8Block) == kActivationBlock * sizeof(float));
+static_assert(sizeof(Int8Block) == kActivationGroup * sizeof(float));
 static_assert(kGroup == kInt8Group);
 
 /// `offset`, `unit`: of the weights.
@@ -44,7 +44,7 @@ HWY_INLINE void pack_int8_block(const float* x, int offset, float unit, float* p
   const hn::Rebind<std::int8_t, FloatTag> narrow;
   const hn::CappedTag<std::int8_t, 16> half_group;
   auto* block = reinterpret_cast<Int8Block*>(packed);
-  for (std::int64_t group = 0; group < kActivationBlock / kGroup; ++group) {
+  for (std::int64_t group = 0; group < kActivationGroup / kGroup; ++group) {
     const float* values = x + group * kGroup;
     const float largest = absolute_maximum_simd(d, values, kGroup);
     const bool counts = largest >= kSmallestInt8Activation;
@@ -61,7 +61,7 @@ HWY_INLINE void pack_int8_block(const float* x, int offset, float unit, float* p
     hn::Vec<decltype(half_group)> even, odd;
     hn::LoadInterleaved2(half_group, codes, even, odd);
     hn::StoreU(even, half_group, block->codes + group * (kGroup / 2));
-    hn::StoreU(odd, half_group, block->codes + kActivationBlock / 2 + group * (kGroup / 2));
+    hn::StoreU(odd, half_group, block->codes + kActivationGroup / 2 + group * (kGroup / 2));
     std::int32_t sums[2] = {};
     for (std::int64_t i = 0; i < kGroup / 4; ++i) {
       const std::int8_t* four = codes + 4 * i;

@@ -40,7 +40,7 @@ struct Int8Products : GroupSums {
   using Weights = UnsignedWeights<kFormat>;
 
   static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kInt8*/, float* packed) {
-    for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) {
+    for (std::int64_t k = 0; k < num_inputs; k += kActivationGroup) {
       pack_int8_block(x + k, Weights::kOffset, Weights::kUnit, packed + k);
     }
   }
@@ -69,7 +69,7 @@ struct Int8Products : GroupSums {
     for (std::int64_t group = 0; group < range.num_inputs() / kGroup; ++group) {
       const std::int64_t k = range.begin + group * kGroup;
       for (std::int64_t v = 0; v < kVectors; ++v) fill_group(rows + v * kLanes, k, group, v, panel);
-      if (k % kActivationBlock == 0) fill_scales(rows, k, panel.scales + group);
+      if (k % kActivationGroup == 0) fill_scales(rows, k, panel.scales + group);
     }
   }
 
@@ -93,7 +93,7 @@ struct Int8Products : GroupSums {
  private:
   friend struct GroupSums;
 
-  static constexpr std::int64_t kGroupsPerBlock = kActivationBlock / kGroup;
+  static constexpr std::int64_t kGroupsPerBlock = kActivationGroup / kGroup;
 
   /// Adds the products of `count` inputs from k on, those of four loads or fewer.
   template <bool kWhole, int kFewRows>
@@ -108,22 +108,22 @@ struct Int8Products : GroupSums {
         continue;
       }
       const std::int64_t at = k + load * kInputsPerLoad;
-      const std::int64_t in_block = load * kInputsPerLoad % kActivationBlock;  // k begins a block
+      const std::int64_t in_block = load * kInputsPerLoad % kActivationGroup;  // k begins a block
       const Weights weights(row, at);
       if (kFewRows == 1 && kFormat == WeightFormat::kFp4) prefetch_ahead(row, at / 2);
       for (int m = 0; m < kFewRows; ++m) {
-        const auto& block = reinterpret_cast<const Int8Block*>(packed[m])[at / kActivationBlock];
+        const auto& block = reinterpret_cast<const Int8Block*>(packed[m])[at / kActivationGroup];
         const auto* codes = reinterpret_cast<const std::uint8_t*>(block.codes) + in_block / 2;
         products[m][load] = sums_of_quads<kByteDots>(hn::Load(Int16Tag(), block.offsets + in_block / 4),
                                                      weights.half[0], hn::Load(d8, codes), weights.half[1],
-                                                     hn::Load(d8, codes + kActivationBlock / 2));
+                                                     hn::Load(d8, codes + kActivationGroup / 2));
       }
     }
     const FloatVec group_scales = scales_of_groups<kWhole>(row.group_scales + k / kGroup, count / kGroup);
     for (int m = 0; m < kFewRows; ++m) {
-      const auto* blocks = reinterpret_cast<const Int8Block*>(packed[m]) + k / kActivationBlock;
+      const auto* blocks = reinterpret_cast<const Int8Block*>(packed[m]) + k / kActivationGroup;
       sums[m] =
-          add_groups(sums_of_groups(products[m]), activation_scales<kWhole>(blocks, count / kActivationBlock),
+          add_groups(sums_of_groups(products[m]), activation_scales<kWhole>(blocks, count / kActivationGroup),
                      group_scales, sums[m]);
     }
   }
@@ -160,7 +160,7 @@ struct Int8Products : GroupSums {
     const std::int8_t* codes[kTileRows];
     for (int m = 0; m < kTileRows; ++m) codes[m] = x[m][block].codes + in_block * (kGroup / 2);
     const auto activations = [&](int m, std::int64_t i) {
-      return broadcast_quad(codes[m] + i / 2 * 4 + i % 2 * (kActivationBlock / 2));
+      return broadcast_quad(codes[m] + i / 2 * 4 + i % 2 * (kActivationGroup / 2));
     };
     if constexpr (kByteDots) {
       for (int m = 0; m < kTileRows; ++m) {

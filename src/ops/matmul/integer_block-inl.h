@@ -30,15 +30,15 @@ constexpr int kWordVectors = 4;
 /// A block of activations as the kernel reads it, in the room of 128 float32 values. Word i of vector v of a
 /// load has input 4 i + v of the load, byte j of its vector h of low parts input 2 j + h.
 struct IntegerBlock {
-  std::int16_t high[kActivationBlock];
-  std::uint8_t low[kActivationBlock];
+  std::int16_t high[kActivationGroup];
+  std::uint8_t low[kActivationGroup];
   float scale;  ///< of an integer sum; NaN if an input is NaN
   /// Bit p of a group: its pair p has a low part that is not 0. Pair 4 i + v: inputs 8 i + v and 8 i + v + 4,
   /// neighbouring words of vector v.
-  std::uint16_t low_pairs[kActivationBlock / kGroup];
+  std::uint16_t low_pairs[kActivationGroup / kGroup];
   std::int32_t unused[29];
 };
-static_assert(sizeof(IntegerBlock) == kActivationBlock * sizeof(float));
+static_assert(sizeof(IntegerBlock) == kActivationGroup * sizeof(float));
 
 /// An activation, an integer in units of 2^-9, is high + low / 16 in units of 2^-6 or, if the sum of a
 /// group's products might then not fit 32 bits, of 2^-5. (The block's scale has the unit; powers of two leave
@@ -67,12 +67,12 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   const ByteTag d8;
   const hn::Rebind<std::int16_t, FloatTag> narrow16;
   const hn::Rebind<std::uint8_t, FloatTag> narrow8;
-  const float scale = e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x, kActivationBlock)));
+  const float scale = e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x, kActivationGroup)));
   const auto divide = hn::Set(d, 1.0F / scale);
-  alignas(64) std::int32_t values[kActivationBlock];  // in 2^-9
+  alignas(64) std::int32_t values[kActivationGroup];  // in 2^-9
   auto poison = hn::Zero(d);                          // NaN in a lane that has met NaN
   std::int32_t largest_sum = 0;                       // of a group's magnitudes
-  for (std::int64_t group = 0; group < kActivationBlock; group += kGroup) {
+  for (std::int64_t group = 0; group < kActivationGroup; group += kGroup) {
     auto sum = hn::Zero(di);
     for (std::int64_t i = group; i < group + kGroup; i += kLanes) {
       const auto rounded = round_e4m3(d, hn::Mul(hn::LoadU(d, x + i), divide));
@@ -87,10 +87,10 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   const bool fine = largest_sum <= kLargestSumOfFineUnit;
   const int unit_bits = fine ? 3 : 4;
   const auto low_mask = hn::Set(di, (1 << unit_bits) - 1);
-  alignas(64) std::int16_t high[kActivationBlock];
-  alignas(64) std::uint8_t low[kActivationBlock];
+  alignas(64) std::int16_t high[kActivationGroup];
+  alignas(64) std::uint8_t low[kActivationGroup];
   auto* block = reinterpret_cast<IntegerBlock*>(packed);
-  for (std::int64_t group = 0; group < kActivationBlock / kGroup; ++group) {
+  for (std::int64_t group = 0; group < kActivationGroup / kGroup; ++group) {
     std::uint32_t has_low = 0;
     for (std::int64_t i = group * kGroup; i < (group + 1) * kGroup; i += kLanes) {
       const auto value = hn::Load(di, values + i);
@@ -110,7 +110,7 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   alignas(16) static constexpr std::uint8_t kPairs[16] = {0, 1, 8,  9,  2, 3, 10, 11,
                                                           4, 5, 12, 13, 6, 7, 14, 15};
   const auto pairs = hn::LoadDup128(d8, kPairs);
-  for (std::int64_t load = 0; load < kActivationBlock; load += kInputsPerLoad) {
+  for (std::int64_t load = 0; load < kActivationGroup; load += kInputsPerLoad) {
     auto* words = reinterpret_cast<std::uint8_t*>(high + load);
     for (std::int64_t v = 0; v < kWordVectors; ++v) {
       std::uint8_t* at = words + v * 4 * kLanes;

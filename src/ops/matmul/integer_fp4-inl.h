@@ -51,8 +51,8 @@ HWY_INLINE FloatVec scales_of_blocks(const IntegerBlock* blocks, std::int64_t nu
   auto scales = hn::Set(d, blocks[0].scale);
   const auto load_of_lane = hn::And(hn::Iota(du, 0), hn::Set(du, 3u));
   for (std::int64_t load = 1; load < kLoadsTogether; ++load) {
-    const std::int64_t block = load * kInputsPerLoad / kActivationBlock;
-    if (block == (load - 1) * kInputsPerLoad / kActivationBlock || block >= num_blocks) continue;
+    const std::int64_t block = load * kInputsPerLoad / kActivationGroup;
+    if (block == (load - 1) * kInputsPerLoad / kActivationGroup || block >= num_blocks) continue;
     const auto from_here = hn::Gt(load_of_lane, hn::Set(du, static_cast<std::uint32_t>(load - 1)));
     scales = hn::IfThenElse(hn::RebindMask(d, from_here), hn::Set(d, blocks[block].scale), scales);
   }
@@ -63,7 +63,7 @@ HWY_INLINE FloatVec scales_of_blocks(const IntegerBlock* blocks, std::int64_t nu
 template <bool kWordDots>
 struct IntegerFp4Products : GroupSums {
   static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
-    for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) pack_integer_block(x + k, packed + k);
+    for (std::int64_t k = 0; k < num_inputs; k += kActivationGroup) pack_integer_block(x + k, packed + k);
   }
 
   template <int kFewRows>
@@ -90,7 +90,7 @@ struct IntegerFp4Products : GroupSums {
     for (std::int64_t group = 0; group < range.num_inputs() / kGroup; ++group) {
       const std::int64_t k = range.begin + group * kGroup;
       for (std::int64_t v = 0; v < kVectors; ++v) fill_group(rows + v * kLanes, k, group, v, panel);
-      if (k % kActivationBlock == 0) fill_scales(rows, k, panel.scales + group);
+      if (k % kActivationGroup == 0) fill_scales(rows, k, panel.scales + group);
     }
   }
 
@@ -106,8 +106,8 @@ struct IntegerFp4Products : GroupSums {
       multiply_group<kTileRows>(x, group, panel, products);
 #pragma GCC unroll 8
       for (int m = 0; m < kTileRows; ++m) {
-        const IntegerBlock& block = x[m][group * kGroup / kActivationBlock];
-        const std::uint32_t low_pairs = block.low_pairs[group % (kActivationBlock / kGroup)];
+        const IntegerBlock& block = x[m][group * kGroup / kActivationGroup];
+        const std::uint32_t low_pairs = block.low_pairs[group % (kActivationGroup / kGroup)];
         if (HWY_UNLIKELY(low_pairs != 0)) add_low_pairs(block, low_pairs, group, panel, products[m]);
       }
       if (group < num_first) {
@@ -134,13 +134,13 @@ struct IntegerFp4Products : GroupSums {
         continue;
       }
       const std::int64_t at = k + load * kInputsPerLoad;
-      const std::int64_t in_block = load * kInputsPerLoad % kActivationBlock;  // k begins a block
+      const std::int64_t in_block = load * kInputsPerLoad % kActivationGroup;  // k begins a block
       const WeightBytes weights(hn::LoadU(ByteTag(), row.codes + at / 2));
       if (kFewRows == 1) prefetch_ahead(row, at / 2);
       const Int16Vec words[kWordVectors] = {weights.Words<0>(), weights.Words<1>(), weights.Words<2>(),
                                             weights.Words<3>()};
       for (int m = 0; m < kFewRows; ++m) {
-        const auto& block = reinterpret_cast<const IntegerBlock*>(packed[m])[at / kActivationBlock];
+        const auto& block = reinterpret_cast<const IntegerBlock*>(packed[m])[at / kActivationGroup];
         Int32Vec product = multiply_pairs(hn::Load(d16, block.high + in_block), words[0]);
         for (int v = 1; v < kWordVectors; ++v) {
           const std::int16_t* high = block.high + in_block + v * 2 * kLanes;
@@ -154,8 +154,8 @@ struct IntegerFp4Products : GroupSums {
     }
     const FloatVec group_scales = scales_of_groups<kWhole>(row.group_scales + k / kGroup, count / kGroup);
     for (int m = 0; m < kFewRows; ++m) {
-      const auto* blocks = reinterpret_cast<const IntegerBlock*>(packed[m]) + k / kActivationBlock;
-      sums[m] = add_groups(sums_of_groups(products[m]), scales_of_blocks(blocks, count / kActivationBlock),
+      const auto* blocks = reinterpret_cast<const IntegerBlock*>(packed[m]) + k / kActivationGroup;
+      sums[m] = add_groups(sums_of_groups(products[m]), scales_of_blocks(blocks, count / kActivationGroup),
                            group_scales, sums[m]);
     }
   }
@@ -183,7 +183,7 @@ struct IntegerFp4Products : GroupSums {
 
   /// Inputs of its block that are in loads before the group's; and how many groups of its load are before it.
   static constexpr std::int64_t load_of(std::int64_t group) {
-    return group % (kActivationBlock / kGroup) / kGroupsPerLoad * kInputsPerLoad;
+    return group % (kActivationGroup / kGroup) / kGroupsPerLoad * kInputsPerLoad;
   }
   static constexpr std::int64_t place_in_load(std::int64_t group) { return group % kGroupsPerLoad; }
 
@@ -194,7 +194,7 @@ struct IntegerFp4Products : GroupSums {
                                      const Panel& panel, float* sums) {
     const FloatTag d;
     for (int m = 0; m < kTileRows; ++m) {
-      const FloatVec block_scale = hn::Set(d, x[m][group * kGroup / kActivationBlock].scale);
+      const FloatVec block_scale = hn::Set(d, x[m][group * kGroup / kActivationGroup].scale);
       float* to = sums + m * kRowSums + accumulator_of(group % kLanes) * kPanelColumns;
       for (int v = 0; v < kVectors; ++v, to += kLanes) {
         const FloatVec group_scale = hn::Load(d, panel.scales[group] + v * kLanes);
@@ -206,7 +206,7 @@ struct IntegerFp4Products : GroupSums {
   template <int kTileRows>
   static HWY_INLINE void multiply_group(const IntegerBlock* const (&x)[kTileRows], std::int64_t group,
                                         const Panel& panel, Int32Vec (&products)[kTileRows][kVectors]) {
-    const std::int64_t block = group * kGroup / kActivationBlock;
+    const std::int64_t block = group * kGroup / kActivationGroup;
     const std::int16_t* high[kTileRows];
     for (int m = 0; m < kTileRows; ++m) {
       high[m] = x[m][block].high + load_of(group) + 8 * place_in_load(group);

@@ -78,15 +78,15 @@ void pack_floats(const float* x, std::int64_t num_inputs, ActivationRounding rou
     return;
   }
   constexpr std::int64_t kLoadInputs = packed_per_lane(kFormat) * kLanes;
-  static_assert(kLoadInputs <= kActivationBlock && kActivationBlock % kLoadInputs == 0);
-  alignas(64) float block[kActivationBlock];
-  for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationBlock) {
+  static_assert(kLoadInputs <= kActivationGroup && kActivationGroup % kLoadInputs == 0);
+  alignas(64) float block[kActivationGroup];
+  for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationGroup) {
     const float* from = x + begin;
     if (rounding == ActivationRounding::kFp8) {
-      simulate_fp8_block(FloatTag(), from, block, kActivationBlock);
+      simulate_fp8_block(FloatTag(), from, block, kActivationGroup);
       from = block;
     }
-    for (std::int64_t at = 0; at < kActivationBlock; at += kLoadInputs) {
+    for (std::int64_t at = 0; at < kActivationGroup; at += kLoadInputs) {
       pack_load<kFormat>(from + at, rounding == ActivationRounding::kBf16, packed + begin + at);
     }
   }
@@ -320,7 +320,7 @@ void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(matmul_tile_cpu)
 
 void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
                       float* packed) {
-  BALEEN_DCHECK(x.size() % kActivationBlock == 0);
+  BALEEN_DCHECK(x.size() % kActivationGroup == 0);
   HWY_DYNAMIC_DISPATCH(pack_activations_cpu)
   (x.data(), static_cast<std::int64_t>(x.size()), format, rounding, packed);
 }

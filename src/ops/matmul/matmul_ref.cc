@@ -61,7 +61,7 @@ void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRou
                 bool round_bf16_output, Activations<2> y) {
   for (std::int64_t m = 0; m < x.extent(0); ++m) {
     std::vector<float> row(x.row(m).begin(), x.row(m).end());
-    if (rounding == ActivationRounding::kFp8) simulate_fp8(row, kActivationBlock);
+    if (rounding == ActivationRounding::kFp8) simulate_fp8(row, kActivationGroup);
     if (rounding == ActivationRounding::kBf16) std::ranges::transform(row, row.begin(), round_bf16);
     if (rounding == ActivationRounding::kInt8) simulate_int8(row);
     for (std::int64_t n = 0; n < weight.rows; ++n) {

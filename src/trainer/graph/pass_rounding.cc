@@ -44,7 +44,7 @@ void PassRounding<T>::result(std::int64_t rows, std::int64_t width, T* x) const 
 template <class T>
 void PassRounding<T>::input(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const {
   if (!rounds_inputs(format)) return;
-  for_each_row(rows, width, x, [](std::span<float> row) { row_rounding::to_fp8(row, kActivationBlock); });
+  for_each_row(rows, width, x, [](std::span<float> row) { row_rounding::to_fp8(row, kActivationGroup); });
 }
 
 template <class T>
@@ -52,7 +52,7 @@ void PassRounding<T>::latent(std::int64_t rows, T* x) const {
   if (!active_) return;
   const auto nope = static_cast<std::size_t>(config_.nope_dim());
   for_each_row(rows, config_.head_dim, x, [nope](std::span<float> row) {
-    row_rounding::to_fp8(row.first(nope), kLatentBlock);
+    row_rounding::to_fp8(row.first(nope), kLatentGroup);
     row_rounding::to_bf16(row.subspan(nope));
   });
 }
@@ -63,7 +63,7 @@ void PassRounding<T>::index_vectors(std::int64_t rows, T* x) const {
   for_each_row(rows, config_.index_head_dim, x, [](std::span<float> row) {
     row_rounding::hadamard(row);
     row_rounding::to_bf16(row);
-    row_rounding::to_fp4(row, kIndexerBlock);
+    row_rounding::to_fp4(row, kIndexerGroup);
   });
 }
 

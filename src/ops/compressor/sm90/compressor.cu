@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kRowsPerThread = 8;
 constexpr int kMaxHeadDim = 512;
-constexpr int kLanesOfGroup = kLatentBlock / kPiece;  // of a row group, where there are several
+constexpr int kLanesOfGroup = kLatentGroup / kPiece;  // of a row group, where there are several
 
 /// How an entry's values are shared out.
 template <int kRatio>
@@ -33,7 +33,7 @@ struct PoolShape {
   static constexpr bool kOverlaps = kRatio == kOverlappingRatio;
   static constexpr int kRowGroups = kOverlaps ? 1 : kRatio / kRowsPerThread;
   /// Channels of a thread block; 0: all of them.
-  static constexpr int kSlice = kOverlaps ? 0 : kLatentBlock;
+  static constexpr int kSlice = kOverlaps ? 0 : kLatentGroup;
   static constexpr int kMaxThreads = kOverlaps ? kMaxHeadDim / kPiece : kSlice / kPiece * kRowGroups;
 
   /// Of a multiprocessor: enough rows in flight, and registers for a thread's 8 x 3 x 4 values.
@@ -234,10 +234,10 @@ class Worker {
   // shared memory.
   __device__ Channels over_groups_maximum(Channels maximum) const {
     constexpr int kWarps = Shape::kMaxThreads / kWarpLanes;
-    __shared__ float of_warp[kWarps][kLatentBlock];
+    __shared__ float of_warp[kWarps][kLatentGroup];
     const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
               lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-    const int column = channel % kLatentBlock;
+    const int column = channel % kLatentGroup;
     maximum.raise_to(maximum.of_lane_xor(kLanesOfGroup));
     if (lane < kLanesOfGroup) maximum.store(&of_warp[warp][column]);
     __syncthreads();
@@ -249,10 +249,10 @@ class Worker {
   /// To the first warp.
   __device__ void over_groups_sum(Channels& weights, Channels& sums) const {
     constexpr int kWarps = Shape::kMaxThreads / kWarpLanes;
-    __shared__ float weights_of_warp[kWarps][kLatentBlock], sums_of_warp[kWarps][kLatentBlock];
+    __shared__ float weights_of_warp[kWarps][kLatentGroup], sums_of_warp[kWarps][kLatentGroup];
     const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
               lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-    const int column = channel % kLatentBlock;
+    const int column = channel % kLatentGroup;
     weights += weights.of_lane_xor(kLanesOfGroup);
     sums += sums.of_lane_xor(kLanesOfGroup);
     if (lane < kLanesOfGroup) {

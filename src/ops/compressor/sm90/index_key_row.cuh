@@ -41,7 +41,7 @@ __device__ inline void store_index_key(const DeviceIndexKeyPool& pool, PageId pa
     y[i] = rounded_to_bf16(y[i] * kNormalisation);
     amax = fmaxf(amax, fabsf(y[i]));
   }
-  constexpr int kGroupLanes = kIndexerBlock / kPiece;
+  constexpr int kGroupLanes = kIndexerGroup / kPiece;
   const float scale = fp4_scale(warp_max<kGroupLanes>(amax)), inverse = inverse_scale(scale);
 
   std::byte* base = pool.base + static_cast<std::int64_t>(page) * pool.page_stride_bytes;
@@ -50,7 +50,7 @@ __device__ inline void store_index_key(const DeviceIndexKeyPool& pool, PageId pa
       static_cast<std::uint16_t>(to_e2m1x4(y[0] * inverse, y[1] * inverse, y[2] * inverse, y[3] * inverse));
   if (lane % kGroupLanes == 0) {
     auto* scales = reinterpret_cast<std::uint8_t*>(base + pool.rows_per_page * (kDim / 2) +
-                                                   row * (kDim / kIndexerBlock));
+                                                   row * (kDim / kIndexerGroup));
     scales[lane / kGroupLanes] = e8m0_code(scale);
   }
 }

@@ -17,7 +17,7 @@ constexpr Reason kSplit = "takes whole experts; these are split over ranks";
 
 std::optional<Reason> why_not_rows(const DispatchArgs& args) {
   if (args.placement.moe_tp() > 1) return kSplit;
-  if (args.x.extent(1) % kActivationBlock != 0) return "moves rows in groups of 128 values";
+  if (args.x.extent(1) % kActivationGroup != 0) return "moves rows in groups of 128 values";
   if (args.ids.extent(1) > kMaxSelected) return kTooMany;
   return std::nullopt;
 }

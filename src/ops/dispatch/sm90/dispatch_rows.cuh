@@ -17,7 +17,7 @@ struct Piece {
 __device__ inline Piece load_piece(const DispatchLaunch& p, std::int64_t token, std::int64_t column) {
   if (p.sends_fp8 && p.x_fp8.codes != nullptr) {
     return {{*reinterpret_cast<const uint4*>(p.x_fp8.codes + token * p.width + column), {}},
-            p.x_fp8.scales[column / kActivationBlock * p.x_fp8.scale_stride + token]};
+            p.x_fp8.scales[column / kActivationGroup * p.x_fp8.scale_stride + token]};
   }
   const uint4* const x = reinterpret_cast<const uint4*>(p.x + token * p.width + column);
   Piece piece{{x[0], x[1]}, 0.0F};
@@ -38,8 +38,8 @@ __device__ inline void store_piece(const DispatchLaunch& p, const ArrivalArrays&
     return;
   }
   *reinterpret_cast<uint4*>(to.codes + row * p.width + column) = piece.words[0];
-  if (column % kActivationBlock == 0)
-    to.scales[column / kActivationBlock * p.scale_stride + row] = piece.scale;
+  if (column % kActivationGroup == 0)
+    to.scales[column / kActivationGroup * p.scale_stride + row] = piece.scale;
 }
 
 /// Columns that whole warps go over, as quantising wants it.

@@ -119,7 +119,7 @@ void nccl_dispatch(const DispatchArgs& args, CudaContext& context) {
                       .packed = nccl.buffer()};
   const DispatchLaunch& launch = tokens.dispatch;
   const std::int64_t width = launch.width, num_selected = launch.num_selected;
-  const std::int64_t scale_bytes = width / kActivationBlock * std::int64_t{sizeof(float)};
+  const std::int64_t scale_bytes = width / kActivationGroup * std::int64_t{sizeof(float)};
   tokens.row_bytes = whole_vectors(args.sends_fp8 ? width + scale_bytes : 2 * width);
   tokens.token_bytes =
       tokens.row_bytes + whole_vectors(num_selected * std::int64_t{sizeof(std::int32_t) + sizeof(float)});

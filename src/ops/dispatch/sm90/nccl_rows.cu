@@ -15,15 +15,15 @@ __device__ void store_packed(const DispatchLaunch& p, std::byte* row, std::int64
   at[0] = piece.words[0];
   if (!p.sends_fp8) {
     at[1] = piece.words[1];
-  } else if (column % kActivationBlock == 0) {
-    reinterpret_cast<float*>(row + p.width)[column / kActivationBlock] = piece.scale;
+  } else if (column % kActivationGroup == 0) {
+    reinterpret_cast<float*>(row + p.width)[column / kActivationGroup] = piece.scale;
   }
 }
 
 __device__ Piece load_packed(const DispatchLaunch& p, const std::byte* row, std::int64_t column) {
   const auto* const at = reinterpret_cast<const uint4*>(row + (p.sends_fp8 ? column : 2 * column));
   if (!p.sends_fp8) return {{at[0], at[1]}, 0.0F};
-  return {{at[0], {}}, reinterpret_cast<const float*>(row + p.width)[column / kActivationBlock]};
+  return {{at[0], {}}, reinterpret_cast<const float*>(row + p.width)[column / kActivationGroup]};
 }
 
 /// A block a token of this rank, or a place where it has none.
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) pack_tokens_kernel(const __grid_cons
   const std::int64_t whole_warps = columns_of_whole_warps(p.width);
   for (std::int64_t column = thread * kPieceValues; column < whole_warps; column += kThreads * kPieceValues) {
     const bool inside = column < p.width;
-    const Piece piece = load_piece(p, token, inside ? column : column % kActivationBlock);
+    const Piece piece = load_piece(p, token, inside ? column : column % kActivationGroup);
     if (inside) store_packed(p, to, column, piece);
   }
 }

@@ -9,7 +9,7 @@ namespace baleen::sm90 {
 /// Bytes of a staged row: codes and scales, or BF16 values.
 __host__ __device__ constexpr std::int64_t staged_row_bytes(bool fp8, std::int64_t width) {
   constexpr std::int64_t kVector = 16;
-  const std::int64_t scales = width / kActivationBlock * std::int64_t{sizeof(float)};
+  const std::int64_t scales = width / kActivationGroup * std::int64_t{sizeof(float)};
   return fp8 ? width + (scales + kVector - 1) / kVector * kVector : 2 * width;
 }
 
@@ -19,8 +19,8 @@ __device__ inline void stage_piece(const DispatchLaunch& p, std::byte* row, std:
   stage_vector(at, piece.words[0]);
   if (!p.sends_fp8) {
     stage_vector(at + 1, piece.words[1]);
-  } else if (column % kActivationBlock == 0) {  // a scale is no NaN
-    reinterpret_cast<volatile float*>(row + p.width)[column / kActivationBlock] = piece.scale;
+  } else if (column % kActivationGroup == 0) {  // a scale is no NaN
+    reinterpret_cast<volatile float*>(row + p.width)[column / kActivationGroup] = piece.scale;
   }
 }
 
@@ -32,7 +32,7 @@ struct SeenPiece {
 
 __device__ inline volatile std::uint32_t* staged_scale(const DispatchLaunch& p, std::byte* row,
                                                        std::int64_t column) {
-  return reinterpret_cast<volatile std::uint32_t*>(row + p.width) + column / kActivationBlock;
+  return reinterpret_cast<volatile std::uint32_t*>(row + p.width) + column / kActivationGroup;
 }
 
 __device__ inline SeenPiece see_piece(const DispatchLaunch& p, std::byte* row, std::int64_t column) {
@@ -40,7 +40,7 @@ __device__ inline SeenPiece see_piece(const DispatchLaunch& p, std::byte* row, s
   SeenPiece seen{{ptx::load_volatile(at), {}}, kEmptyWord};
   if (!p.sends_fp8) {
     seen.words[1] = ptx::load_volatile(at + 1);
-  } else if (column % kActivationBlock == 0) {
+  } else if (column % kActivationGroup == 0) {
     seen.scale = *staged_scale(p, row, column);
   }
   return seen;
@@ -59,7 +59,7 @@ __device__ inline Piece take_piece(const DispatchLaunch& p, int place, std::byte
   Piece piece{};
   if (!p.sends_fp8) {
     piece.words[1] = take_staged(p.peers, place, at + 1, seen.words[1]);
-  } else if (column % kActivationBlock == 0) {
+  } else if (column % kActivationGroup == 0) {
     piece.scale = take_scale(p, place, staged_scale(p, row, column), seen.scale);
   }
   piece.words[0] = take_staged(p.peers, place, at, seen.words[0]);
@@ -104,7 +104,7 @@ __device__ void send_row(const DispatchLaunch& p, int token, const int* holders,
   for (std::int64_t column = first_column; column < whole_warps; column += num_threads * kPieceValues) {
     const bool inside = column < p.width;
     const Piece piece =
-        column == first_column ? first : load_piece(p, token, inside ? column : column % kActivationBlock);
+        column == first_column ? first : load_piece(p, token, inside ? column : column % kActivationGroup);
     if (!inside) continue;
     for (int place = 0; place < p.peers.size; ++place) {
       if ((places >> place & 1) == 0) continue;
@@ -122,7 +122,7 @@ __device__ void send_row(const DispatchLaunch& p, int token, const int* holders,
 __device__ inline Piece first_piece(const DispatchLaunch& p, int token, int thread) {
   const std::int64_t column = thread * kPieceValues;
   if (token >= p.num_tokens || column >= columns_of_whole_warps(p.width)) return {};
-  return load_piece(p, token, column < p.width ? column : column % kActivationBlock);
+  return load_piece(p, token, column < p.width ? column : column % kActivationGroup);
 }
 
 }  // namespace baleen::sm90

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
        token += static_cast<int>(gridDim.x) * kBlockTokens) {
     for (std::int64_t column = lane * kPieceValues; column < whole_warps; column += kWarp * kPieceValues) {
       const bool inside = column < p.width;
-      const Piece piece = load_piece(p, token, inside ? column : column % kActivationBlock);
+      const Piece piece = load_piece(p, token, inside ? column : column % kActivationGroup);
       for (int slot = 0; slot < p.num_selected; ++slot) {
         const int index = token * p.num_selected + slot;
         const std::int32_t id = p.holders.physical(p.ids[index], index);

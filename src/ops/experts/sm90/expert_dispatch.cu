@@ -47,7 +47,7 @@ struct QuantisedWord {
 /// This lane's four values of scale group `scale_group` of token `token`.
 __device__ QuantisedWord load_word(const DispatchParams& p, std::int64_t token, int scale_group) {
   const int lane = threadIdx.x % kWarpLanes;
-  const std::int64_t column = static_cast<std::int64_t>(scale_group) * kActivationBlock + 4 * lane;
+  const std::int64_t column = static_cast<std::int64_t>(scale_group) * kActivationGroup + 4 * lane;
   if (p.x_fp8.codes != nullptr) {
     return {*reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column),
             p.x_fp8.scales[scale_group * p.x_fp8.scale_stride + token]};
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   __syncthreads();
   if (p.rows.codes == nullptr) return;
 
-  const int scale_groups = static_cast<int>(p.width / kActivationBlock);
+  const int scale_groups = static_cast<int>(p.width / kActivationGroup);
   const int to_word = product_word(lane);
   const auto store = [&](const QuantisedWord& word, std::int64_t row, int scale_group) {
     reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[scale_group * kWarpLanes + to_word] =

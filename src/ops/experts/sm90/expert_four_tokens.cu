@@ -69,7 +69,7 @@ struct FourTokenParams {
 
 /// Slices of a row of `num_values`, up to a whole stage of FP4.
 __host__ __device__ constexpr int padded_slices(int num_values) {
-  return (num_values / kActivationBlock + 1) / 2 * 2;
+  return (num_values / kActivationGroup + 1) / 2 * 2;
 }
 
 /// Activations of one kernel in shared memory: codes of `num_columns` columns in the products' order, which
@@ -208,17 +208,17 @@ class Turns {
 /// x as codes in the products' order, a column for each token. Past the first-level cache: perhaps before the
 /// wait.
 __device__ void quantise_x(const FourTokenParams& p, const ColumnMemory& columns) {
-  const int num_slices = p.width / kActivationBlock, padded = padded_slices(p.width);
+  const int num_slices = p.width / kActivationGroup, padded = padded_slices(p.width);
   const int num_warps = static_cast<int>(blockDim.x) / kWarpLanes, lane = lane_index();
 #pragma unroll 4
   for (int item = warp_index(); item < padded * p.num_tokens; item += num_warps) {
     const int token = item / padded, slice = item % padded;
-    const std::int64_t column = min(slice, num_slices - 1) * kActivationBlock + 4 * lane;
+    const std::int64_t column = min(slice, num_slices - 1) * kActivationGroup + 4 * lane;
     std::uint32_t codes;
     float scale;
     if (p.x_fp8.codes != nullptr) {
       codes = __ldcg(reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column));
-      scale = __ldcg(p.x_fp8.scales + column / kActivationBlock * p.x_fp8.scale_stride + token);
+      scale = __ldcg(p.x_fp8.scales + column / kActivationGroup * p.x_fp8.scale_stride + token);
     } else {
       const uint2 words = __ldcg(reinterpret_cast<const uint2*>(p.x + token * p.width + column));
       float values[4];
@@ -362,7 +362,7 @@ __device__ void plan_columns(const FourTokenParams& p, const ChosenExperts& chos
 __device__ void quantise_inner(const FourTokenParams& p, const DownPlan& plan, int num_routed,
                                int num_assignments, const ColumnMemory& columns) {
   constexpr int kValues = 16;  // of a lane
-  constexpr int kLanes = kActivationBlock / kValues;
+  constexpr int kLanes = kActivationGroup / kValues;
   constexpr int kGroupsOfWarp = kWarpLanes / kLanes;
   const int padded = padded_slices(p.inner_pitch());
   const int num_warps = static_cast<int>(blockDim.x) / kWarpLanes;
@@ -374,9 +374,9 @@ __device__ void quantise_inner(const FourTokenParams& p, const DownPlan& plan, i
     const int scale_group = min(first + lane_index() / kLanes, num_scale_groups - 1);
     const int slice = scale_group / num_assignments, column = scale_group % num_assignments;
     const int width = column < num_routed ? p.inner_width : p.shared_inner_width;
-    const bool inside = slice < width / kActivationBlock;
+    const bool inside = slice < width / kActivationGroup;
     const Bf16Bits* from = p.inner + static_cast<std::int64_t>(plan.assignment_of[column]) * p.inner_pitch() +
-                           (inside ? slice : 0) * kActivationBlock + kValues * lane;
+                           (inside ? slice : 0) * kActivationGroup + kValues * lane;
     float values[kValues];
 #pragma unroll
     for (int i = 0; i < kValues / 8; ++i) {

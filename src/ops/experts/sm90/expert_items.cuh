@@ -47,14 +47,14 @@ struct ProductShape : Sizes {
   static constexpr int kThreads = kConsumers + 128;
   static constexpr int kTileHalfRows = 32;  ///< of a tile of 64, from each half of the item
   static constexpr int kHalfRows = kTileHalfRows * kRowTiles * kWarpgroups;
-  static constexpr bool kWholeScaleGroups = kHalfRows == kActivationBlock;
-  static_assert(kActivationBlock % kHalfRows == 0);
+  static constexpr bool kWholeScaleGroups = kHalfRows == kActivationGroup;
+  static_assert(kActivationGroup % kHalfRows == 0);
 
   // A stage is 128 bytes of every weight row: one slice of FP8, two of FP4.
   static constexpr int kStageRowBytes = 128;
   static constexpr int kMaxSlices = 2;
   static constexpr int kHalfBytes = kHalfRows * kStageRowBytes;
-  static constexpr int kSliceTokenBytes = kMaxTokens * kActivationBlock;
+  static constexpr int kSliceTokenBytes = kMaxTokens * kActivationGroup;
   static constexpr int kStageBytes = 2 * kHalfBytes + kMaxSlices * kSliceTokenBytes;
   static_assert(kStageBytes % 1024 == 0 && kSliceTokenBytes % 1024 == 0);
   static constexpr int kScaleSlots =
@@ -73,7 +73,7 @@ struct GroupMemory {
   alignas(16) Bf16Bits results[Shape::kMaxTokens * Shape::kPitch];
   // Where there are scale warps. Of a stage's FP4 rows and groups, the table's place in bytes; of an item's
   // rows, the largest scale (in its first stage).
-  alignas(8) std::uint8_t table_offsets[Shape::kScaleStages][2 * Shape::kHalfRows][2 * kActivationBlock / 32];
+  alignas(8) std::uint8_t table_offsets[Shape::kScaleStages][2 * Shape::kHalfRows][2 * kActivationGroup / 32];
   std::uint8_t tops[Shape::kScaleStages][2 * Shape::kHalfRows];
   // output_place() of a tile's rows, where each has a place of its own.
   alignas(16) std::uint32_t outputs[Shape::kExchanges ? Shape::kMaxTokens : 1];

@@ -52,7 +52,7 @@ template <class Source>
 [[nodiscard]] Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) {
   const std::int64_t stride = (num_rows + 3) / 4 * 4;
   return {.codes = source.template allocate<std::uint8_t>(num_rows * width),
-          .scales = source.template allocate<float>(width / kActivationBlock * stride),
+          .scales = source.template allocate<float>(width / kActivationGroup * stride),
           .scale_stride = stride};
 }
 
@@ -73,7 +73,7 @@ template <class Source>
 /// Counters of a list of tiles.
 [[nodiscard]] inline std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents& extents,
                                                 std::int64_t inner_width) {
-  return extents.max_tiles() * (1 + (variant.whole_scale_groups ? 0 : inner_width / kActivationBlock));
+  return extents.max_tiles() * (1 + (variant.whole_scale_groups ? 0 : inner_width / kActivationGroup));
 }
 
 /// For FP4 and FP8 weights.

@@ -47,13 +47,13 @@ Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t wid
                     const ProductVariant& variant) {
   constexpr std::int64_t kScaleBytes = sizeof(float);
   const auto codes = [&](int box_tokens) {
-    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kActivationBlock,
+    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kActivationGroup,
                            TileSwizzle::k128B);
   };
   return {.codes = codes(variant.box_tokens),
           .small_codes = codes(variant.small_box_tokens),
           .scales =
-              make_tensor_map(rows.scales, width / kActivationBlock, rows.scale_stride * kScaleBytes,
+              make_tensor_map(rows.scales, width / kActivationGroup, rows.scale_stride * kScaleBytes,
                               rows.scale_stride * kScaleBytes, 1,
                               variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
 }
@@ -71,11 +71,11 @@ void check_expert_arguments(const ExpertsArgs& args, WeightFormat shared_format)
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
   BALEEN_CHECK_EQ(args.x.extent(1), width);
-  BALEEN_CHECK_EQ(width % kActivationBlock, 0);
-  BALEEN_CHECK_EQ(inner_width % kActivationBlock, 0);
+  BALEEN_CHECK_EQ(width % kActivationGroup, 0);
+  BALEEN_CHECK_EQ(inner_width % kActivationGroup, 0);
   check_expert(first, first.w1.format, width, inner_width);
   if (args.shared != nullptr) {
-    BALEEN_CHECK_EQ(args.shared->w1.rows % kActivationBlock, 0);
+    BALEEN_CHECK_EQ(args.shared->w1.rows % kActivationGroup, 0);
     if (!args.routed_is_split && !args.shared_is_split) BALEEN_CHECK_EQ(args.shared->w1.rows, inner_width);
     check_expert(*args.shared, shared_format, width, args.shared->w1.rows);
   }

@@ -36,7 +36,7 @@ class Producer {
   __device__ void produce(const ProductItem& item) {
     constexpr int kSlices = kSlicesPerStage<kFormat>;
     const int inner_width = inner_width_of<kSplit>(p_, item.tile);
-    const int num_slices = (item.down ? inner_width : p_.width) / kActivationBlock;
+    const int num_slices = (item.down ? inner_width : p_.width) / kActivationGroup;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const Fp8RowMaps& tokens = item.down ? p_.inner_maps : p_.x_maps;
     const TokenBoxes boxes(tokens, item.tile.num_rows);
@@ -49,7 +49,7 @@ class Producer {
     const bool counts_rows = Shape::kExchanges && !item.down;
     const std::int32_t* ready_flag =
         (counts_rows ? p_.exchanged.rows_ready : p_.scale_groups_ready) + item.tile_index;
-    const int needed = counts_rows ? item.tile.num_rows : inner_width / kActivationBlock;
+    const int needed = counts_rows ? item.tile.num_rows : inner_width / kActivationGroup;
     const bool is_there = !item.down && !Shape::kExchanges;  // once the kernel before has ended
     bool ready = is_there && dispatched_;
     const auto look = [&] {
@@ -105,14 +105,14 @@ class Producer {
       scale_count = (num_tokens + Shape::kScaleBoxTokens - 1) / Shape::kScaleBoxTokens;
     }
     __device__ std::uint32_t slice_bytes() const {
-      return static_cast<std::uint32_t>(count * rows * kActivationBlock +
+      return static_cast<std::uint32_t>(count * rows * kActivationGroup +
                                         scale_count * Shape::kScaleBoxTokens *
                                             static_cast<int>(sizeof(float)));
     }
   };
 
   __device__ static void prefetch_group_scales(const ItemMatrix (&halves)[2], int num_slices) {
-    const int row_bytes = num_slices * (kActivationBlock / 32);
+    const int row_bytes = num_slices * (kActivationGroup / 32);
 #pragma unroll
     for (const ItemMatrix& half : halves) {
       const int rows = min(Shape::kHalfRows, half.num_rows - half.row);
@@ -141,8 +141,8 @@ class Producer {
       const int scale_group = stage * kSlices + slice;
       std::uint8_t* to = stages_[place.stage] + 2 * Shape::kHalfBytes + slice * Shape::kSliceTokenBytes;
       for (int box = 0; box < boxes.count; ++box) {
-        ptx::tma_load(to + box * boxes.rows * kActivationBlock, *boxes.codes, group_.ring.full(place),
-                      scale_group * kActivationBlock, item.tile.first_row + box * boxes.rows);
+        ptx::tma_load(to + box * boxes.rows * kActivationGroup, *boxes.codes, group_.ring.full(place),
+                      scale_group * kActivationGroup, item.tile.first_row + box * boxes.rows);
       }
       for (int box = 0; box < boxes.scale_count; ++box) {
         ptx::tma_load(&group_.token_scales[place.stage][slice][box * Shape::kScaleBoxTokens], *boxes.scales,
@@ -262,7 +262,7 @@ class Consumer {
     constexpr int kSteps = kSlices * Shape::kRowTiles;
     constexpr int kInstructions = 4;           // of 32 inputs, in a slice
     constexpr int kInstructionStep = 32 / 16;  // in the descriptor's units of 16 bytes
-    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kActivationBlock;
+    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kActivationGroup;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const ItemMatrix halves[2] = {item_matrix<Shape, kSplit>(p_, item, 0),
                                   item_matrix<Shape, kSplit>(p_, item, 1)};
@@ -469,7 +469,7 @@ class Consumer {
 
   /// Quantises the scale groups of 128 that this item completes, and says so.
   __device__ void finish_inner(const ProductItem& item) {
-    const int scale_group = item.row / kActivationBlock;
+    const int scale_group = item.row / kActivationGroup;
     if constexpr (Shape::kWholeScaleGroups) {
       quantise_inner(item, scale_group, [&](int token, int column) {
         return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
@@ -479,9 +479,9 @@ class Consumer {
       group_barrier();
       if (thread_ == 0) {
         const int before = ptx::flag_fetch_add(
-            p_.parts_done + item.tile_index * (inner_pitch_of<kSplit>(p_) / kActivationBlock) + scale_group,
+            p_.parts_done + item.tile_index * (inner_pitch_of<kSplit>(p_) / kActivationGroup) + scale_group,
             1);
-        group_.completes_scale_group = before == kActivationBlock / Shape::kHalfRows - 1 ? 1 : 0;
+        group_.completes_scale_group = before == kActivationGroup / Shape::kHalfRows - 1 ? 1 : 0;
       }
       group_barrier();
       if (group_.completes_scale_group == 0) return;
@@ -489,7 +489,7 @@ class Consumer {
         return __ldcg(reinterpret_cast<const uint2*>(p_.inner_bf16 +
                                                      static_cast<std::int64_t>(item.tile.first_row + token) *
                                                          inner_pitch_of<kSplit>(p_) +
-                                                     scale_group * kActivationBlock + column));
+                                                     scale_group * kActivationGroup + column));
       });
     }
     ptx::fence_proxy_async_all();
@@ -509,7 +509,7 @@ class Consumer {
       const Fp8Piece<4> piece = quantise_fp8_group(values);
       const std::int64_t row = item.tile.first_row + token;
       reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * inner_pitch_of<kSplit>(p_) +
-                                       scale_group * kActivationBlock)[product_word(lane)] = piece.codes[0];
+                                       scale_group * kActivationGroup)[product_word(lane)] = piece.codes[0];
       if (lane == 0) p_.inner.scales[scale_group * p_.inner.scale_stride + row] = piece.scale;
     }
   }

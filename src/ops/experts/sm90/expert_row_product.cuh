@@ -23,7 +23,7 @@ inline constexpr int kProductColumns = 8;
 inline constexpr int kPieceRows = 32;  ///< of a half
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kChunkBytes = 16;
-inline constexpr int kSliceChunks = kActivationBlock / kChunkBytes;
+inline constexpr int kSliceChunks = kActivationGroup / kChunkBytes;
 
 // A stage of the ring is 128 bytes of a row: one slice of FP8, two of FP4.
 inline constexpr int kStageBytes = 128;
@@ -47,7 +47,7 @@ struct WeightRow {
 
 template <WeightFormat kFormat>
 __device__ WeightRow expert_row(const ExpertRows& matrix, int place, int row, int num_inputs, bool valid) {
-  const int num_slices = num_inputs / kActivationBlock;
+  const int num_slices = num_inputs / kActivationGroup;
   if constexpr (kFormat == WeightFormat::kFp4) {
     return {matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * (num_inputs / 2),
             static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
@@ -56,7 +56,7 @@ __device__ WeightRow expert_row(const ExpertRows& matrix, int place, int row, in
   } else {
     return {matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * num_inputs,
             static_cast<const float*>(matrix.scales) + place * matrix.scale_distance +
-                static_cast<std::int64_t>(row / kActivationBlock) * num_slices,
+                static_cast<std::int64_t>(row / kActivationGroup) * num_slices,
             valid};
   }
 }
@@ -161,7 +161,7 @@ class RowProduct {
 
   /// Starts the weights' way.
   __device__ void begin(const WeightRow (&rows)[2], int num_inputs) {
-    num_slices_ = num_inputs / kActivationBlock;
+    num_slices_ = num_inputs / kActivationGroup;
     num_stages_ = (num_slices_ + kSlices - 1) / kSlices;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -53,7 +53,7 @@ class ScaleWriter {
 
   template <WeightFormat kFormat>
   __device__ void produce(const ProductItem& item) {
-    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kActivationBlock;
+    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kActivationGroup;
     if constexpr (kFormat == WeightFormat::kFp4) {
       write_offsets(item, num_slices);
     } else {
@@ -278,7 +278,7 @@ class WeightScales<Shape, WeightFormat::kFp8, kPrepared> {
       const int row = min(halves[half].row, halves[half].num_rows - 1);
       base_[half] = static_cast<const float*>(halves[half].matrix->scales) +
                     halves[half].place * halves[half].matrix->scale_distance +
-                    static_cast<std::int64_t>(row / kActivationBlock) * num_slices;
+                    static_cast<std::int64_t>(row / kActivationGroup) * num_slices;
       next_[half] = base_[half][0];
     }
   }

@@ -135,10 +135,10 @@ __device__ void plan_rows(const FusedDispatchLaunch& p, int token, const std::in
 /// Of a row of the products. A piece is four words of a scale group's 32.
 __device__ void store_product_piece(const FusedDispatchLaunch& p, std::int64_t row, std::int64_t column,
                                     const Piece& piece) {
-  const std::int64_t scale_group = column / kActivationBlock;
-  const int word = static_cast<int>(column % kActivationBlock) / 4;
+  const std::int64_t scale_group = column / kActivationGroup;
+  const int word = static_cast<int>(column % kActivationGroup) / 4;
   auto* const to =
-      reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.sent.width + scale_group * kActivationBlock);
+      reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.sent.width + scale_group * kActivationGroup);
   const uint4& codes = piece.words[0];
   to[product_word(word)] = codes.x;
   to[product_word(word + 1)] = codes.y;
@@ -171,7 +171,7 @@ __device__ void place_row(const FusedDispatchLaunch& p, int place, int token, in
       piece = take_piece(sent, place, staged, column, see_piece(sent, staged, column));
     } else {
       piece = column == first_column ? first
-                                     : load_piece(sent, token, inside ? column : column % kActivationBlock);
+                                     : load_piece(sent, token, inside ? column : column % kActivationGroup);
     }
     if (!inside) continue;
     for (int i = 0; i < sent.num_selected; ++i)

@@ -162,7 +162,7 @@ std::optional<Reason> why_not(const DispatchArgs& dispatch, const ExpertsArgs& r
     return "takes experts in the device's memory; some are in the host's";
   if (shared.shared == nullptr || shared.shared->w1.rows != routed.routed[0].w1.rows)
     return "computes a whole shared expert beside the routed ones";
-  if (dispatch.x.extent(1) % kActivationBlock != 0) return "moves rows in groups of 128 values";
+  if (dispatch.x.extent(1) % kActivationGroup != 0) return "moves rows in groups of 128 values";
   const std::int64_t num_selected = dispatch.ids.extent(1), ranks = dispatch.placement.stage->size();
   if (num_selected > kMaxSelected) return "has room for at most 16 experts of a token";
   if (std::ssize(routed.routed) > kMaxFusedExperts) return "plans for at most 512 experts of a rank";

@@ -18,7 +18,7 @@ namespace baleen::sm90 {
   const std::int64_t num_rows = pre.streams.extent(0), width = pre.streams.extent(2);
   BALEEN_CHECK(pre.precision == Precision::kReleased);
   BALEEN_CHECK_EQ(pre.streams.extent(1), kHcStreams);
-  BALEEN_CHECK(width > 0 && width % kActivationBlock == 0 && width <= kHcMaxRanks * kHcMaxSlice);
+  BALEEN_CHECK(width > 0 && width % kActivationGroup == 0 && width <= kHcMaxRanks * kHcMaxSlice);
   BALEEN_CHECK(pre.streams.dense() && pre.weights.fn.dense() && pre.post.dense() && pre.comb.dense());
   BALEEN_CHECK(pre.weights.fn.extent(0) == kHcMixes && pre.weights.fn.extent(1) == kHcStreams * width);
   BALEEN_CHECK(pre.weights.base.size() == kHcMixes && pre.weights.scale.size() == 3);

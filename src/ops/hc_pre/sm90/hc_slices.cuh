@@ -16,7 +16,7 @@ namespace baleen::sm90 {
 inline constexpr int kHcStreams = 4;
 inline constexpr int kHcMixes = (2 + kHcStreams) * kHcStreams;
 inline constexpr int kHcChunk = 32;
-inline constexpr int kHcChunksPerGroup = kActivationBlock / kHcChunk;
+inline constexpr int kHcChunksPerGroup = kActivationGroup / kHcChunk;
 inline constexpr int kHcStreamWarps = 8;  ///< of a block
 inline constexpr int kHcStreamThreads = 32 * kHcStreamWarps;
 inline constexpr int kHcMaxRanks = 16;
@@ -27,12 +27,12 @@ inline constexpr int kHcMaxBatchTokens = kHcMaxBatchUnits * kHcOctet;
 
 /// Slices of streams of that width.
 __host__ __device__ constexpr int hc_ranks(int width) {
-  return width / kActivationBlock < kHcMaxRanks ? width / kActivationBlock : kHcMaxRanks;
+  return width / kActivationGroup < kHcMaxRanks ? width / kActivationGroup : kHcMaxRanks;
 }
 
 /// Chunks that a warp has at most.
 __host__ __device__ constexpr int hc_chunks_per_warp(int width) {
-  const int groups = (width / kActivationBlock + hc_ranks(width) - 1) / hc_ranks(width);
+  const int groups = (width / kActivationGroup + hc_ranks(width) - 1) / hc_ranks(width);
   return (groups * kHcChunksPerGroup + kHcStreamWarps - 1) / kHcStreamWarps;
 }
 
@@ -48,8 +48,8 @@ class HcSlice {
   [[nodiscard]] __device__ int ranks() const { return hc_ranks(width()); }
   [[nodiscard]] __device__ int chunks_per_warp() const { return hc_chunks_per_warp(width()); }
 
-  [[nodiscard]] __device__ int first_channel() const { return first_group(rank_) * kActivationBlock; }
-  [[nodiscard]] __device__ int num_channels() const { return num_groups() * kActivationBlock; }
+  [[nodiscard]] __device__ int first_channel() const { return first_group(rank_) * kActivationGroup; }
+  [[nodiscard]] __device__ int num_channels() const { return num_groups() * kActivationGroup; }
   [[nodiscard]] __device__ int num_groups() const {
     if (groups() % ranks() == 0) return groups() / ranks();
     return first_group(rank_ + 1) - first_group(rank_);
@@ -66,7 +66,7 @@ class HcSlice {
   }
 
  private:
-  [[nodiscard]] __device__ int groups() const { return width() / kActivationBlock; }
+  [[nodiscard]] __device__ int groups() const { return width() / kActivationGroup; }
   [[nodiscard]] __device__ int first_group(int rank) const { return rank * groups() / ranks(); }
 
   int width_, rank_;

@@ -19,7 +19,7 @@
 namespace baleen::sm90 {
 
 inline constexpr int kMaxProducts = 8;
-inline constexpr int kSliceInputs = kActivationBlock;  ///< of one scale, and bytes of a row of a tile
+inline constexpr int kSliceInputs = kActivationGroup;  ///< of one scale, and bytes of a row of a tile
 static_assert(kWeightBlock == kSliceInputs);
 
 /// One weight and where its product goes.

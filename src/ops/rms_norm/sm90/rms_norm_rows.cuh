@@ -131,7 +131,7 @@ inline Rows rows_of(const RmsNormArgs& args) {
   BALEEN_CHECK(width % kValues == 0 && width <= kMaxWidth);
   BALEEN_CHECK(args.x.stride(0) % kValues == 0 && args.y.stride(0) % kValues == 0);
   BALEEN_CHECK(args.weight.empty() || static_cast<std::int64_t>(args.weight.size()) == width);
-  BALEEN_CHECK(!args.y_fp8 || width % kActivationBlock == 0);
+  BALEEN_CHECK(!args.y_fp8 || width % kActivationGroup == 0);
   return {args.x.bf16().data(),
           args.x.stride(0),
           args.weight.empty() ? nullptr : args.weight.data(),

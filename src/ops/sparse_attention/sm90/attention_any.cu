@@ -33,20 +33,20 @@ __device__ float dequantised(std::byte code) {
 struct V4Row {
   __device__ static int data_bytes(const AttentionLaunch& launch) { return launch.nope + 2 * launch.rope; }
   __device__ static int scale_bytes(const AttentionLaunch& launch) {
-    return (launch.nope / kLatentBlock + 7) / 8 * 8;
+    return (launch.nope / kLatentGroup + 7) / 8 * 8;
   }
   __device__ static int value_width(const AttentionLaunch& launch) { return launch.nope + launch.rope; }
 
   __device__ static float value(const RowPlace& place, int nope, int dim) {
     if (dim >= nope) return dequantised(reinterpret_cast<const Bf16Bits*>(place.data + nope)[dim - nope]);
     return dequantised(place.data[dim]) *
-           e8m0_value(static_cast<std::uint32_t>(place.scales[dim / kLatentBlock]));
+           e8m0_value(static_cast<std::uint32_t>(place.scales[dim / kLatentGroup]));
   }
 };
 
 struct V32Row {
   __device__ static int data_bytes(const AttentionLaunch& launch) {
-    return launch.nope + launch.nope / kV32Block * static_cast<int>(sizeof(float)) + 2 * launch.rope;
+    return launch.nope + launch.nope / kV32Group * static_cast<int>(sizeof(float)) + 2 * launch.rope;
   }
   __device__ static int scale_bytes(const AttentionLaunch& /*launch*/) { return 0; }
   __device__ static int value_width(const AttentionLaunch& launch) { return launch.nope; }
@@ -54,8 +54,8 @@ struct V32Row {
   __device__ static float value(const RowPlace& place, int nope, int dim) {
     const auto* scales = reinterpret_cast<const float*>(place.data + nope);
     if (dim >= nope)
-      return dequantised(reinterpret_cast<const Bf16Bits*>(scales + nope / kV32Block)[dim - nope]);
-    return rounded_to_bf16(dequantised(place.data[dim]) * scales[dim / kV32Block]);
+      return dequantised(reinterpret_cast<const Bf16Bits*>(scales + nope / kV32Group)[dim - nope]);
+    return rounded_to_bf16(dequantised(place.data[dim]) * scales[dim / kV32Group]);
   }
 };
 

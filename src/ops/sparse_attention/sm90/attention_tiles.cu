@@ -57,7 +57,7 @@ struct TileSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
   uint4 weights[kStages][kRunSteps][kWarpgroupThreads];
-  uint4 codes[kNope / kLatentBlock][kWarpgroupThreads];  ///< on their way to the producer's threads
+  uint4 codes[kNope / kLatentGroup][kWarpgroupThreads];  ///< on their way to the producer's threads
   float2 softmax[kStages][kGroupHeads];                  ///< maximum and sum of the run's weights
   TaskInfo tasks[2];
 };
@@ -134,7 +134,7 @@ class KeyProducer {
  private:
   static constexpr int kRowThreads = 4;
   static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
-  static constexpr int kCodeGroups = kNope / kLatentBlock;
+  static constexpr int kCodeGroups = kNope / kLatentGroup;
 
   /// With several parts an item `gather_tiles` comes next: begun any earlier it took 10 us longer in a
   /// decode step.
@@ -349,10 +349,10 @@ class KeyProducer {
 
   __device__ static uint4 load_codes(const std::byte* data, int group, int piece) {
     if (data == nullptr) return {0, 0, 0, 0};
-    return __ldcg(reinterpret_cast<const uint4*>(data + group * kLatentBlock) + piece);
+    return __ldcg(reinterpret_cast<const uint4*>(data + group * kLatentGroup) + piece);
   }
   __device__ void copy_codes(const std::byte* data, int group, int piece) {
-    const std::byte* from = data == nullptr ? launch_.window.base : data + group * kLatentBlock + piece * 16;
+    const std::byte* from = data == nullptr ? launch_.window.base : data + group * kLatentGroup + piece * 16;
     ptx::cp_async_16(&smem_.codes[group][thread_], from, data != nullptr);
   }
   __device__ static uint2 load_scales(const RowPlace& place) {

@@ -14,7 +14,7 @@ constexpr int kBlocksPerSm = 4;
 constexpr int kRowsAtATime = 4;
 constexpr int kChunkValues = 8;  ///< 16 bytes of BF16
 constexpr int kRowChunks = kWidth / kChunkValues, kCodeChunks = kNope / kChunkValues;
-constexpr int kChunksPerScale = kLatentBlock / kChunkValues;
+constexpr int kChunksPerScale = kLatentGroup / kChunkValues;
 static_assert(kRowChunks == 2 * kWarpLanes);
 
 __device__ uint4 dequantised(uint2 codes, std::uint32_t scale) {

@@ -86,7 +86,7 @@ __device__ void load_values(const AttentionLaunch& launch, int dim_tile, int cou
     const RowPlace place = smem.places[entry];
     const bool exists = place.data != nullptr;
     const std::byte* codes =
-        place.data + (rotary ? kNope + 32 * piece : dim_tile * kLatentBlock + 16 * piece);
+        place.data + (rotary ? kNope + 32 * piece : dim_tile * kLatentGroup + 16 * piece);
     const std::byte* other = rotary ? codes + 16 : place.scales - place_in_pair(place.scales) * kScaleBytes;
     ptx::cp_async_16(chunk(entry, 0), exists ? codes : launch.window.base, exists);
     ptx::cp_async_16(chunk(entry, 1), exists ? other : launch.window.base, exists);

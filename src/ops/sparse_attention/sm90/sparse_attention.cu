@@ -24,7 +24,7 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
   BALEEN_CHECK_EQ(args.out.extent(2), format.value_width());
   BALEEN_CHECK_LE(args.first_row + args.q.extent(0), context.batch.num_rows);
   BALEEN_CHECK_EQ(args.q.extent(2), format.width());
-  BALEEN_CHECK_EQ(format.nope % (format.layout == LatentLayout::kV32 ? kV32Block : kLatentBlock), 0);
+  BALEEN_CHECK_EQ(format.nope % (format.layout == LatentLayout::kV32 ? kV32Group : kLatentGroup), 0);
   BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
   BALEEN_CHECK(args.ratio == 0 || args.compressed.base != nullptr);
   BALEEN_CHECK(args.ratio != 4 || args.selected.extent(0) == args.q.extent(0));

@@ -186,7 +186,7 @@ Score score_of(const Queries& queries, std::int64_t query, const std::vector<flo
     for (float& value : q) value = round_bf16(value);
     hadamard_transform(q);
     for (float& value : q) value = round_bf16(value);
-    simulate_fp4(q, kIndexerBlock);
+    simulate_fp4(q, kIndexerGroup);
     const float weight = round_bf16(queries.weights[static_cast<std::size_t>(query * heads + head)] * factor);
     double dot = 0, magnitude = 0;
     for (std::size_t i = 0; i < key.size(); ++i) {

@@ -52,9 +52,9 @@ TEST(RmsNormSm90, AgreesWithTheReferenceWithAndWithoutWeight) {
                        .y = View<Bf16Bits, 2>(y, {rows, width})};
       if (weighted) args.weight = {cuda.upload(weight), weight.size()};
       const std::int64_t scale_stride = (rows + 7) / 4 * 4;
-      if (width % kActivationBlock == 0) {
+      if (width % kActivationGroup == 0) {
         args.y_fp8 = {cuda.allocate<std::uint8_t>(rows * width),
-                      cuda.allocate<float>(width / kActivationBlock * scale_stride), scale_stride};
+                      cuda.allocate<float>(width / kActivationGroup * scale_stride), scale_stride};
       }
       sm90::rms_norm(args, cuda.context());
       cuda.synchronise();
@@ -65,13 +65,13 @@ TEST(RmsNormSm90, AgreesWithTheReferenceWithAndWithoutWeight) {
 
       if (!args.y_fp8) continue;
       const auto codes = cuda.download(args.y_fp8.codes, rows * width);
-      const auto scales = cuda.download(args.y_fp8.scales, width / kActivationBlock * scale_stride);
-      std::vector<std::uint8_t> want_codes(kActivationBlock);
-      for (std::int64_t first = 0; first < rows * width; first += kActivationBlock) {
+      const auto scales = cuda.download(args.y_fp8.scales, width / kActivationGroup * scale_stride);
+      std::vector<std::uint8_t> want_codes(kActivationGroup);
+      for (std::int64_t first = 0; first < rows * width; first += kActivationGroup) {
         const auto begin = static_cast<std::size_t>(first);
         const float scale =
-            e8m0_to_float(quantise_fp8_block(std::span(got).subspan(begin, kActivationBlock), want_codes));
-        const std::int64_t row = first / width, block = first % width / kActivationBlock;
+            e8m0_to_float(quantise_fp8_block(std::span(got).subspan(begin, kActivationGroup), want_codes));
+        const std::int64_t row = first / width, block = first % width / kActivationGroup;
         ASSERT_EQ(scales[static_cast<std::size_t>(block * scale_stride + row)], scale) << row << ' ' << block;
         for (std::size_t i = 0; i < want_codes.size(); ++i)
           ASSERT_EQ(codes[begin + i], want_codes[i]) << begin + i;
