@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """check_docs.py [--write]: what the documents say of the tree, against the tree.
 
-Names in code spans exist: files and folders, classes and their members, functions. The table of USES in
-docs/folders.md is that of the CMakeLists.txt files; --write brings it up to date. The number of operations
+Names in code spans exist: files and folders, classes and their members, functions (in docs/history they may be
+gone). Links lead to files and headings that are there. The table of USES in docs/folders.md is that of the CMakeLists.txt files; --write brings it up to date. The number of operations
 in docs/structure.md is that of src/ops/operations.h. Standard library only."""
 import argparse
 import os
@@ -93,6 +93,40 @@ def check_names(tree):
     return wrong
 
 
+def anchors(text):
+    """The names by which a page's headings are linked, as GitHub makes them."""
+    found = set()
+    for line in text.split('\n'):
+        heading = re.match(r'#+ (.*)', line)
+        if not heading: continue
+        words = re.sub(r'\]\([^)]*\)|[`*]', '', heading[1]).lower()
+        found.add(re.sub(r'[^\w\- ]', '', words).strip().replace(' ', '-'))
+    return found
+
+
+def check_links(tree):
+    """Relative links of pages: the file is in the tree, and has the heading that is named."""
+    wrong = 0
+    for page in tree.files:
+        if not page.endswith('.md'): continue
+        with open(page) as text: lines = text.read().split('\n')
+        for number, line in enumerate(lines, 1):
+            if line.startswith('    '): continue
+            for target in re.findall(r'\]\(([^)\s]+)\)', re.sub(r'`[^`]*`', '', line)):
+                if re.match(r'[a-z]+:', target): continue
+                name, _, anchor = target.partition('#')
+                path = os.path.normpath(os.path.join(os.path.dirname(page), name)) if name else page
+                if path not in tree.paths:
+                    problem = 'is not in the tree'
+                elif anchor and path.endswith('.md') and anchor not in anchors(open(path).read()):
+                    problem = f'has no heading #{anchor}'
+                else:
+                    continue
+                print(f'{page}:{number}: {path} {problem}', file=sys.stderr)
+                wrong += 1
+    return wrong
+
+
 def uses():
     """folder -> folders that it names in USES."""
     found = {}
@@ -154,7 +188,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     parser.add_argument('--write', action='store_true', help='bring the table of USES up to date')
     write = parser.parse_args().write
-    wrong = check_operations() + check_folders(write) + check_names(Tree())
+    tree = Tree()
+    wrong = check_operations() + check_folders(write) + check_names(tree) + check_links(tree)
     sys.exit(1 if wrong else 0)
 
 
