@@ -3,12 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "chat/message.h"
-#include "chat/reply_part.h"
 
 namespace baleen::test {
 
@@ -18,8 +16,6 @@ struct DamagedCalls {
   std::vector<ToolCall> meant;  ///< without ids
   bool is_clear = true;         ///< false: what was meant cannot be said, so no other call may come out
 };
-
-[[nodiscard]] const std::vector<DeclaredTool>& everyday_tools();
 
 /// `rounds` cases of every kind, where the kind fits the calls that were drawn.
 [[nodiscard]] std::vector<DamagedCalls> damaged_calls(std::uint32_t seed, int rounds);

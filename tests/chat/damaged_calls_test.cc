@@ -11,6 +11,7 @@
 
 #include "chat/call_memory.h"
 #include "chat/format.h"
+#include "everyday_calls.h"
 #include "read_reply.h"
 
 namespace baleen {

@@ -1,0 +1,183 @@
+#include "tag_damage.h"
+
+#include <cstddef>
+#include <string>
+
+namespace baleen::test {
+namespace {
+
+constexpr TagDamage kTagDamages[] = {
+    // Names of tags.
+    {"misspelt parameter", "parameter", "paramter"},
+    {"misspelt parameter", "parameter", "paramater"},
+    {"misspelt parameter", "parameter", "parametr"},
+    {"misspelt parameter", "parameter", "parametre"},
+    {"misspelt parameter", "parameter", "parameters"},
+    {"misspelt parameter", "parameter", "prameter"},
+    {"other word for parameter", "parameter", "param"},
+    {"other word for parameter", "parameter", "argument"},
+    {"other word for parameter", "parameter", "arg"},
+    {"other word for parameter", "parameter", "Parameter"},
+    {"other word for parameter", "parameter", "PARAMETER"},
+    {"misspelt invoke", "invoke", "invok"},
+    {"misspelt invoke", "invoke", "inovke"},
+    {"misspelt invoke", "invoke", "invokes"},
+    {"misspelt invoke", "invoke", "Invoke"},
+    {"other word for invoke", "invoke", "call"},
+    {"other word for invoke", "invoke", "function"},
+    {"other word for invoke", "invoke", "function_call"},
+    {"other word for invoke", "invoke", "tool"},
+    {"other word for block", "tool_calls", "function_calls"},
+    {"other word for block", "tool_calls", "tool_call"},
+    {"other word for block", "tool_calls", "toolcalls"},
+    {"other word for block", "tool_calls", "tools_calls"},
+    {"other word for block", "tool_calls", "tool-calls"},
+    {"other word for block", "tool_calls", "calls"},
+    // Names of attributes.
+    {"misspelt attribute", " name=", " nmae="},
+    {"misspelt attribute", " name=", " nam="},
+    {"misspelt attribute", " name=", " Name="},
+    {"misspelt attribute", " string=", " strng="},
+    {"misspelt attribute", " string=", " String="},
+    {"misspelt attribute", " string=", " is_string="},
+    {"other attribute for name", " name=", " id="},
+    {"other attribute for name", " name=", " key="},
+    {"other attribute for name", "invoke name=", "invoke function="},
+    {"other attribute for name", "invoke name=", "invoke tool="},
+    {"other attribute for name", "invoke name=", "invoke tool_name="},
+    {"other attribute for name", "parameter name=", "parameter param="},
+    {"other attribute for name", "parameter name=", "parameter parameter="},
+    {"attribute and tag run together", "invoke name=", "invokename="},
+    {"attribute and tag run together", "parameter name=", "parametername="},
+    {"attribute and tag run together", "invoke name=", "invoke="},
+    {"attribute and tag run together", "parameter name=", "parameter="},
+    {"attribute without its name", "invoke name=\"", "invoke \""},
+    {"attribute without its name", "parameter name=\"", "parameter \""},
+    {"attributes beside the known", "invoke name=", "invoke id=\"call_1\" name="},
+    {"attributes beside the known", " string=", " required=\"true\" string="},
+    {"attributes beside the known", " string=\"true\"", " type=\"string\" string=\"true\""},
+    {"type for string", " string=\"true\"", " type=\"string\""},
+    {"type for string", " string=\"false\"", " type=\"json\""},
+    {"no string attribute", " string=\"true\"", ""},
+    {"no string attribute", " string=\"false\"", ""},
+    {"string attribute wrong", "string=\"true\"", "string=\"false\""},
+    {"string attribute wrong", "string=\"false\"", "string=\"true\""},
+    {"string attribute wrong", "string=\"true\"", "string=\"1\""},
+    {"string attribute wrong", "string=\"true\"", "string"},
+    {"colon for equals", "name=", "name: "},
+    {"colon for equals", "name=", "name : "},
+    {"colon for equals", "=\"", " = \""},
+    {"other sign for equals", "name=", "name:="},
+    {"other sign for equals", "name=", "name=="},
+    {"other sign for equals", "name=\"", "name=>\""},
+    {"other separator of attributes", "\" string", "\"; string"},
+    {"other separator of attributes", "\" string", "\"&string"},
+    {"other separator of attributes", "\" string", "\" | string"},
+    // Quotation marks.
+    {"entity quotes", "\"", "&quot;"},
+    {"entity quotes", "\"", "&#34;"},
+    {"entity quotes", "\"", "&apos;"},
+    {"other quotes", "\"", "'"},
+    {"other quotes", "\"", "＂"},
+    {"other quotes", "\"", "`"},
+    {"other quotes", "\"", "\\\""},
+    {"other quotes", "\"", "\"\""},
+    {"other quotes", "name=\"", "name=“"},
+    {"other quotes", "\"", "”"},
+    {"other quotes", "name=\"", "name=«"},
+    {"signs around a name", "name=\"", "name=\"@"},
+    {"signs around a name", "\" string", ":\" string"},
+    {"signs around a name", "_", "\\_"},
+    {"no quotes", "\"", ""},
+    {"lost quote", "name=\"", "name="},
+    {"lost quote", "\">", ">"},
+    {"lost quote", "\" string", " string"},
+    {"lost quote", "string=\"", "string="},
+    // Brackets.
+    {"full-width brackets", "<", "＜"},
+    {"full-width brackets", ">", "＞"},
+    {"full-width slash", "</", "<／"},
+    {"full-width equals", "=", "＝"},
+    {"entity brackets", "<", "&lt;"},
+    {"entity brackets", ">", "&gt;"},
+    {"lost bracket", "<", ""},
+    {"lost bracket", "\">", "\""},
+    {"lost bracket", "parameter>", "parameter"},
+    {"lost bracket", "invoke>", "invoke"},
+    {"lost bracket", "tool_calls>", "tool_calls"},
+    {"backslash for slash", "</", "<\\"},
+    {"slash after the token", "</｜DSML｜", "<｜DSML｜/"},
+    {"lost slash", "</｜DSML｜parameter>", "<｜DSML｜parameter>"},
+    {"lost slash", "</｜DSML｜invoke>", "<｜DSML｜invoke>"},
+    // White space.
+    {"no-break spaces", " ", "\u00a0"},
+    {"no-break spaces", "｜ ", "｜\u00a0"},
+    {"ideographic spaces", " ", "\u3000"},
+    {"narrow spaces", " ", "\u202f"},
+    {"zero-width characters", " name", " \u200bname"},
+    {"zero-width characters", "<｜DSML｜invoke", "\ufeff<｜DSML｜invoke"},
+    {"white space", "<｜DSML｜", "< ｜DSML｜ "},
+    {"white space", "\">", "\" >"},
+    {"white space", ">\n", ">"},
+    {"white space", ">\n", ">\r\n"},
+    {"white space", " ", "  "},
+    {"white space", " ", "\t"},
+    {"white space", " string", "string"},
+    {"no-break spaces between tags", ">\n", ">\u00a0\n"},
+    // Tokens.
+    {"token spelled", "<｜DSML｜parameter", "<|DSML|parameter"},
+    {"token spelled", "</｜DSML｜", "</|DSML|"},
+    {"token spelled", "</｜DSML｜", "</DSML|"},
+    {"token spelled", "<｜DSML｜invoke", "<|DSML|invoke"},
+    {"token spelled", "</｜DSML｜parameter", "<|/DSML|parameter"},
+    {"token spelled", "<｜DSML｜parameter", "<|dsml|parameter"},
+    {"token spelled", "<｜DSML｜parameter", "<||DSML||parameter"},
+    {"token spelled", "<｜DSML｜invoke", "<\\|DSML\\|invoke"},
+    {"slashes of a closing tag", "</｜DSML｜parameter", "<//｜DSML｜parameter"},
+    {"commas between parameters", "</｜DSML｜parameter>\n", "</｜DSML｜parameter>,\n"},
+    {"lost token", "<｜DSML｜parameter", "<parameter"},
+    {"lost token", "</｜DSML｜", "</"},
+    {"lost token", "<｜DSML｜tool_calls>", "<tool_calls>"},
+    {"doubled token", "｜DSML｜", "｜DSML｜｜DSML｜"},
+    {"doubled token", "<｜DSML｜", "<｜DSML｜<｜DSML｜"},
+    // Closing tags.
+    {"lost closing tag", "</｜DSML｜parameter>\n", "\n"},
+    {"lost closing tag", "</｜DSML｜parameter>\n", ""},
+    {"lost closing tag", "</｜DSML｜invoke>\n", ""},
+    {"lost closing tag", "</｜DSML｜tool_calls>", ""},
+    {"doubled closing tag", "</｜DSML｜parameter>", "</｜DSML｜parameter></｜DSML｜parameter>"},
+    {"doubled closing tag", "</｜DSML｜invoke>", "</｜DSML｜invoke>\n</｜DSML｜invoke>"},
+    {"doubled closing tag", "</｜DSML｜tool_calls>", "</｜DSML｜tool_calls>\n</｜DSML｜tool_calls>"},
+    {"closing tag of another name", "</｜DSML｜parameter>", "</｜DSML｜value>"},
+    {"closing tag of another name", "</｜DSML｜parameter>", "</｜DSML｜string>"},
+    {"closing tag of another name", "</｜DSML｜parameter>", "</｜DSML｜>"},
+    {"closing tag with attributes", "</｜DSML｜parameter>", "</｜DSML｜parameter name=\"x\">"},
+    // Opening tags.
+    {"lost opening of the block", "<｜DSML｜tool_calls>\n", ""},
+    {"doubled opening of the block", "<｜DSML｜tool_calls>", "<｜DSML｜tool_calls>\n<｜DSML｜tool_calls>"},
+    {"lost opening of a call", "<｜DSML｜invoke ", "<｜DSML｜junk ", false},
+    // Names of tools.
+    {"namespaced name", "invoke name=\"", "invoke name=\"functions."},
+    {"namespaced name", "invoke name=\"", "invoke name=\"default_api."},
+    {"namespaced name", "invoke name=\"", "invoke name=\"default_api:"},
+    {"namespaced name", "invoke name=\"", "invoke name=\"tools::"},
+    {"namespaced name", "invoke name=\"", "invoke name=\"functions/"},
+    {"namespaced name", "invoke name=\"", "invoke name=\"api."},
+    {"unknown tool", "invoke name=\"", "invoke name=\"un", false},
+};
+
+}  // namespace
+
+std::span<const TagDamage> tag_damages() { return kTagDamages; }
+
+void replace_in_tags(std::vector<Piece>& pieces, std::string_view from, std::string_view to, Random* one) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].is_tag && pieces[i].text.find(from) != std::string::npos) places.push_back(i);
+  }
+  if (places.empty()) return;
+  if (one != nullptr) places = {pick(*one, places)};
+  for (const std::size_t i : places) pieces[i].text = replaced(pieces[i].text, from, to);
+}
+
+}  // namespace baleen::test
