@@ -39,6 +39,7 @@ mapfile -t sources < <(changed '*.cc' '*.h' '*.cu' '*.cuh')
 mapfile -t scripts < <(changed '*.sh' .ci/run)
 
 check_lines() { scripts/check_lines.sh "$base"; }
+check_words() { scripts/check_words.sh "$base"; }
 check_scripts() {
   local script status=0
   for script in "${scripts[@]}"; do bash -n "$script" || status=1; done
@@ -67,7 +68,7 @@ else
   skip format "clang-format is not installed"
 fi
 check "names: no type is defined twice" scripts/check_names.sh
-check "words: the field's terms, not the authors' own" scripts/check_words.sh
+check "words: the field's terms, not the authors' own; comments have a subject" check_words
 check "doors: command line, JSON and files are read in one place each" scripts/check_doors.sh
 check "documents: names are in the tree, the table of USES is the build's" scripts/check_docs.py
 check "lines of at most 110 columns" check_lines

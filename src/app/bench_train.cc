@@ -29,7 +29,7 @@ struct BenchTrainFlags {
 /// What the same step should take and what was resident, beside what is measured.
 struct Prediction {
   RunStepEstimate step;
-  TrainingMemoryPlan memory;  ///< of `baleen train` with the same file
+  TrainingMemoryPlan memory;  ///< what `baleen train` takes with the same file
 };
 
 void print_json(const TrainingStepTimes& times, const Prediction& predicted, int num_threads, double peak) {

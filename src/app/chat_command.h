@@ -15,8 +15,8 @@ struct ChatCommand {
   enum class Kind { kHelp, kNew, kSave, kLoad, kThink, kStats, kQuit };
 
   Kind kind;
-  std::filesystem::path file = {};     ///< of kSave and kLoad
-  Thinking thinking = Thinking::kOff;  ///< of kThink
+  std::filesystem::path file = {};     ///< what kSave and kLoad name
+  Thinking thinking = Thinking::kOff;  ///< what kThink names
 };
 
 /// Whether the line is for the program: it begins with a slash. A space before the slash makes it a message.

@@ -26,7 +26,7 @@ struct CommandDescription {
   std::string name;
   std::string text;
   std::string footer;
-  std::vector<OptionDescription> options;  ///< in the order of the help; positions among them
+  std::vector<OptionDescription> options;  ///< listed in the order of the help; positions among them
   std::vector<CommandDescription> commands;
 };
 

@@ -25,7 +25,7 @@ struct EngineFlags {
   std::string precision = "released";
   GpuMessages messages = GpuMessages::kAutomatic;
   std::string device = "auto";
-  std::string architecture;          ///< of the kernels that GPUs get; empty: the best that run on them
+  std::string architecture;          ///< whose kernels GPUs get; empty: the best that run on them
   std::string devices;               ///< GPUs of ranks, as "0,1"; empty: --device
   std::vector<std::string> kernels;  ///< forced variants, as parse_forced_variant reads them
   std::string instruction_set = "best";
@@ -36,7 +36,7 @@ struct EngineFlags {
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
   bool no_fetch_ahead = false;
   ParallelPlan parallel;  ///< zeros: one rank
-  BatchOverlap overlap;   ///< of a plan with two micro-batches
+  BatchOverlap overlap;   ///< when a plan with two micro-batches cuts its steps
   ExpertFlags experts;
 
   void add_to(Options& command);

@@ -31,7 +31,7 @@ struct MessageFlags {
 
 struct TimedMessage {
   std::string name;
-  std::int64_t tokens = 0;  ///< of each rank; 0: `bytes` says how large it is
+  std::int64_t tokens = 0;  ///< what each rank has; 0: `bytes` says how large a message is
   double bytes = 0;
   double seconds = 0;
 };

@@ -28,8 +28,8 @@ namespace {
 struct TrainFlags {
   DeploymentFlags deployment;
   TrainingLoad load;
-  std::string config;      ///< of a run of this program's trainer; empty: a cluster
-  std::int64_t step = -1;  ///< of that run; -1: the last
+  std::string config;      ///< file of a run of this program's trainer; empty: a cluster
+  std::int64_t step = -1;  ///< which step of that run; -1: the last
   std::string html;
   bool json = false;
 };

@@ -129,7 +129,7 @@ struct RunPlace {
   }
 
   const TrainConfig& config;
-  const TrainingMemoryPlan* memory = nullptr;  ///< of a run on text
+  const TrainingMemoryPlan* memory = nullptr;  ///< what a run on text takes
   bool is_first;
   InterruptFlag interrupt{{SIGINT, SIGTERM, SIGHUP}};
   ThreadPool pool;

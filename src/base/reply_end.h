@@ -8,8 +8,8 @@ namespace baleen {
 enum class ReplyEnd : std::uint8_t {
   kStopToken,   ///< the model ended it
   kStopString,  ///< one of the request's came
-  kToolCalls,   ///< with calls for the client to make; whoever sees tokens alone says how those ended
-  kLength,      ///< its limit, or the context's
+  kToolCalls,  ///< the reply has calls for the client to make; whoever sees tokens alone says how those ended
+  kLength,     ///< its limit, or the context's
   kCancelled,
   kFailed,
 };

@@ -17,7 +17,7 @@ struct Utf8Step {
     kInvalid,    ///< bytes that no character begins with, whatever follows
     kTruncated,  ///< the bytes end inside what may become a character
   };
-  std::size_t size = 0;  ///< in bytes, at least 1
+  std::size_t size = 0;  ///< bytes, at least 1
   Kind kind = Kind::kValid;
 };
 

@@ -16,7 +16,8 @@ namespace baleen {
 
 struct CallMemoryLimits {
   std::size_t max_entries = 65536;
-  std::size_t max_bytes = std::size_t{64} << 20;  ///< of keys and raw texts, with what holds them
+  /// Keys and raw texts may take so many bytes, what holds them included.
+  std::size_t max_bytes = std::size_t{64} << 20;
 };
 
 /// The names in order, the arguments as JSON with sorted keys, Python's numbers and one spacing: equal for

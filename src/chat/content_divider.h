@@ -43,11 +43,11 @@ class ContentDivider final : public ReplyDivider {
   bool may_call_;
   CallEnforcement enforcement_;
   Place place_;
-  MarkedText held_;         ///< in kBodyBegin: an enforced body that may still be calls
-  ReplyText content_;       ///< in kContent
-  std::string block_tail_;  ///< in kBlock: its last two bytes
-  std::optional<std::size_t>
-      num_name_;  ///< in kBlock, in a closing tag: bytes so far that are the block's name
+  MarkedText held_;         ///< kBodyBegin: an enforced body that may still be calls
+  ReplyText content_;       ///< kContent: what is content
+  std::string block_tail_;  ///< kBlock: the last two bytes of the block
+  /// kBlock, a closing tag: how many bytes are the block's name so far.
+  std::optional<std::size_t> num_name_;
   std::vector<ReplyStretch> stretches_;
 };
 

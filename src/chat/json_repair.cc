@@ -196,7 +196,7 @@ class Repairer {
     return !has_escaped_letters || !has_bare_backslashes;
   }
 
-  static constexpr std::string_view kTripleQuote = "\"\"\"";  ///< of Python
+  static constexpr std::string_view kTripleQuote = "\"\"\"";  ///< Python's mark of a text of several lines
 
   static bool is_hexadecimal(std::string_view digits) {
     return digits.size() == 4 && digits.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;

@@ -19,7 +19,7 @@ enum class ReasoningEffort { kDefault, kHigh, kMax };
 enum class Role {
   kSystem,
   kUser,
-  kDeveloper,  ///< of an internal search pipeline; a public API does not take it
+  kDeveloper,  ///< an internal search pipeline speaks; a public API does not take it
   kAssistant,
   kTool,
   kLatestReminder,
@@ -32,7 +32,7 @@ enum class Task { kAction, kQuery, kAuthority, kDomain, kTitle, kReadUrl };
 
 struct ToolCall {
   std::string id;         ///< may be empty; pairs the call with the tool message that answers it
-  std::string name;       ///< of the function
+  std::string name;       ///< what the function is called
   std::string arguments;  ///< JSON text of an object; text that is no JSON is rendered as one raw parameter
 };
 

@@ -31,7 +31,8 @@ struct ReplyPart {
   };
   Kind kind;
   std::string text;
-  std::size_t call_idx = 0;  ///< of the first three kinds about calls, from 0
+  /// Number of the call, from 0, where a part is one of the first three kinds about calls.
+  std::size_t call_idx = 0;
   bool operator==(const ReplyPart&) const = default;
 };
 

@@ -59,7 +59,7 @@ class ReplyReader::State {
     kAfterDraft,  ///< and reasoning ended after it
     kContent,
     kBlock,      ///< `held_` keeps it, with all that follows
-    kBodyBegin,  ///< of an enforced body: calls or a value; `held_` keeps it
+    kBodyBegin,  ///< an enforced body begins, calls or a value; `held_` keeps it
     kStrictBlock,
     kEnd,
   };
@@ -292,9 +292,9 @@ class ReplyReader::State {
   Place place_;
   MarkedText held_;
   std::size_t num_block_markers_ = 0;
-  std::optional<std::size_t> draft_end_;     ///< in kDraft: behind the closing tag in `held_`
-  std::string after_draft_;                  ///< in kAfterDraft: white space
-  std::optional<StrictBlockReader> strict_;  ///< in kStrictBlock
+  std::optional<std::size_t> draft_end_;     ///< kDraft: where `held_` goes on behind the closing tag
+  std::string after_draft_;                  ///< kAfterDraft: the white space that came
+  std::optional<StrictBlockReader> strict_;  ///< kStrictBlock: what reads the block
 };
 
 ReplyReader::ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools, CallEnforcement enforcement)

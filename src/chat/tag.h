@@ -24,7 +24,7 @@ struct Markup {
     kEnd,        ///< the reply is over
   };
   Kind kind = Kind::kText;
-  std::string raw;       ///< of text and control tokens, as the model wrote it
+  std::string raw;       ///< what the model wrote, where this is text or a control token
   std::string tag_name;  ///< as written
   bool is_closing = false;
   bool is_empty = false;     ///< ended by `/>`: opens and closes
@@ -36,7 +36,7 @@ struct Markup {
   bool has_entities = false;  ///< such as `&quot;`: a value behind it may have them too
   std::optional<std::string> name;
   std::optional<bool> is_string;
-  std::optional<std::string> value;                         ///< of an attribute `value="..."`
+  std::optional<std::string> value;                         ///< what an attribute `value="..."` holds
   std::vector<std::pair<std::string, std::string>> others;  ///< attributes that the format does not have
 
   [[nodiscard]] bool opens(Kind tag) const { return kind == tag && !is_closing; }

@@ -22,7 +22,7 @@ struct TurnBlock {
 struct Turn {
   Role role;               ///< never kTool
   const Message* message;  ///< the (first) message; of a user turn only `blocks` and `task` count
-  std::size_t index;       ///< of that message in its list, for error sentences
+  std::size_t index;       ///< where that message stands in its list, for error sentences
   std::optional<Task> task;
   std::vector<TurnBlock> blocks;  ///< user turns: never empty
 };

@@ -51,7 +51,7 @@ class CheckpointWriter {
  private:
   struct Shard {
     std::string file_name;
-    std::vector<TensorHeader> tensors;  ///< in storage order
+    std::vector<TensorHeader> tensors;  ///< listed in storage order
     std::unique_ptr<SafetensorsWriter> writer;
   };
 

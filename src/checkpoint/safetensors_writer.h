@@ -46,7 +46,7 @@ class SafetensorsWriter {
   std::vector<TensorHeader> order_;
   AtomicFileWriter file_;
   std::size_t next_ = 0;             ///< the first incomplete tensor
-  std::int64_t appended_bytes_ = 0;  ///< of that tensor
+  std::int64_t appended_bytes_ = 0;  ///< how many bytes of that tensor are written
 };
 
 }  // namespace baleen

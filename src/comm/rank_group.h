@@ -9,8 +9,8 @@
 namespace baleen {
 
 struct RankGroup {
-  std::vector<std::int64_t> ranks{0};  ///< of the whole service, ascending
-  std::int64_t place = 0;              ///< of this rank in `ranks`
+  std::vector<std::int64_t> ranks{0};  ///< numbers of the members among all ranks of the service, ascending
+  std::int64_t place = 0;              ///< where this rank stands in `ranks`
 
   /// `first`, `first + stride`, ... : `count` ranks, of which `rank` is one.
   [[nodiscard]] static RankGroup strided(std::int64_t first, std::int64_t stride, std::int64_t count,

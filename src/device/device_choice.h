@@ -15,13 +15,13 @@ namespace baleen {
 /// How GPUs of ranks exchange messages.
 enum class GpuMessages : std::uint8_t {
   kAutomatic,   ///< through peer memory where all ranks are on one host, else by NCCL
-  kPeerMemory,  ///< by kernels that write into each other's memory
+  kPeerMemory,  ///< kernels write into each other's memory
   kNccl
 };
 
 struct DeviceChoice {
-  const GpuArchitecture* architecture = nullptr;  ///< of a GPU, a row of the registry; null: the CPU
-  int index = 0;                                  ///< of several GPUs
+  const GpuArchitecture* architecture = nullptr;  ///< which GPUs, a row of the registry; null: the CPU
+  int index = 0;                                  ///< which of several GPUs
 
   [[nodiscard]] bool is_cpu() const { return architecture == nullptr; }
   bool operator==(const DeviceChoice&) const = default;

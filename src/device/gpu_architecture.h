@@ -24,8 +24,8 @@ struct GpuArchitecture {
   std::string_view name;            ///< "sm90"
   ComputeCapability least, most{};  ///< that its kernels run on
   std::string_view gpus;            ///< some of them, for people: "H100, H200"
-  std::string_view
-      compiler_flags;  ///< of nvcc for its kernels; cmake/gpu_architectures.cmake reads them here
+  /// What nvcc gets for its kernels; cmake/gpu_architectures.cmake reads them here.
+  std::string_view compiler_flags;
   /// Of a GPU that is not here; what the driver knows of one that is replaces it.
   DeviceTraits traits;
 

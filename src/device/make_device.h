@@ -61,10 +61,10 @@ struct DeviceConnection {
 
 struct DeviceOptions {
   int num_threads = 1;             ///< CPU
-  std::int64_t scratch_bytes = 0;  ///< of the largest operation
-  std::int64_t max_rows = 1;       ///< of a step
-  std::int64_t max_sequences = 1;  ///< of a step
-  std::int64_t max_pages = 1;      ///< in one sequence's page table
+  std::int64_t scratch_bytes = 0;  ///< what the largest operation takes
+  std::int64_t max_rows = 1;       ///< limit of a step
+  std::int64_t max_sequences = 1;  ///< limit of a step
+  std::int64_t max_pages = 1;      ///< limit of one sequence's page table
   bool two_batches = false;        ///< steps may be two batches (StepBatches::begin)
   std::vector<ForcedVariant> forced_variants;
   DeviceConnection connection;
@@ -73,7 +73,7 @@ struct DeviceOptions {
 /// What a GPU can do at most, measured. Throws `Error` as make_device does.
 struct DeviceCeilings {
   std::string name;
-  double bytes_per_second = 0;  ///< of a copy, read and written
+  double bytes_per_second = 0;  ///< what a copy reads and writes together
   double bf16_flops_per_second = 0;
   double fp8_flops_per_second = 0;
 };

@@ -16,7 +16,7 @@ namespace baleen {
 
 /// A batch as the device has it.
 struct StepRows {
-  std::int64_t num_rows = 0;        ///< of the batch, and perhaps some of padding behind them
+  std::int64_t num_rows = 0;        ///< rows of the batch, and perhaps some of padding behind them
   std::span<const TokenId> tokens;  ///< [num_rows], where operations read them
 };
 

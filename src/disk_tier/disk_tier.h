@@ -33,11 +33,11 @@ enum class WindowPolicy : std::uint8_t {
 
 struct DiskTierOptions {
   std::filesystem::path folder;   ///< created when absent
-  std::int64_t budget_bytes = 0;  ///< of files; the least recently used go first
+  std::int64_t budget_bytes = 0;  ///< files may take so many bytes; the least recently used go first
   WindowPolicy window_policy = WindowPolicy::kAll;
   std::int64_t checkpoint_pages = 8;
   std::string fingerprint;
-  std::int64_t page_bytes = 0;  ///< of a page without its window rows
+  std::int64_t page_bytes = 0;  ///< size of a page without its window rows
   std::int64_t window_page_bytes = 0;
   std::int64_t max_queued_bytes = std::int64_t{256}
                                   << 20;  ///< waiting to be written; pages beyond are not kept

@@ -14,7 +14,7 @@ struct IndexedFile {
   PageKey key;
   std::int64_t bytes = 0;
   bool has_window = false;
-  std::int64_t serial = 0;  ///< of this writing; the index gives it
+  std::int64_t serial = 0;  ///< number of this writing; the index gives it
 };
 
 class FileIndex {

@@ -38,15 +38,15 @@ namespace baleen {
 
 /// What decides how much memory a head takes.
 struct DraftSizes {
-  std::int64_t max_rows = 0;  ///< of a step, padded as the device pads them
+  std::int64_t max_rows = 0;  ///< limit of a step, padded as the device pads steps
   std::int64_t max_sequences = 0;
   std::int64_t max_draft_tokens = 0;     ///< for each step; 0: the head follows steps and drafts nothing
-  ElementType type = ElementType::kF32;  ///< of activations
+  ElementType type = ElementType::kF32;  ///< how activations are stored
 };
 
 /// What is known of a head before there are weights.
 struct DraftTraits {
-  std::int64_t buffer_bytes = 0;  ///< of arrays of its own, in the device's memory
+  std::int64_t buffer_bytes = 0;  ///< what arrays of its own take of the device's memory
   std::int64_t most_tokens = std::numeric_limits<std::int64_t>::max();  ///< that it drafts for one step
   /// Positions behind a sequence's last one whose rows a draft may write at once, however few are wanted: 0
   /// where link i of a chain wants i of them.
@@ -55,7 +55,8 @@ struct DraftTraits {
 
 /// What a head works with. All of it outlives the head.
 struct DraftParts {
-  const ModelConfig& config;  ///< of the rank's blocks and heads; a stage before the last has no draft blocks
+  /// What the rank has of blocks and heads; a stage before the last has no draft blocks.
+  const ModelConfig& config;
   const WeightTree& weights;  ///< likewise
   Device& device;
   Forward& forward;
@@ -80,14 +81,14 @@ struct FollowedPart {
 /// A step of the main layers.
 struct FollowedStep {
   RaggedBatch batch;
-  std::span<const FollowedPart> parts;  ///< of each slice
+  std::span<const FollowedPart> parts;  ///< one for each slice
   ConstActivations<3> streams;          ///< [rows, n, d] after the last layer, of all rows on every rank
   std::span<const TokenId> chosen;      ///< what tokens of the batch stand for (StepBatches::begin)
 };
 
 /// One token more of a sequence.
 struct DraftRow {
-  SequenceSlice sequence;  ///< with no tokens yet; `start` is the sequence's length
+  SequenceSlice sequence;  ///< has no tokens yet; `start` is the sequence's length
   TokenId token = 0;       ///< depth 0: the token at `start`; depth i: the draft of depth i - 1
 };
 
@@ -127,7 +128,7 @@ class DraftHead {
 /// A kind of head, and how one is made.
 struct DraftHeadType {
   std::string_view name;   ///< a part of what pages are known by: a head decides bytes of its blocks' rows
-  std::string_view title;  ///< in sentences: "MTP block"
+  std::string_view title;  ///< what sentences call it: "MTP block"
   /// Whether a model, whole, has such a head.
   bool (*is_in)(const ModelConfig& config);
   /// On a rank with `config`.

@@ -14,7 +14,7 @@ namespace baleen {
 struct BuiltinRules {
   NodeId string = kNoNode;    ///< any JSON string
   NodeId integer = kNoNode;   ///< at most kMaxWholeDigits digits
-  NodeId number = kNoNode;    ///< with fraction and exponent, of bounded length
+  NodeId number = kNoNode;    ///< a number with fraction and exponent, bounded in length
   NodeId value = kNoNode;     ///< any JSON
   NodeId object = kNoNode;    ///< any JSON object
   NodeId array = kNoNode;     ///< any JSON array

@@ -66,13 +66,13 @@ void trim(CharAutomaton& automaton);
 
 /// How the characters stand in the reply.
 enum class Writing : std::uint8_t {
-  kRaw,   ///< as they are
-  kJson,  ///< in a JSON string after its opening quote: escaped as the canonical writer does, and only so;
-          ///< the
-          ///< closing quote comes with it
-  kJsonFreely  ///< the same, and any character may be escaped in any way: only for automata whose every state
-               ///< leads
-               ///< to state 0 with characters that need no escape of their own
+  kRaw,  ///< as they are
+  /// A JSON string holds them, behind its opening quote: escaped as the canonical writer does, and only so;
+  /// the closing quote comes with it.
+  kJson,
+  /// As kJson, and any character may be escaped in any way: only for automata whose every state leads to
+  /// state 0 with characters that need no escape of their own.
+  kJsonFreely
 };
 
 /// A text of the automaton, then `next`.

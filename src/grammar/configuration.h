@@ -20,7 +20,7 @@ struct Configuration {
   struct Frame {
     NodeId node = kNoNode;  ///< a return: where to go on; else the kPush that owns it
     std::int32_t parent = kBottom;
-    std::uint64_t value = 0;  ///< of counters and sets
+    std::uint64_t value = 0;  ///< a count, or the members of a set
     std::int16_t depth = 0;   ///< returns up to here, this one included
     bool is_return = false;
     bool operator==(const Frame&) const = default;

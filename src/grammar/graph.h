@@ -77,7 +77,7 @@ struct Graph {
   std::vector<ByteEdge> edges;
   std::vector<NodeId> targets;
   std::vector<std::uint64_t> thresholds;
-  std::vector<CountRange> ranges;  ///< of one node: in order, disjoint
+  std::vector<CountRange> ranges;  ///< each node has its own in order, disjoint
 
   [[nodiscard]] std::span<const ByteEdge> edges_of(const Node& node) const {
     return std::span(edges).subspan(node.begin, node.end - node.begin);

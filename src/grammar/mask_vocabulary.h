@@ -58,7 +58,7 @@ class MaskVocabulary {
   [[nodiscard]] std::uint64_t serial() const { return serial_; }
 
  private:
-  std::string bytes_;  ///< of all tokens
+  std::string bytes_;  ///< all tokens, one behind the other
   std::vector<std::string_view> tokens_;
   std::vector<bool> is_text_;
   std::vector<Entry> entries_;

@@ -48,7 +48,7 @@ class MultiplesBuilder {
   struct Place {
     Part part;
     std::uint32_t decimals;   ///< digits after the point
-    std::uint32_t remainder;  ///< of the digits so far, as a whole number
+    std::uint32_t remainder;  ///< what the digits so far leave, read as a whole number
     auto operator<=>(const Place&) const = default;
   };
 

@@ -16,7 +16,7 @@ struct Written {
   enum class Part : std::uint8_t { kStart, kSign, kZero, kWhole, kPoint, kFraction };
   Part part = Part::kStart;
   bool negative = false;
-  std::size_t digits = 0;                   ///< of this part
+  std::size_t digits = 0;                   ///< how many digits this part has
   int against_least = 0, against_most = 0;  ///< -1, 0, 1: the digits so far against as many of the bound's
   auto operator<=>(const Written&) const = default;
 };

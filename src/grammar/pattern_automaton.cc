@@ -458,7 +458,7 @@ class Nfa {
   PatternCompiler& compiler_;
   std::vector<State> states_;
   std::vector<Behind> behind_;
-  std::vector<std::uint64_t> seen_;  ///< by state: the last closure that came by without obligations
+  std::vector<std::uint64_t> seen_;  ///< for each state, the last closure that came by without obligations
   std::uint64_t visit_ = 0;
   std::uint32_t found_ = kGone;  ///< the state that reads on after the pattern was found
   bool has_boundaries_ = false;

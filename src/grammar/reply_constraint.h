@@ -71,7 +71,7 @@ class ReplyConstraint {
   ReplyRules rules_;
   std::shared_ptr<const MaskVocabulary> vocabulary_;
   Phase phase_ = Phase::kFree;
-  Configuration at_;  ///< in kGrammar
+  Configuration at_;  ///< kGrammar: where the grammar stands
 };
 
 }  // namespace baleen

@@ -40,7 +40,7 @@ struct ObjectShape {
   struct Names {
     TextSet texts;                       ///< `｜DSML｜` is not left out yet
     bool is_any = false;                 ///< every name
-    const PythonJson* schema = nullptr;  ///< of their values
+    const PythonJson* schema = nullptr;  ///< what their values are
     std::string path;
   };
   std::vector<Property> properties;
@@ -149,9 +149,10 @@ class SchemaCompiler {
   std::vector<Unheld>* unheld_;
   bool strict_;
   std::optional<Failure> failure_;
-  std::map<std::pair<std::string, ValueForm>, NodeId> rules_of_;  ///< by $ref, or by the text of a schema
-  std::deque<PythonJson> merged_;                                 ///< schemas made here
-  int steps_ = 0;                                                 ///< schemas visited, merges made
+  /// Keys are a $ref, or the text of a schema.
+  std::map<std::pair<std::string, ValueForm>, NodeId> rules_of_;
+  std::deque<PythonJson> merged_;  ///< schemas made here
+  int steps_ = 0;                  ///< schemas visited, merges made
   int depth_ = 0;
 };
 

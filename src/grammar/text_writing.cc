@@ -67,7 +67,7 @@ using CountRanges = std::vector<CountRange>;
 
 struct Lengths {
   std::vector<std::uint64_t> shortest;  ///< from every state to an end
-  std::uint64_t longest = 0;            ///< of all texts; kUnbounded: there is no longest
+  std::uint64_t longest = 0;            ///< length of the longest text; kUnbounded: there is no longest
 };
 
 /// Of an automaton that is not empty.

@@ -25,7 +25,7 @@ struct TokenSplit {
     TokenId token = 0;
     std::uint16_t shared = 0;  ///< leading bytes in common with the tail before
   };
-  std::vector<Tail> tails;  ///< in the order of their bytes
+  std::vector<Tail> tails;  ///< sorted by their bytes
   int needed_depth = 0;     ///< valid where calls may nest at least this deep
 
   [[nodiscard]] std::size_t size_bytes() const;

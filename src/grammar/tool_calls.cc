@@ -191,8 +191,9 @@ struct Wanted {
   std::span<const ToolGrammar> tools;
   bool parallel = false;
   const PythonJson* schema = nullptr;  ///< null: no other reply than calls
-  bool may_leave_out = false;          ///< of the schema; noted where what is left out of tools is
-  bool strict = false;                 ///< the schema is
+  /// Parts of the schema may be left out; noted where what is left out of tools is.
+  bool may_leave_out = false;
+  bool strict = false;  ///< the schema is
 };
 
 /// With the tools marked in `free` free. `unreachable`: those of which no call could be finished.

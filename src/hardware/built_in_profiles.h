@@ -7,7 +7,7 @@
 namespace baleen {
 
 struct BuiltInProfile {
-  std::string_view name;  ///< of the file
+  std::string_view name;  ///< what the file is called
   std::string_view text;
 };
 

@@ -19,8 +19,8 @@ enum class PeakFormat : std::uint8_t { kFp32, kTf32, kBf16, kFp8, kFp4, kInt8, k
 /// One level of a topology, from the innermost outwards.
 struct LinkLevel {
   std::int64_t size = 1;        ///< devices that reach each other over it
-  double bytes_per_second = 0;  ///< of one device, one way
-  double latency_seconds = 0;   ///< of a message
+  double bytes_per_second = 0;  ///< what one device sends, one way
+  double latency_seconds = 0;   ///< what a message takes besides its bytes
   double efficiency = 1;        ///< share of the rate that long messages reach
   bool mesh = false;            ///< a link for each peer: a group of n uses (n - 1) of (size - 1)
 };
@@ -35,7 +35,7 @@ struct MessagePoint {
 struct MessageTimes {
   std::vector<MessagePoint> points;
   std::int64_t num_ranks = 2;           ///< that the points were measured with
-  double seconds_per_further_rank = 0;  ///< of each rank beyond those
+  double seconds_per_further_rank = 0;  ///< what each rank beyond those adds
   /// An all-reduce of at most so many bytes sends all of them to every rank; a larger one sends parts.
   double whole_up_to_bytes = 0;
 
@@ -65,7 +65,7 @@ struct EfficiencyPoint {
 struct OperationEfficiency {
   std::vector<EfficiencyPoint> points;
   bool overlaps_scalar = false;  ///< scalar work runs beside matrix work instead of after it
-  double rows_per_tile = 0;      ///< of the wave term; 0: none
+  double rows_per_tile = 0;      ///< rows that fill a tile, for the wave term; 0: none
   double heads_per_tile = 0;  ///< attention: fewer heads, or a part of so many, cost as much as all; 0: none
 };
 
@@ -82,15 +82,15 @@ struct DeviceProfile {
   double memory_bytes_per_second = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t num_units = 0;  ///< multiprocessors, cores
-  EfficiencyPoint efficiency;  ///< of operations of which nothing is known
+  EfficiencyPoint efficiency;  ///< what an operation gets of which nothing is known
   /// By operation; "sparse_attention/128" is of calls with that many heads.
   std::map<std::string, OperationEfficiency, std::less<>> operations;
-  double graph_seconds = 0;  ///< of a kernel within a captured graph
+  double graph_seconds = 0;  ///< what a kernel within a captured graph adds
   /// By which a captured kernel begins before its predecessor has ended, as far as the table of its operation
   /// counts that time.
   double graph_overlap_seconds = 0;
-  double eager_seconds = 0;       ///< of one that is launched by itself
-  double collective_seconds = 0;  ///< of a message, beside its links' latencies
+  double eager_seconds = 0;       ///< what a kernel adds that is launched by itself
+  double collective_seconds = 0;  ///< what a message adds, beside its links' latencies
   std::vector<LinkLevel> links;
   /// By operation that sends ("dispatch") or kind ("all_reduce"); the others follow from `links`.
   std::map<std::string, MessageTimes, std::less<>> messages;

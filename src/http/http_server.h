@@ -47,7 +47,7 @@ struct HttpError {
   int status = 400;  ///< 400, 408, 413, 417, 431, 500 or 503
   std::string code;  ///< "bad_request", "request_timeout", "body_too_large", ...
   std::string message;
-  std::string path;  ///< of the request, once its head is known; empty before
+  std::string path;  ///< the request's path, once its head is known; empty before
 };
 
 /// `{"error": {"message", "type", "code"}}`; `type` is "server_error" from 500 up, else
@@ -59,7 +59,7 @@ using HttpErrorWriter = std::function<HttpResponse(const HttpError& error)>;
 struct HttpServerOptions {
   std::string host = "127.0.0.1";           ///< an address in figures, or "localhost"
   std::uint16_t port = 0;                   ///< 0: any free one
-  std::size_t max_header_bytes = 16 << 10;  ///< of the whole head; more gets 431
+  std::size_t max_header_bytes = 16 << 10;  ///< limit of the whole head; more gets 431
   std::size_t max_body_bytes = 16 << 20;    ///< more gets 413
   /// Of all requests together, from their first byte until their handlers let go of them; more gets 503.
   std::size_t max_bodies_bytes = 256 << 20;
@@ -67,7 +67,7 @@ struct HttpServerOptions {
   double body_seconds = 60;                ///< for the whole body
   double idle_seconds = 75;                ///< between requests of a kept-open connection
   double write_seconds = 30;               ///< without a byte taken by the client
-  std::size_t max_unsent_bytes = 1 << 20;  ///< of one stream; a client that reads no more is dropped
+  std::size_t max_unsent_bytes = 1 << 20;  ///< limit of one stream; a client that reads no more is dropped
   std::size_t max_connections = 8192;      ///< beyond: 503 and closed at once
   HttpErrorWriter write_error;             ///< empty: the shape of `default_error_response`
   HttpHeadCheck check_head;                ///< empty: every head is good

@@ -10,7 +10,7 @@ namespace baleen {
 struct Target {
   std::string path;            ///< begins with '/', or is "*"
   std::string query;           ///< as sent, without the '?'
-  std::string authority = {};  ///< of an absolute target: what its Host header must say
+  std::string authority = {};  ///< what the Host header must say, where the target is absolute
 };
 
 /// Takes origin-form (`/path?query`), `*`, and absolute-form (`http://host/path`), which proxies send.

@@ -62,7 +62,7 @@ struct CacheGeometry {
   /// Compressor rows of a window page's last positions, one block's.
   [[nodiscard]] std::int64_t overlap_bytes(std::int64_t block) const;
   [[nodiscard]] std::int64_t state_slot_bytes() const;               ///< compressor rings of one sequence
-  [[nodiscard]] std::int64_t state_bytes(std::int64_t block) const;  ///< of those, one block's
+  [[nodiscard]] std::int64_t state_bytes(std::int64_t block) const;  ///< the part of one block
   /// Bytes of rows that a position adds to a long sequence. Page strides round up: memory sees page_bytes() /
   /// 256.
   [[nodiscard]] double bytes_per_token() const;

@@ -16,8 +16,8 @@
 namespace baleen {
 
 struct CacheCapacity {
-  std::int64_t num_pages = 0;         ///< of 256 positions
-  std::int64_t num_window_pages = 0;  ///< of 256 positions
+  std::int64_t num_pages = 0;         ///< pages of 256 positions
+  std::int64_t num_window_pages = 0;  ///< pages of 256 positions, for window rows
   std::int64_t num_state_slots = 0;   ///< sequences at a time
 
   [[nodiscard]] std::int64_t total_bytes(const CacheGeometry& geometry) const {

@@ -38,7 +38,7 @@ struct ConvertReport {
   StorageFormats to;
   std::int64_t num_tensors = 0;
   std::int64_t total_bytes = 0;
-  std::string left_out;  ///< of `in`, in words (`left_out_text`); empty: every tensor was written
+  std::string left_out;  ///< what of `in` was not written, in words (`left_out_text`); empty: nothing
   std::map<TensorRole, RoundingLoss> changed;  ///< roles whose format changed
   /// Matrices that lost something though their conversion can be lossless: FP4 to FP8 (scales of a block
   /// further apart than 2^14), FP4 or FP8 to BF16 (scales that are no powers of two, or at the edge of the

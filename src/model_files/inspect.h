@@ -16,8 +16,8 @@ namespace baleen {
 /// Parameters are elements of the tensors: scales and hash tables do not count.
 struct ParameterCount {
   std::int64_t total = 0;  ///< without a draft head's blocks
-  std::int64_t per_token =
-      0;  ///< of those, what one token uses: all but the experts that it is not routed to
+  /// What one token uses of those: all but the experts that it is not routed to.
+  std::int64_t per_token = 0;
   std::int64_t drafts = 0;
 };
 
@@ -40,7 +40,7 @@ struct CheckpointReport {
   ModelConfig config;
   ParameterCount parameters;
   StorageFormats formats;
-  CacheGeometry kv;                     ///< in released precision
+  CacheGeometry kv;                     ///< what the cache takes in released precision
   std::vector<std::string> mismatches;  ///< one sentence each; empty for a checkpoint that can be run
 };
 

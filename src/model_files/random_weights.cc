@@ -16,7 +16,7 @@ namespace {
 
 /// mean + deviation * normal; a deviation of 0 stands for inverse_root * (last extent)^-1/2.
 struct Distribution {
-  std::string_view suffix;  ///< of the tensor's name
+  std::string_view suffix;  ///< how the tensor's name ends
   float mean;
   float deviation;
   float inverse_root;

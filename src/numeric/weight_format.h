@@ -20,7 +20,8 @@ enum class WeightFormat : std::uint8_t {
 struct FormatLayout {
   int bits = 0;
   int scale_rows = 0, scale_cols = 0;  ///< 0: no scales
-  int scale_bytes = 0;  ///< in memory: float32 for kFp8, whose checkpoints may have more than powers of two
+  /// Size in memory: float32 for kFp8, whose checkpoints may have more than powers of two.
+  int scale_bytes = 0;
 
   [[nodiscard]] constexpr std::int64_t row_bytes(std::int64_t cols) const { return cols * bits / 8; }
   /// Scales along `rows` and along `cols`.

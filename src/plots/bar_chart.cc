@@ -12,7 +12,7 @@ namespace {
 // Pixels of the drawing; the page scales it.
 constexpr double kRow = 22, kThickness = 14;
 constexpr double kBarsTop = 8, kBarsBottom = 44, kBarGap = 7;
-constexpr double kLeastWidth = 0.75;  ///< of a piece, so that it can be seen at all
+constexpr double kLeastWidth = 0.75;  ///< pixels that a piece is wide at least, so that it can be seen at all
 constexpr int kTicks = 6;
 
 std::string words(std::string_view style, double x, double y, std::string_view anchor,

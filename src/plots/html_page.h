@@ -37,16 +37,16 @@ struct LegendEntry {
 struct Figure {
   std::string id;
   std::string title;
-  std::string svg;      ///< of this program
+  std::string svg;      ///< drawn by this program
   std::string caption;  ///< what to see in it
   std::vector<LegendEntry> legend;
-  std::optional<Table> table;  ///< the same as figures, folded
+  std::optional<Table> table;  ///< its figures, folded
 };
 
 /// What made a page.
 struct Provenance {
   std::string command;   ///< as typed in a shell
-  std::string revision;  ///< of the program
+  std::string revision;  ///< what the program was built from
 };
 
 class HtmlPage {

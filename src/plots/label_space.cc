@@ -8,7 +8,7 @@
 namespace baleen {
 namespace {
 
-constexpr double kAscent = 0.8;  ///< of the font's size, above the baseline
+constexpr double kAscent = 0.8;  ///< share of the font's size above the baseline
 constexpr double kDescent = 0.25;
 
 Rect text_box(const TextSpot& spot, std::string_view text, double font_pixels) {

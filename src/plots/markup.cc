@@ -36,7 +36,8 @@ std::string escaped(std::string_view text) {
 std::string number_text(double value) { return fmt::format("{}", value); }
 
 double text_width(std::string_view text, double font_pixels) {
-  constexpr double kMeanAdvance = 0.62;  ///< of DejaVu Sans, the widest of common interface fonts
+  /// DejaVu Sans has this, the widest of common interface fonts; a share of the font's size.
+  constexpr double kMeanAdvance = 0.62;
   double characters = 0;
   for (const char c : text) characters += (static_cast<unsigned char>(c) & 0xc0) == 0x80 ? 0 : 1;
   return kMeanAdvance * font_pixels * characters;

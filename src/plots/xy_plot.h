@@ -24,7 +24,7 @@ struct PlotMark {
 };
 
 struct PlotLine {
-  std::vector<XyPoint> points;  ///< by rising x
+  std::vector<XyPoint> points;  ///< sorted by rising x
   std::string style;
   std::string label;  ///< beside the plot where it reaches its right end, otherwise along it
   std::string title;

@@ -36,7 +36,7 @@ struct PrefixLookup {
   std::int64_t found_tokens = 0;  ///< whole pages
   /// The prompt's first token that the nearest cached sequence has not: it has another one there, or ends.
   std::int64_t first_difference = 0;
-  std::vector<TokenId> cached_tokens;  ///< of that sequence from there on, a few
+  std::vector<TokenId> cached_tokens;  ///< tokens of that sequence from there on, a few
   /// Whole pages before the difference that were not found.
   std::int64_t lost_tokens = 0;
 

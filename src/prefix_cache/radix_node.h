@@ -43,7 +43,7 @@ struct RadixNode {
   bool ends_insertion = false;  ///< the tokens to here were inserted as a whole once
   bool kept_tail = false;  ///< its window pages are kept for others than its children (RadixTree::keep_tail)
   bool lost_windows = false;      ///< a tombstone that had window pages once
-  std::uint64_t hash_before = 0;  ///< of all tokens before it, page by page (RadixTree::hash_pages)
+  std::uint64_t hash_before = 0;  ///< digest of all tokens before it, page by page (RadixTree::hash_pages)
   std::int64_t last_access = 0;
   LruLinks full_links, window_links;
 

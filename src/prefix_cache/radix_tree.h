@@ -213,7 +213,7 @@ class RadixTree {
   WindowList window_list_;
   Use full_use_, window_use_;
   EvictionObserver observer_;
-  std::int64_t clock_ = 0;  ///< of last_access
+  std::int64_t clock_ = 0;  ///< counts uses, for last_access
   std::int64_t last_id_ = 0;
   std::uint64_t last_window_end_ = 0;
   /// Hashes of the tokens up to the first page of nodes that were evicted lately, in order and to look up.

@@ -58,8 +58,8 @@ using ConversationTurn = std::shared_ptr<const PythonJson::Array>;
 /// Of responses: what is kept for later requests, and how reasoning is sent.
 struct ResponseKeeping {
   bool store = false;                   ///< the response may be referred to later
-  std::vector<ConversationTurn> turns;  ///< of the responses that this one continues, oldest first
-  PythonJson::Array input;              ///< of this request, references resolved
+  std::vector<ConversationTurn> turns;  ///< turns of the responses that this one continues, oldest first
+  PythonJson::Array input;              ///< what this request says, references resolved
   bool seal_reasoning = false;          ///< put it into encrypted_content
   bool summarise_reasoning = false;     ///< as the item's summary instead of its content
 };

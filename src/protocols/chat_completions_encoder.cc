@@ -76,7 +76,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
  private:
   struct Choice {
     std::string reasoning, content;
-    std::vector<ToolCall> calls;  ///< of a body that does not stream
+    std::vector<ToolCall> calls;  ///< calls so far, where the body does not stream
     std::size_t num_whole_calls = 0;
     ReplyJson logprobs = ReplyJson::array();  ///< not sent yet: text may lag behind its tokens
     std::size_t num_dropped_calls = 0;

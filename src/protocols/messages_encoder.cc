@@ -199,8 +199,8 @@ class MessagesEncoder final : public ReplyEncoder {
   std::size_t num_blocks_ = 0;  ///< closed ones
   ToolCall call_;               ///< the one that is not whole yet
   std::size_t num_dropped_calls_ = 0;
-  ReplyJson content_ = ReplyJson::array();  ///< of a body that does not stream
-  std::string text_;                        ///< of the open block there
+  ReplyJson content_ = ReplyJson::array();  ///< blocks so far, where the body does not stream
+  std::string text_;                        ///< text of the open block there
   ReplyJson stop_reason_ = nullptr, stop_sequence_ = nullptr;
   std::string events_;
 };

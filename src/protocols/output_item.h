@@ -8,12 +8,12 @@ namespace baleen {
 struct OutputItem {
   enum class Kind : std::uint8_t { kReasoning, kMessage, kCall } kind = Kind::kMessage;
   std::string id;
-  std::string text;  ///< of a call: its arguments
+  std::string text;  ///< what it says; a call's arguments
   std::string call_id, name;
-  std::string name_space;      ///< of a call of a tool that its client keeps in a group: the group's name
-  bool is_whole_call = false;  ///< of a call: it is not cut
-  bool is_summary = false;     ///< of reasoning: shown as its summary, not as its content
-  std::string sealed;          ///< of reasoning that is complete: its encrypted_content
+  std::string name_space;      ///< name of the group in which a client keeps the tool that is called
+  bool is_whole_call = false;  ///< a call is not cut
+  bool is_summary = false;     ///< reasoning is shown as its summary, not as its content
+  std::string sealed;          ///< encrypted_content of reasoning that is complete
   ReplyJson logprobs = ReplyJson::array();
 
   /// As it is now. `status` is in_progress, completed or incomplete; in progress an item has no content yet.

@@ -33,9 +33,10 @@ struct ApiContext {
   bool any_model = false;  ///< other names mean it too
   std::int64_t vocab_size = 0;
   int max_choices = 16;
-  std::int64_t max_replies = 1 << 20;  ///< of one request over all its prompts: no more than the queue holds
-  bool think_by_default = false;       ///< when the request does not say
-  std::string client_key = {};         ///< the key presented with the request
+  /// Replies that a request may have over all its prompts: no more than the queue holds.
+  std::int64_t max_replies = 1 << 20;
+  bool think_by_default = false;              ///< when the request does not say
+  std::string client_key = {};                ///< the key presented with the request
   const EarlierResponses* earlier = nullptr;  ///< null: none are kept
 };
 
@@ -55,7 +56,7 @@ struct TokenText {
 };
 struct TokenLogprobs {
   TokenText token;
-  bool is_first = false;  ///< of a prompt: nothing comes before it, so it has no logprob
+  bool is_first = false;  ///< nothing comes before it in the prompt, so it has no logprob
   std::vector<TokenText> top;
 };
 
@@ -99,7 +100,7 @@ struct ReplyIdentity {
   std::string id;
   std::int64_t created_unix_seconds = 0;
   std::string model;
-  std::string request_id = {};            ///< of the HTTP exchange
+  std::string request_id = {};            ///< id of the HTTP exchange
   std::string fingerprint = "fp_baleen";  ///< same value, same seed: same text (OpenAI's system_fingerprint)
 };
 
@@ -120,13 +121,13 @@ extern const ErrorShape kAnthropicErrors;
 /// What the rest of the program knows of a protocol. One more is a file for its requests, one for its
 /// replies, and a row in protocols.cc.
 struct Protocol {
-  std::string_view name;          ///< in metrics
+  std::string_view name;          ///< what metrics call it
   std::string_view path;          ///< that requests are posted to; errors of longer paths have its shape too
   std::string_view prompt_field;  ///< the conversation or prompt of a request, for the `param` of refusals
   std::string_view call_id_prefix;
   bool has_raw_prompt =
       false;  ///< text or tokens: no conversation is rendered, and replies are content alone
-  std::span<const KnownField> (*known_fields)();  ///< of its requests, each once
+  std::span<const KnownField> (*known_fields)();  ///< fields that its requests may have, each once
   ApiResult<ApiRequest> (*parse)(std::string_view body, const ApiContext& context);
   std::unique_ptr<ReplyEncoder> (*make_encoder)(const ApiRequest& request, const ReplyIdentity& identity,
                                                 const Usage& at_start);

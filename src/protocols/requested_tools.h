@@ -12,7 +12,7 @@ inline constexpr std::size_t kMaxTools = 512;
 /// What a request declares: `functions` stand in the prompt as they are here, in this order.
 struct RequestedTools {
   std::vector<PythonJson> functions;   ///< {"name", "description", "parameters", ...}
-  std::vector<DeclaredTool> declared;  ///< the same, checked
+  std::vector<DeclaredTool> declared;  ///< tools of the request, checked
 };
 
 /// Whether the tool is of another type than `own_type`, that of functions in this protocol: one that its

@@ -106,7 +106,7 @@ constexpr int kMaxPartDepth = 8;
 /// Where a part stands.
 struct Place {
   Speaker speaker = Speaker::kOthers;
-  int depth = 0;  ///< in other parts
+  int depth = 0;  ///< how many parts are around it
 
   [[nodiscard]] Place inside() const { return {speaker, depth + 1}; }
 };

@@ -29,7 +29,7 @@ struct Contender {
       false;  ///< logits of every token of the prompt, so its chunks are no longer than rows are free
 
   std::optional<SequenceId> sequence;  ///< while running
-  std::int64_t matched_tokens = 0;     ///< of its tokens, found in the cache when the sequence was opened
+  std::int64_t matched_tokens = 0;     ///< how many of its tokens the cache had when the sequence was opened
   bool prompt_was_cached = false;      ///< all of the prompt was shared once: who waits for that may start
   /// Found no room (or lost it) when so many requests had ended; until one more has, asking again is
   /// pointless.

@@ -25,7 +25,7 @@ struct JobStep {
   std::int64_t num_drafts = 0;  ///< that the step checks: those of `drafts`, or as many as the engine makes
   std::vector<TokenId>
       fed;  ///< the job's tokens and the drafts; kNoToken for one that a step under way chooses
-  std::vector<SampleRow> draws;  ///< of the rows it wants, where the engine chooses
+  std::vector<SampleRow> draws;  ///< one for each row it wants, where the engine chooses
 
   /// Rows that tokens of the reply are chosen from: one, and one for each draft.
   [[nodiscard]] std::int64_t num_reply_rows() const { return wants_row ? 1 + num_drafts : 0; }

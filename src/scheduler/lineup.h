@@ -85,8 +85,8 @@ class Lineup {
   std::int64_t max_running_;
   std::int64_t total_pages_;
   std::set<Contender*, MoreImportant> waiting_;
-  std::vector<Contender*> running_;  ///< in order of importance
-  std::int64_t num_ended_ = 0;       ///< of contenders that ran
+  std::vector<Contender*> running_;  ///< sorted by importance
+  std::int64_t num_ended_ = 0;       ///< contenders that ran and have ended
   std::int64_t num_preemptions_ = 0;
 };
 

@@ -48,7 +48,7 @@ struct ReplyToken {
 /// What one step added to a reply: tokens, and the text that became safe to show (of these or earlier
 /// tokens).
 struct ReplyPiece {
-  std::vector<ReplyToken> prompt_tokens;  ///< of a scored prompt, from its second token on
+  std::vector<ReplyToken> prompt_tokens;  ///< tokens of a scored prompt, from its second on
   std::vector<ReplyToken> tokens;
   MarkedText text;
 };
@@ -59,9 +59,10 @@ struct ReplySummary {
   std::string error;        ///< for kFailed: a sentence
   std::uint64_t seed = 0;
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;  ///< of the prompt, found in the cache at first admission
+  std::int64_t cached_tokens = 0;  ///< how much of the prompt the cache had at first admission
   std::int64_t reply_tokens = 0;   ///< the stop token included
-  std::int64_t drafted_tokens = 0, accepted_tokens = 0;  ///< of speculative decoding
+  /// What speculative decoding drafted, and what was right.
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;
   std::int64_t steps = 0;  ///< that decoded: (reply_tokens - 1) / steps tokens a step
   std::int64_t preemptions = 0;
   double queue_seconds = 0;        ///< until first admitted

@@ -11,7 +11,7 @@ namespace baleen {
 
 struct SchedulerOptions {
   std::int64_t max_queue = 256;       ///< requests waiting for admission; one more is refused
-  std::int64_t max_batch_tokens = 0;  ///< of a step; 0: the engine's limit
+  std::int64_t max_batch_tokens = 0;  ///< limit of a step; 0: the engine's
   std::int64_t speculate = 0;         ///< draft tokens a step; at most the engine's limit
   /// Tokens of a step that prompts may take while others decode; 0: half of max_batch_tokens.
   std::int64_t prefill_share_tokens = 0;

@@ -12,15 +12,17 @@ namespace baleen {
 struct SchedulerStats {
   std::int64_t waiting = 0, running = 0;
   std::int64_t submitted = 0, finished = 0, cancelled = 0, failed = 0, refused = 0;
-  std::int64_t prompt_tokens = 0, cached_tokens = 0;  ///< of requests when first admitted
+  /// What requests had, and what the cache had of it, when first admitted.
+  std::int64_t prompt_tokens = 0, cached_tokens = 0;
   /// Of requests when first admitted, by `PrefixEnd`; whole pages that were cached and not found.
   std::array<std::int64_t, kPrefixEndNames.size()> prefix_ends{};
   std::int64_t lost_prefix_tokens = 0;
   std::int64_t reply_tokens = 0;
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;
   std::int64_t steps = 0, preemptions = 0;
-  double step_seconds = 0;  ///< with a step under way, drafts included
-  double idle_seconds = 0;  ///< with none, while a request was there: the loop's own time between steps
+  double step_seconds = 0;  ///< time while a step was under way, drafts included
+  /// Time without a step while a request was there: the loop's own time between steps.
+  double idle_seconds = 0;
   CacheUse cache;
 };
 

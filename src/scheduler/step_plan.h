@@ -17,14 +17,14 @@ struct StepDemand {
 };
 
 struct StepShare {
-  std::int64_t num_tokens = 0;  ///< of the remaining ones; 0: not in this step
+  std::int64_t num_tokens = 0;  ///< how many of the remaining ones are in this step
   std::int64_t num_drafts = 0;  ///< fed after them
 };
 
 struct StepBudget {
   std::int64_t max_batch_tokens = 0;
   std::int64_t max_logit_rows = 0;
-  std::int64_t prefill_share_tokens = 0;  ///< of all prompts together, while anyone decodes
+  std::int64_t prefill_share_tokens = 0;  ///< what all prompts have together, while anyone decodes
   std::int64_t least_draft_room = 0;      ///< tokens that a sequence with drafts has room for at least
 };
 

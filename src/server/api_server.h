@@ -40,10 +40,10 @@ struct ApiServerOptions {
   PreparationLimits preparation;
   ResponseStoreOptions responses;          ///< those that clients may refer to later
   ConversationStoreOptions conversations;  ///< that the page keeps here
-  std::vector<std::string> mcp_origins;    ///< of servers whose tools the page may run; see `served_page`
+  std::vector<std::string> mcp_origins;    ///< servers whose tools the page may run; see `served_page`
   bool log_requests = true;                ///< a line of the log for each, without any of its text
   bool log_text = false;                   ///< the bodies too
-  double keep_alive_seconds = 5;           ///< of silence before a stream says that it lives
+  double keep_alive_seconds = 5;           ///< how long a stream is silent before it says that it lives
 };
 
 class ApiServer {
@@ -131,7 +131,7 @@ class ApiServer {
   std::string instance_;  ///< random, so that ids differ between runs
   std::atomic<std::int64_t> next_id_ = 0;
   std::atomic<bool> draining_ = false;
-  std::atomic<double> drained_seconds_ = 0;  ///< of `uptime_seconds`: when a drain ends at the latest
+  std::atomic<double> drained_seconds_ = 0;  ///< when a drain ends at the latest, as `uptime_seconds`
   /// Streams of /stats, which no drain waits for; the HTTP thread's.
   std::set<std::shared_ptr<Exchange>> watchers_;
   HttpServer http_;

@@ -39,7 +39,8 @@ class ContentLogprobs {
   }
 
   std::deque<TokenLogprobs> waiting_;
-  std::size_t next_begin_ = 0;   ///< of the first that waits, in bytes of the reply after its reasoning
+  /// Where the first that waits begins, in bytes of the reply after its reasoning.
+  std::size_t next_begin_ = 0;
   std::size_t content_end_ = 0;  ///< bytes of content so far
 };
 

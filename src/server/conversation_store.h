@@ -24,9 +24,9 @@ namespace baleen {
 
 struct ConversationStoreOptions {
   std::filesystem::path folder;                  ///< empty: none are kept
-  std::size_t max_bytes = std::size_t{1} << 30;  ///< of all conversations of one key
-  std::size_t max_conversations = 10'000;        ///< of one key
-  std::size_t max_conversation_bytes = 8 << 20;  ///< of one of them
+  std::size_t max_bytes = std::size_t{1} << 30;  ///< limit of all conversations of one key
+  std::size_t max_conversations = 10'000;        ///< limit of one key
+  std::size_t max_conversation_bytes = 8 << 20;  ///< limit of one conversation
 };
 
 /// What a client must know to write over what is there: of which version its own is a successor.
@@ -79,7 +79,7 @@ class ConversationStore {
 
   ConversationStoreOptions options_;
   std::mutex mutex_;  ///< guards the rest, and files between check and write
-  std::map<std::string, Entries, std::less<>> by_key_;  ///< by the name of the key's folder
+  std::map<std::string, Entries, std::less<>> by_key_;  ///< keys are the names of the keys' folders
 };
 
 }  // namespace baleen

@@ -27,7 +27,7 @@ struct OperationTime {
 
 struct EngineView {
   std::vector<RadixNodeSummary> tree;
-  std::vector<RecentPrefix> prefixes;                  ///< of recent requests, the newest last
+  std::vector<RecentPrefix> prefixes;                  ///< what was found of recent requests, the newest last
   std::vector<std::vector<std::int64_t>> expert_load;  ///< routed tokens by block and expert
   std::optional<ExpertBalance> expert_balance;         ///< where experts change places while ranks serve
   std::optional<ExpertPlaceStats> expert_places;       ///< where experts lie in several memories
@@ -37,7 +37,7 @@ struct EngineView {
   std::int64_t disk_budget_bytes = 0;
   std::int64_t num_ranks = 1;
   std::int64_t num_groups = 1;             ///< data-parallel ones, each with sequences and a cache of its own
-  std::int64_t num_prefill_groups = 0;     ///< of those, the ones that only compute prompts
+  std::int64_t num_prefill_groups = 0;     ///< how many of those only compute prompts
   std::optional<TransferStats> transfers;  ///< between them and the others; empty without them
   std::string plan;                        ///< "2 devices: tp 1, dp 2, ep 2"
 };

@@ -26,16 +26,16 @@ namespace baleen {
 
 /// Work is counted by `spend_work`: about 10 ns a unit.
 struct PreparationLimits {
-  std::size_t max_waiting = 64;             ///< of each lane; more get 429
+  std::size_t max_waiting = 64;             ///< limit of each lane; more get 429
   std::size_t small_body_bytes = 64 << 10;  ///< larger ones begin in the patient lane
-  std::int64_t quick_work = 2'000'000;      ///< of a request in the quick lane: some 20 ms
-  std::int64_t patient_work = 100'000'000;  ///< in the patient one, more gets 400: some seconds
+  std::int64_t quick_work = 2'000'000;      ///< limit of a request in the quick lane: some 20 ms
+  std::int64_t patient_work = 100'000'000;  ///< limit in the patient lane, more gets 400: some seconds
   int patient_threads = 2;
 };
 
 struct PreparationTask {
   std::string body;
-  std::shared_ptr<const void> body_share;  ///< of the memory for bodies
+  std::shared_ptr<const void> body_share;  ///< what the body has of the memory for bodies
   /// Called with the body, perhaps a second time after `WorkExceeded` ended the first. What it throws becomes
   /// a refusal.
   std::function<void(std::string_view body)> run;

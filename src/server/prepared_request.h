@@ -18,7 +18,8 @@ namespace baleen {
 
 struct PreparedRequest {
   ApiRequest asked;
-  std::vector<Request> choices;  ///< of the first prompt, then of the next; `after_prompt_of` not set
+  /// Choices of the first prompt, then of the next; `after_prompt_of` is not set.
+  std::vector<Request> choices;
   std::vector<std::string> prompt_texts;  ///< one a prompt, for `echo`; else empty
   std::int64_t prompt_tokens = 0;         ///< over all prompts, each counted once
   std::vector<std::size_t> added_tokens;  ///< one a prompt: tokens before those that the client sent

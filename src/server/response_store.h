@@ -20,7 +20,7 @@ namespace baleen {
 
 struct ResponseStoreOptions {
   std::size_t max_responses = 1000;      ///< 0: none are kept
-  std::size_t max_bytes = 256ULL << 20;  ///< of all that is kept, shared turns counted once
+  std::size_t max_bytes = 256ULL << 20;  ///< limit of all that is kept, shared turns counted once
 };
 
 /// Thread-safe. Every response belongs to the API key of its request ("" where no keys are needed); to every
@@ -52,8 +52,8 @@ class ResponseStore {
   void drop_oldest();
 
   ResponseStoreOptions options_;
-  std::shared_ptr<std::atomic<std::size_t>>
-      bytes_;                 ///< of what lives, also of turns that only later responses hold
+  /// What lives takes so many, turns that only later responses hold included.
+  std::shared_ptr<std::atomic<std::size_t>> bytes_;
   std::mutex mutex_;          ///< guards the rest
   std::list<Entry> entries_;  ///< most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_id_;

@@ -37,8 +37,8 @@ struct ServingContext {
   HttpServer& http;
   CallMemory& calls;
   ResponseStore& responses;
-  double keep_alive_seconds = 5;                      ///< of silence before a stream says that it lives
-  std::function<void(const RequestReport&)> on_done;  ///< in the HTTP thread
+  double keep_alive_seconds = 5;  ///< how long a stream is silent before it says that it lives
+  std::function<void(const RequestReport&)> on_done;  ///< called in the HTTP thread
 };
 
 /// Lives in the HTTP thread; what the scheduler publishes is posted there. Keeps itself alive until it is
@@ -59,8 +59,8 @@ class ServedRequest : public std::enable_shared_from_this<ServedRequest> {
     ReplyReader reader;
     bool in_reasoning = false;
     ContentLogprobs logprobs = {};
-    std::size_t num_echoed =
-        0;  ///< of a prompt that is echoed with logprobs: its tokens up to the next one to come
+    /// Tokens up to the next one to come, where a prompt is echoed with logprobs.
+    std::size_t num_echoed = 0;
     std::int64_t reasoning_tokens = 0;
     double last_piece_seconds = -1;
     bool finished = false;

@@ -101,7 +101,7 @@ class ActivationView {
   ActivationView(Bf16* data, ElementType type, Extents extents, Extents strides)
       : ActivationView(reinterpret_cast<Byte*>(data), type, extents, strides) {}
 
-  View<Float, Rank> view_;  ///< of BF16 elements: only its address, extents and strides count
+  View<Float, Rank> view_;  ///< counts only by its address, extents and strides where elements are BF16
   ElementType type_ = ElementType::kF32;
 };
 

@@ -38,7 +38,7 @@ struct SequenceSlice {
 
 struct RaggedBatch {
   std::span<const TokenId> tokens;        ///< [num_rows]
-  std::span<const SequenceSlice> slices;  ///< in row order, without gaps, each with at least one token
+  std::span<const SequenceSlice> slices;  ///< sorted by row, without gaps, each with at least one token
 
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   /// The sequence of row `row`, which stands at position start + row - first_row of it.

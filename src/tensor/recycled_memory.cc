@@ -82,7 +82,7 @@ class Blocks {
   std::mutex mutex_;
   std::size_t in_use_ = 0, most_in_use_ = 0, held_ = 0;  ///< bytes
   std::multimap<std::size_t, void*> waiting_;
-  std::unordered_map<void*, std::size_t> sizes_;  ///< of all blocks
+  std::unordered_map<void*, std::size_t> sizes_;  ///< how large each block is
 };
 
 /// Never destroyed: arrays with static lifetime may give theirs back after it.

@@ -39,7 +39,7 @@ class TerminalKeys {
 
   int descriptor_;
   std::string ready_;           ///< bytes that come before those of the terminal
-  std::size_t position_ = 0;    ///< in ready_
+  std::size_t position_ = 0;    ///< where reading stands in ready_
   std::size_t num_pasted_ = 0;  ///< bytes of ready_, from position_ on, that are pasted
 };
 

@@ -37,7 +37,7 @@ class AddedTokens {
   /// are short (real vocabularies differ by digits and a few words), so walking one beats a table of 256.
   struct Node {
     std::uint8_t byte = 0;
-    TokenId id = kNone;  ///< of the token that ends here
+    TokenId id = kNone;  ///< token that ends here
     std::int32_t first_child = kNone;
     std::int32_t sibling = kNone;
   };

@@ -19,7 +19,7 @@ class PreTokenizer {
   /// Why and where a split could not be finished.
   struct GaveUp {
     std::string why;
-    const char* at = nullptr;  ///< in the text
+    const char* at = nullptr;  ///< where it stands in the text
   };
 
   /// Calls `take(piece)` for every piece of `text` in order; none is empty and together they are all of it.

@@ -35,9 +35,9 @@ class SplitPattern {
   struct Match {
     enum class Status { kFound, kNone, kGaveUp };
     Status status = Status::kNone;
-    std::size_t begin = 0;  ///< with kFound: begin < end, from <= begin
+    std::size_t begin = 0;  ///< set with kFound: begin < end, from <= begin
     std::size_t end = 0;
-    int error_code = 0;  ///< with kGaveUp, for `error_text`
+    int error_code = 0;  ///< set with kGaveUp, for `error_text`
   };
 
   /// Throws `Error` when the pattern does not compile or can match nothing at all. `where` is what sentences

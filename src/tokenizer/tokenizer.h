@@ -75,7 +75,7 @@ class Tokenizer {
   [[nodiscard]] Result<std::vector<TokenId>> encode_between(std::string_view text, const Cut& cut) const;
 
   Vocabulary vocabulary_;
-  std::vector<bool> control_;  ///< by id
+  std::vector<bool> control_;  ///< one for each id
   MergeTable merges_;
   PreTokenizer pre_tokenizer_;
   AddedTokens exact_;       ///< matched first, over the whole text

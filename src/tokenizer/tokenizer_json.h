@@ -24,7 +24,7 @@ struct VocabularyEntry {
 /// token made.
 struct MergeRule {
   std::string merged;
-  std::size_t left_size = 0;  ///< in bytes; the rest of `merged` is the right half
+  std::size_t left_size = 0;  ///< bytes; the rest of `merged` is the right half
 };
 
 /// A string matched in the raw text, before anything else looks at it.
@@ -46,7 +46,7 @@ struct TokenizerJson {
   std::vector<VocabularyEntry> vocabulary;
   std::vector<MergeRule> merges;
   std::vector<AddedToken> added_tokens;
-  std::vector<SplitRule> splits;  ///< in order; each one cuts the pieces of the one before
+  std::vector<SplitRule> splits;  ///< applied in order: each one cuts the pieces of the one before
 };
 
 /// Throws `Error`: not JSON, a part missing or of the wrong type, or a feature that is not supported. `name`

@@ -43,8 +43,8 @@ class WordCache {
   static constexpr std::size_t kMaxSlots = 8192;
 
   struct Slot {
-    std::string_view piece;   ///< in the text; empty: not used yet
-    std::uint32_t begin = 0;  ///< of its tokens in the result
+    std::string_view piece;   ///< a stretch of the text; empty: not used yet
+    std::uint32_t begin = 0;  ///< where its tokens begin in the result
     std::uint32_t count = 0;
   };
 

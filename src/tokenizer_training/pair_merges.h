@@ -32,7 +32,7 @@ struct TrainedMerges {
     bool operator==(const Rule&) const = default;
   };
   std::vector<std::string> tokens;  ///< bytes of every id: the alphabet, then one for each new token
-  std::vector<Rule> rules;          ///< in the order of rank, each pair once
+  std::vector<Rule> rules;          ///< sorted by rank, each pair once
 };
 
 /// The 256 bytes in the order of their characters in the byte-level alphabet: "!" first, byte 0xAD last.

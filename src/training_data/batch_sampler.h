@@ -32,12 +32,12 @@ struct TrainingBatch {
   /// [num_tokens], 1 where this token may be predicted: token i is a target of token i - 1 (main) and of
   /// token i - 2 (MTP) where those are in its document. The first token of a document has 0.
   std::vector<std::uint8_t> is_target;
-  std::vector<Document> documents;      ///< in order; together they are all tokens
+  std::vector<Document> documents;      ///< sorted by row; together they are all tokens
   std::vector<std::int64_t> row_begin;  ///< [num_rows + 1], in tokens
   /// Sum of `is_target` over the rows of all ranks: what the losses of tokens are divided by.
   std::int64_t num_global_targets = 0;
-  std::int64_t num_global_tokens = 0;     ///< of all ranks: queries that the indexers' loss is the mean of
-  std::int64_t num_global_documents = 0;  ///< of all ranks: what the balance loss is the mean of
+  std::int64_t num_global_tokens = 0;     ///< queries over all ranks that the indexers' loss is the mean of
+  std::int64_t num_global_documents = 0;  ///< documents over all ranks that the balance loss is the mean of
 
   [[nodiscard]] std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(row_begin.size()) - 1; }

@@ -19,7 +19,7 @@ enum class TextRecords : std::uint8_t {
 };
 
 struct CorpusRecord {
-  std::string text;  ///< of JSON lines: the line
+  std::string text;  ///< the line, where the corpus is JSON lines
   CorpusFormat format = CorpusFormat::kText;
   std::size_t file = 0;   ///< index in the corpus
   std::int64_t line = 0;  ///< from 1; 0: the whole file
@@ -56,7 +56,7 @@ class Corpus {
   std::unique_ptr<CorpusFile> file_;
   CorpusFormat file_format_ = CorpusFormat::kText;
   bool file_gave_records_ = false;
-  std::int64_t bytes_before_ = 0;  ///< of the files before this one
+  std::int64_t bytes_before_ = 0;  ///< size of the files before this one
   std::int64_t size_ = 0;
 };
 

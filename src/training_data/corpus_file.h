@@ -56,8 +56,8 @@ class CorpusFile {
   ByteStream stream_;
   std::unique_ptr<ZSTD_DCtx_s, FreeDecompressor> decompressor_;  ///< empty for plain files
   std::vector<char> raw_, plain_;
-  std::span<const char> raw_left_,
-      left_;               ///< of the blocks above (`left_` of raw_ where nothing is compressed)
+  /// Bytes left of the blocks above (`left_` of raw_ where nothing is compressed).
+  std::span<const char> raw_left_, left_;
   bool in_frame_ = false;  ///< a compressed frame has begun and not ended
   std::int64_t line_number_ = 0;
   std::int64_t bytes_read_ = 0;

@@ -16,8 +16,8 @@ namespace baleen {
 class DocumentSpool {
  public:
   struct Entry {
-    std::uint64_t offset = 0;        ///< in the file
-    std::uint64_t content_hash = 0;  ///< of tokens and targets: equal documents have equal ones
+    std::uint64_t offset = 0;        ///< where it begins in the file
+    std::uint64_t content_hash = 0;  ///< digest of tokens and targets: equal documents have equal ones
     std::int64_t num_tokens = 0;
     std::int64_t num_targets = 0;
     std::int64_t num_text_bytes = 0;

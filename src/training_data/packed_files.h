@@ -37,7 +37,7 @@ class PackedFiles {
  private:
   [[nodiscard]] std::string checksum() const;
 
-  std::map<std::string, std::string> checksums_;  ///< by file name
+  std::map<std::string, std::string> checksums_;  ///< keys are file names
 };
 
 }  // namespace baleen

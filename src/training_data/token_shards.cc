@@ -46,7 +46,7 @@ void check_ends(std::span<const std::byte> file, const ShardHeader& header, cons
 /// A document in its file.
 struct TokenShards::Place {
   std::size_t file = 0;
-  std::int64_t begin = 0, end = 0;  ///< in tokens of the file
+  std::int64_t begin = 0, end = 0;  ///< tokens of the file
 };
 
 bool TokenShards::has(const std::filesystem::path& folder, DataSplit split) {

@@ -16,12 +16,12 @@ namespace baleen {
 
 struct TrainingText {
   MarkedText text;
-  std::vector<TextRange> targets;  ///< in bytes, in order, disjoint
+  std::vector<TextRange> targets;  ///< ranges of bytes, in order and disjoint
 };
 
 struct RecordRules {
-  std::string field = "text";                        ///< of JSON lines without "messages"
-  ThinkingMode thinking_mode = ThinkingMode::kChat;  ///< of conversations that do not say
+  std::string field = "text";                        ///< what JSON lines without "messages" call their text
+  ThinkingMode thinking_mode = ThinkingMode::kChat;  ///< mode of conversations that do not say
 };
 
 /// A text becomes BOS, text, end token, all of it but BOS a target; what it spells is text, never a control
@@ -33,7 +33,7 @@ struct TokenDocument {
   std::vector<TokenId> tokens;
   std::vector<std::uint8_t> is_target;  ///< [tokens.size()]; the first is 0
   std::int64_t num_targets = 0;
-  std::int64_t num_text_bytes = 0;  ///< of text, control tokens not counted
+  std::int64_t num_text_bytes = 0;  ///< size of text, control tokens not counted
 };
 
 /// A token is a target where its first byte is. Fails where the tokenizer lacks a control token of the text,

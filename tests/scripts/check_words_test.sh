@@ -28,3 +28,17 @@ refused docs/a.md 'The server is told of it.' 'wanted, requested or given'
 refused src/a.h '// widened to float32' dequantise
 refused src/a.h '// Somebody frees it' 'no one'
 refused docs/a.md 'A folder includes from its own floor.' 'layers and folders'
+refused src/a.h 'int rows = 0;  ///< of a step' 'Subject, verb, unit'
+refused src/a.h 'kBody,  ///< In a body' 'Subject, verb, unit'
+
+# A comment that goes on in the next line may; where comments are still to be rewritten, only new ones are refused.
+printf 'int rows = 0;  ///< limit of a step\n               ///< of a server\n' >src/b.h
+echo 'int rows = 0;  ///< of a step' >src/ops/b.h
+git add .
+scripts/check_words.sh >found || { echo "sound comments are refused" >&2; exit 1; }
+grep -qF '1 comments' found
+git -c user.name=t -c user.email=t@t commit -qm base
+scripts/check_words.sh HEAD >/dev/null || { echo "what was there is refused" >&2; exit 1; }
+echo 'int pages = 0;  ///< by sequence' >>src/ops/b.h
+scripts/check_words.sh HEAD >/dev/null 2>found && { echo "a new comment passes" >&2; exit 1; }
+grep -qF 'int pages' found

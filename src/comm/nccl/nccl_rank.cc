@@ -57,7 +57,7 @@ std::uint32_t seen(const std::uint32_t* count) { return *static_cast<const volat
 
 struct NcclRank::Joined {
   NcclLibrary::Comm comm = nullptr;
-  std::byte* buffer = nullptr;  ///< in the GPU's memory, the counts behind it
+  std::byte* buffer = nullptr;  ///< lies in the GPU's memory, the counts behind it
   std::uint32_t* counts = nullptr;
   std::mutex mutex;
   std::condition_variable changed;

@@ -54,7 +54,7 @@ class PeerRank {
     std::uint32_t blocks_done;
     std::uint32_t failed;
     std::int32_t counters[kMaxPeerCounters];
-    PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< of ranks in other processes
+    PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< memory that ranks of other processes have opened
   };
   /// Takes and clears the region, on the current GPU, of one of `num_ranks`.
   void open_region(std::int64_t num_ranks);
@@ -67,13 +67,13 @@ class PeerRank {
 
   const std::vector<PeerRank>* all_ = nullptr;
   const NcclRank* nccl_ = nullptr;
-  PeerProcess* process_ = nullptr;  ///< of ranks that are processes
+  PeerProcess* process_ = nullptr;  ///< set where ranks are processes
   std::int64_t rank_ = 0;
   int gpu_ = 0;
   std::int64_t sharing_ = 1;
   std::int32_t max_blocks_ = kMaxExchangeBlocks;  ///< PeerView::max_blocks
-  std::byte* region_ = nullptr;                   ///< in the GPU's memory
-  PeerFailure* failure_ = nullptr;                ///< in the host's
+  std::byte* region_ = nullptr;                   ///< lies in the GPU's memory
+  PeerFailure* failure_ = nullptr;                ///< lies in the host's memory
   std::chrono::milliseconds longest_wait_{};
 };
 

@@ -40,7 +40,7 @@ class PeerProcess {
   [[nodiscard]] std::byte* open(const void* handle);
   void close_others() noexcept;
 
-  std::vector<PeerRank> ranks_;  ///< of others their regions alone, as opened
+  std::vector<PeerRank> ranks_;  ///< ranks as seen from here; others have their regions alone, as opened
   std::int64_t rank_;
   int gpu_;
   Communicator& host_;

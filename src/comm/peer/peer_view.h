@@ -22,12 +22,13 @@
 
 namespace baleen {
 
-inline constexpr int kMaxPeers = 16;                        ///< ranks of a group on one host
-inline constexpr int kMaxSharedArrays = 6;                  ///< whose addresses an exchange may tell
-inline constexpr int kMaxPeerRanges = 64;                   ///< pieces of memory of a rank in another process
-inline constexpr int kMaxExchangeBlocks = 264;              ///< of a kernel that exchanges
-inline constexpr int kMaxPeerCounters = 32 << 10;           ///< of kernels that hand rows to each other
-inline constexpr std::int64_t kMaxPushedBytes = 512 << 10;  ///< of one message
+inline constexpr int kMaxPeers = 16;            ///< ranks of a group on one host
+inline constexpr int kMaxSharedArrays = 6;      ///< whose addresses an exchange may tell
+inline constexpr int kMaxPeerRanges = 64;       ///< pieces of memory of a rank in another process
+inline constexpr int kMaxExchangeBlocks = 264;  ///< a kernel that exchanges has no more blocks
+/// Kernels that hand rows to each other have no more counters.
+inline constexpr int kMaxPeerCounters = 32 << 10;
+inline constexpr std::int64_t kMaxPushedBytes = 512 << 10;  ///< limit of one message
 inline constexpr std::int64_t kPacketData = 8;              ///< bytes of data in a packet
 inline constexpr std::int64_t kInboxPackets = kMaxPushedBytes / kPacketData;
 inline constexpr int kMaxStagedTokens = 256;  ///< whose rows an exchange may stage
@@ -70,11 +71,11 @@ struct PeerFailure {
 
 /// A group, as kernels of one of its ranks get it.
 struct PeerView {
-  PeerPort ports[kMaxPeers];  ///< by place in the group; that of this rank is empty
+  PeerPort ports[kMaxPeers];  ///< one for each place in the group; this rank's own is empty
   std::int32_t ranks[kMaxPeers];
   std::int32_t size = 1;
   std::int32_t place = 0;
-  std::uint32_t* blocks_done = nullptr;  ///< of the kernel under way
+  std::uint32_t* blocks_done = nullptr;  ///< counts blocks of the kernel under way
   /// [kMaxPeerCounters] of kernels of this rank that hand rows to each other: 0 before the first of them, and
   /// cleared by the last.
   std::int32_t* counters = nullptr;
@@ -82,8 +83,8 @@ struct PeerView {
   std::uint32_t* failed = nullptr;
   PeerFailure* failure = nullptr;
   std::uint64_t longest_wait_ns = 0;
-  bool shares_gpu = false;                       ///< with other ranks of the service
-  std::int32_t max_blocks = kMaxExchangeBlocks;  ///< of a kernel that exchanges; the same on all ranks
+  bool shares_gpu = false;                       ///< other ranks of the service run on this GPU
+  std::int32_t max_blocks = kMaxExchangeBlocks;  ///< limit of a kernel that exchanges, equal on all ranks
 };
 
 }  // namespace baleen

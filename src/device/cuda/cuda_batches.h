@@ -51,7 +51,7 @@ class CudaBatches final : public StepBatches {
   const DeviceTraits& traits_;
   CudaContext& context_;
   BatchUpload upload_;
-  std::optional<BatchUpload> second_upload_;  ///< of devices that begin two batches
+  std::optional<BatchUpload> second_upload_;  ///< set where devices begin two batches
   /// Of a step of two batches.
   struct Part {
     DeviceBatch batch;

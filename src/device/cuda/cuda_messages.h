@@ -34,7 +34,7 @@ class CudaMessages final : public MessageLane {
  private:
   CudaContext& context_;
   bool beside_ = true;
-  int num_sms_ = 0;  ///< of the operations where nothing is posted
+  int num_sms_ = 0;  ///< what operations have where nothing is posted
   std::array<bool, kNumPosts> posted_{};
   CudaStream stream_{true};  // a few blocks for which other ranks wait
   CudaEvent forked_{cudaEventDisableTiming};

@@ -49,7 +49,8 @@ class CudaReplay final : public StepReplay {
   const DeviceTraits& traits_;
   CudaBatches& batches_;
   CudaContext& context_;
-  std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;  ///< by part and rows
+  /// One for each part and number of rows.
+  std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;
   std::array<CudaEvent, kNumMarks> marks_{CudaEvent(kWaitAsleep), CudaEvent(kWaitAsleep)};
   Communicator* host_ = nullptr;  ///< null: of one rank
   bool replaying_ = true;

@@ -74,7 +74,7 @@ class MtpHead final : public DraftHead {
   DraftParts parts_;
   MtpPass pass_;
   Activations<2> inputs_;   ///< [max_rows, n d]
-  KeptStreams last_;        ///< of the main layers, what a truncation may leave as last included
+  KeptStreams last_;        ///< streams of the main layers, what a truncation may leave as last included
   Activations<2> drafted_;  ///< [max_sequences, n d] the block's own, of the last `draft`
 };
 

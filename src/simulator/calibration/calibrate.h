@@ -18,7 +18,7 @@ struct CalibrationOptions {
   DeviceChoice device;
   int num_threads = 0;         ///< CPU; 0: every processor of this process
   bool quick = false;          ///< fewer steps of smaller models: seconds on a CPU
-  std::string name = "local";  ///< of the profile
+  std::string name = "local";  ///< what the profile is called
   std::string date;            ///< for the sources, as "2026-11-21"
   /// Adds to a CPU's profile what others measure of it.
   std::function<void(DeviceProfile& profile, ThreadPool& pool)> measure_further = {};

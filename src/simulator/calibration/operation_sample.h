@@ -20,9 +20,9 @@ struct IdealCalls {
 /// All calls of one operation in a few steps, which the device timed together.
 struct OperationSample {
   std::string operation;
-  double num_rows = 0;     ///< of each call
-  double num_heads = 0;    ///< of each call of attention; 0: no heads
-  double num_kernels = 0;  ///< of all calls: launches, as the time model counts them
+  double num_rows = 0;     ///< rows that each call has
+  double num_heads = 0;    ///< heads that each call of attention has; 0: no heads
+  double num_kernels = 0;  ///< launches of all calls, as the time model counts them
   std::vector<IdealCalls> calls;
   double seconds = 0;  ///< measured, of all of them
 };

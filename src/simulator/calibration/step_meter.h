@@ -14,7 +14,7 @@ namespace baleen {
 /// A kind of step: so many sequences, each with so many tokens cached before and so many new ones.
 struct StepSetting {
   std::int64_t num_sequences = 1;
-  std::int64_t num_tokens = 1;  ///< of each; 1: decoding
+  std::int64_t num_tokens = 1;  ///< tokens that each has; 1: decoding
   std::int64_t context = 0;
 
   [[nodiscard]] std::int64_t num_rows() const { return num_sequences * num_tokens; }
@@ -24,7 +24,7 @@ struct StepSetting {
 /// A step in which every operation took its typical time: undisturbed, and not by luck.
 struct StepMeasurement {
   std::vector<OperationSample> samples;
-  double host_seconds = 0;  ///< of a step, in no operation
+  double host_seconds = 0;  ///< time of a step that is in no operation
 };
 
 class StepMeter {

@@ -27,25 +27,25 @@ struct ServingLoad {
   std::int64_t prompt_tokens = 8192;
   std::int64_t reply_tokens = 1024;
   std::int64_t concurrency = 1;  ///< requests at a time, over all devices
-  std::int64_t max_running =
-      0;  ///< of them that an engine lets run, the others wait; 0: as many as memory holds
+  /// How many an engine lets run, the others wait; 0: as many as memory holds.
+  std::int64_t max_running = 0;
   std::int64_t num_drafts = 0;
   std::vector<double> draft_acceptance;  ///< as in `Workload`
-  std::int64_t max_batch_tokens = 8192;  ///< of a step of prefill, of one data-parallel group
+  std::int64_t max_batch_tokens = 8192;  ///< limit of a step of prefill in one data-parallel group
   double prefix_cache_hit_rate = 0;
   double imbalance = 1;
   double hash_imbalance = 1;
 };
 
 struct DeploymentEstimate {
-  double prefill_seconds = 0;      ///< of a prompt by itself
-  double step_seconds = 0;         ///< of decoding
+  double prefill_seconds = 0;      ///< what a prompt takes by itself
+  double step_seconds = 0;         ///< what a step of decoding takes
   double ttft_seconds = 0;         ///< mean, waiting for prompts before and for room included
   double tpot_seconds = 0;         ///< mean
-  double requests_per_second = 0;  ///< of all devices
+  double requests_per_second = 0;  ///< what all devices answer together
   double requests_in_flight =
       0;  ///< requests that decode at a time: less than the concurrency where memory is short
-  std::int64_t memory_bytes = 0;  ///< of the fullest device
+  std::int64_t memory_bytes = 0;  ///< what the fullest device holds
   std::int64_t device_memory_bytes = 0;
 
   [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }

@@ -25,7 +25,7 @@ struct OpTime;
 /// used least.
 struct HostExperts {
   ExpertCounts counts;           ///< no blocks: none
-  std::int64_t block_bytes = 0;  ///< of one expert
+  std::int64_t block_bytes = 0;  ///< size of one expert
   MemoryLevel level;
 
   [[nodiscard]] bool empty() const { return counts.num_on_host == 0; }
@@ -60,11 +60,11 @@ class HostCopies {
   static constexpr std::int64_t kNone = -1;
 
   const HostExperts& experts_;
-  std::int64_t counted_block_ = kNone;  ///< of the latest router, if its experts' copies are counted
+  std::int64_t counted_block_ = kNone;  ///< block of the latest router, if its experts' copies are counted
   double num_rows_, guessed_;
   bool by_kernels_;
   double copied_ = 0;  ///< experts of a block
-  double share_ = 0;   ///< of the products of a step, those of copies
+  double share_ = 0;   ///< share of the products of a step that copies have
   // By kernels:
   std::optional<double> come_at_;  ///< when the copies of the block before had come
   // In the background:

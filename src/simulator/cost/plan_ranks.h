@@ -33,7 +33,7 @@ class PlanRanks {
  private:
   const SimulatedModel& model_;
   ParallelPlan plan_;
-  mutable std::vector<std::unique_ptr<RankModel>> ranks_;  ///< of different stages
+  mutable std::vector<std::unique_ptr<RankModel>> ranks_;  ///< one for each stage
 };
 
 }  // namespace baleen

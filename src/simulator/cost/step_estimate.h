@@ -24,11 +24,11 @@ struct OpEstimate {
 
 struct StageEstimate {
   Stage stage;
-  std::vector<OpEstimate> ops;       ///< by rising start
-  double compute_seconds = 0;        ///< of operations
-  double communication_seconds = 0;  ///< of messages
-  double seconds = 0;                ///< of both, as they overlap
-  double send_seconds = 0;           ///< of streams to the next stage, in none of these
+  std::vector<OpEstimate> ops;       ///< sorted by rising start
+  double compute_seconds = 0;        ///< what operations take
+  double communication_seconds = 0;  ///< what messages take
+  double seconds = 0;                ///< what both take, as they overlap
+  double send_seconds = 0;           ///< what streams to the next stage take, in none of these
   RankMemory memory;
 };
 
@@ -36,10 +36,10 @@ struct StepEstimate {
   std::vector<StageEstimate> stages;
   double send_seconds = 0;  ///< between stages
   double host_seconds = 0;
-  double seconds = 0;             ///< of a step, until its tokens are there
+  double seconds = 0;             ///< how long a step takes until its tokens are there
   double tokens = 0;              ///< processed by all devices in that time
-  double tokens_out = 0;          ///< of them tokens that clients get: decoding
-  std::int64_t memory_bytes = 0;  ///< of the fullest device
+  double tokens_out = 0;          ///< tokens of these that clients get: decoding
+  std::int64_t memory_bytes = 0;  ///< what the fullest device holds
   std::int64_t device_memory_bytes = 0;
 
   [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }

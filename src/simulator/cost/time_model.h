@@ -28,7 +28,7 @@ struct OpTime {
   double memory_seconds = 0;
   double static_seconds = 0;
   double communication_seconds = 0;
-  double host_copy_seconds = 0;  ///< of experts on the host, as far as nothing hides it
+  double host_copy_seconds = 0;  ///< what copies of experts on the host take, as far as nothing hides it
   Bound bound = Bound::kLatency;
 };
 

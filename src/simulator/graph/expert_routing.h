@@ -23,7 +23,7 @@ class ExpertRouting {
   [[nodiscard]] double share(std::int64_t rank) const { return shares_[static_cast<std::size_t>(rank)]; }
 
  private:
-  std::vector<double> shares_;  ///< by falling use
+  std::vector<double> shares_;  ///< sorted by falling use
   bool even_ = false;           ///< all of them equal
 };
 

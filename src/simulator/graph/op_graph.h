@@ -27,8 +27,8 @@ struct GraphOp {
   /// Kernels that do it where nothing is fused: an operation on several weights has one for each.
   int num_kernels = 1;
   double num_heads = 0;      ///< that attention works on; 0: no heads
-  OpCost cost;               ///< of an operation
-  OpCost backward;           ///< of its backward; nothing where it has none
+  OpCost cost;               ///< what an operation costs
+  OpCost backward;           ///< what its backward costs; nothing where it has none
   RankMessage message;       ///< between ranks
   std::string_view sent_by;  ///< the operation whose message it is: "dispatch"
   RankMessage backward_message;

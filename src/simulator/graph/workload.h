@@ -22,11 +22,12 @@ struct Workload {
   std::int64_t active_groups = 0;
   /// Forward of a step of training: logits of every token, and the draft head over all of them.
   bool trains = false;
-  double prefix_cache_hit_rate = 0;  ///< of a prompt's tokens, in [0, 1); not while decoding
-  double imbalance = 1;              ///< heaviest rank's share of routed tokens over the mean, >= 1
-  double hash_imbalance = 1;         ///< the same in layers routed by token id
+  /// Share of a prompt's tokens that the cache has, in [0, 1); not while decoding.
+  double prefix_cache_hit_rate = 0;
+  double imbalance = 1;       ///< heaviest rank's share of routed tokens over the mean, >= 1
+  double hash_imbalance = 1;  ///< as `imbalance`, in layers routed by token id
   double zipf = 0;  ///< tokens choose the expert of rank r with a probability of 1/r^zipf; 0: evenly
-  double guessed_experts = 0;  ///< of chosen experts on the host, the share fetched ahead by a guess
+  double guessed_experts = 0;  ///< share of chosen experts on the host that is fetched ahead by a guess
 
   /// Tokens that a step of decoding yields for each query on average: 1 + a1 + a1 a2 + ...
   [[nodiscard]] double tokens_per_step() const;
@@ -48,7 +49,7 @@ void validate(const Workload& workload, const ModelConfig& config);
 struct QueryPart {
   std::int64_t start = 0;       ///< positions cached before
   std::int64_t num_tokens = 1;  ///< new ones
-  std::int64_t num_logits = 1;  ///< of the last rows, that many want logits
+  std::int64_t num_logits = 1;  ///< how many of the last rows want logits
 };
 
 /// What the busiest rank of a dp group computes in a step.

@@ -46,8 +46,8 @@ Table table_of(const StepReport& report, const std::vector<BatchPoint>& points) 
 }  // namespace
 
 std::vector<BatchPoint> batch_sweep(const StepReport& report) {
-  constexpr std::int64_t kMaxQueries = 4096;  ///< of a group
-  constexpr std::int64_t kMaxRows = 1 << 18;  ///< of a step of a group
+  constexpr std::int64_t kMaxQueries = 4096;  ///< limit of a group
+  constexpr std::int64_t kMaxRows = 1 << 18;  ///< limit of a group's step
   const Workload& own = report.workload;
   const std::int64_t most = std::min(kMaxQueries, std::max<std::int64_t>(1, kMaxRows / own.query_length));
   std::vector<BatchPoint> points{point_of(report, own, report.estimate)};

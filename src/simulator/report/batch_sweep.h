@@ -12,7 +12,7 @@ namespace baleen {
 struct BatchPoint {
   std::int64_t num_queries = 1;
   double step_seconds = 0;
-  double tokens_per_second_per_device = 0;  ///< of replies while decoding, of prompts otherwise
+  double tokens_per_second_per_device = 0;  ///< tokens of replies while decoding, of prompts otherwise
   double tokens_per_second_per_user = 0;    ///< while decoding
   std::int64_t memory_bytes = 0;
   bool fits = true;

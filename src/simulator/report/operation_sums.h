@@ -14,8 +14,8 @@ struct OperationSum {
   std::int64_t calls = 0;
   double seconds = 0;
   double flops = 0;
-  double bytes = 0;                                ///< of memory, or of messages
-  std::array<double, kNumBounds> bound_seconds{};  ///< by `Bound`
+  double bytes = 0;                                ///< what goes through memory, or over links
+  std::array<double, kNumBounds> bound_seconds{};  ///< one for each `Bound`
 
   /// What most of its time is bound by.
   [[nodiscard]] Bound bound() const;

@@ -16,7 +16,7 @@ struct ServingReport {
   const DeviceProfile& device;
   const ServingFigures& figures;
   std::int64_t num_devices = 0;
-  double tokens_per_second_per_device = 0;  ///< with prompts
+  double tokens_per_second_per_device = 0;  ///< prompts count, too
   std::string setup;                        ///< a sentence: sequences, tokens of a step, pages
 };
 

@@ -10,7 +10,7 @@ namespace baleen {
 
 /// Each nearest to what was asked; what is missing does not help.
 struct NearestFit {
-  std::int64_t missing_bytes = 0;  ///< of the fullest device
+  std::int64_t missing_bytes = 0;  ///< what the fullest device lacks
   std::optional<ParallelPlan>
       plan;  ///< same workload: on as many devices, otherwise on twice as many, and so on
   std::optional<std::int64_t> num_queries;     ///< same plan: the most that fit

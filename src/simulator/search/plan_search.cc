@@ -28,8 +28,8 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 /// An instance's plan with what does not depend on batch or drafts.
 struct PlanTimes {
   ParallelPlan plan;
-  double prefill_seconds = 0;       ///< of a prompt in one group
-  double full_prefill_seconds = 0;  ///< of a prompt in each group, where no request decodes
+  double prefill_seconds = 0;       ///< what a prompt in one group takes
+  double full_prefill_seconds = 0;  ///< what a prompt in each group takes, where no request decodes
 };
 
 /// One plan's part of the search; results come together at the end.

@@ -18,7 +18,7 @@ struct SearchOptions {
   ServingLoad load;               ///< prompt, reply, acceptance; concurrency and drafts are searched
   double ttft_limit_seconds = 0;  ///< 0: none
   double tpot_limit_seconds = 0;
-  std::int64_t max_concurrency = 4096;  ///< of one instance
+  std::int64_t max_concurrency = 4096;  ///< limit of one instance
   std::int64_t max_drafts = 3;
   std::int64_t max_instance = 0;  ///< devices of one instance at most; 0: all of them
   bool disaggregate = false;      ///< also prefill and decoding on instances of their own
@@ -28,21 +28,22 @@ struct SearchOptions {
 struct DeploymentCandidate {
   ParallelPlan plan;
   std::int64_t num_instances = 1;  ///< that decode, and prefill too unless `prefill_plan` says otherwise
-  std::int64_t concurrency = 1;    ///< of one instance
+  std::int64_t concurrency = 1;    ///< requests at a time in one instance
   std::int64_t num_drafts = 0;
-  std::optional<ParallelPlan> prefill_plan;  ///< of instances that prefill alone
+  std::optional<ParallelPlan> prefill_plan;  ///< how instances that prefill alone are split
   std::int64_t num_prefill_instances = 0;
   double ttft_seconds = 0;
   double tpot_seconds = 0;
-  double tokens_per_second_per_device = 0;  ///< of replies
+  double tokens_per_second_per_device = 0;  ///< tokens of replies
   double tokens_per_second_per_user = 0;
   std::int64_t memory_bytes = 0;
 };
 
 struct SearchResult {
   std::vector<DeploymentCandidate> ranked;  ///< within the limits, the most tokens/s a device first
-  std::vector<DeploymentCandidate>
-      pareto;  ///< of (tokens/s a device, tokens/s a user): no other is better in both; by falling first
+  /// Plans than which no other is better both in tokens/s a device, by which they fall, and in tokens/s a
+  /// user.
+  std::vector<DeploymentCandidate> pareto;
   /// Why a plan, or a plan with a batch, is not among them, and how many.
   std::map<std::string, std::int64_t> excluded;
   std::int64_t num_evaluated = 0;

@@ -17,7 +17,7 @@ enum class PlanGoal : std::uint8_t {
 };
 
 struct PlanRequest {
-  std::int64_t num_devices = 1;  ///< of one kind; a plan may leave some of them idle
+  std::int64_t num_devices = 1;  ///< devices of one kind; a plan may leave some of them idle
   PlanGoal goal = PlanGoal::kOneConversation;
   ServingLoad load;  ///< concurrency: sequences at a time; one for kOneConversation
   /// Plans that the ranks can execute; others are not considered.

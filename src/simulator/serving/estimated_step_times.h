@@ -26,8 +26,8 @@ class EstimatedStepTimes final : public StepTimes {
  private:
   /// A step with one draft of each sequence behind it, all as if in a captured graph.
   struct DraftingStep {
-    double seconds = 0;         ///< of all
-    double follow_seconds = 0;  ///< of the draft head over the step's rows
+    double seconds = 0;         ///< what the step takes in all
+    double follow_seconds = 0;  ///< what the draft head takes over the step's rows
     double link_seconds = 0;
   };
 

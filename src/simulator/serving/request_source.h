@@ -9,12 +9,12 @@
 namespace baleen {
 
 struct ServingRequest {
-  std::int64_t number = 0;  ///< in order of creation, from 0
+  std::int64_t number = 0;  ///< counts requests as they are made, from 0
   double arrival = 0;       ///< seconds
   std::int64_t prompt_tokens = 1;
   std::int64_t output_tokens = 1;  ///< the reply has as many, context permitting
   TokenStream stream;              ///< whose first tokens the prompt is, and whose next ones the reply
-  std::int64_t turns_left = 0;     ///< of its session, after this one
+  std::int64_t turns_left = 0;     ///< turns of its session after this one
 };
 
 /// Not thread-safe.

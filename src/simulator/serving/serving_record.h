@@ -24,7 +24,7 @@ struct RequestRecord {
   double first_token = 0;
   double finished = 0;  ///< when it ended, however it did
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;  ///< of the prompt, found in the cache at first admission
+  std::int64_t cached_tokens = 0;  ///< how much of the prompt the cache had at first admission
   std::int64_t output_tokens = 0;
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;
   std::int64_t preemptions = 0;
@@ -56,7 +56,7 @@ struct ServerRecord {
 };
 
 struct ServingResult {
-  std::vector<RequestRecord> requests;  ///< by number
+  std::vector<RequestRecord> requests;  ///< sorted by number
   std::vector<ServerRecord> servers;
   TimeHistogram gaps;  ///< between the tokens of a reply, as they arrive: those of one step come together
   std::string first_refusal;

@@ -37,9 +37,9 @@ inline constexpr double kMaxServingSeconds = 1e10;
 struct ServingOptions {
   ServerSetup server;  ///< the only one, or the one that prefills
   std::optional<ServerSetup> decode;
-  TransferLink link;                   ///< with `decode`
-  Acceptance acceptance;               ///< of drafts
-  double patience_seconds = kForEver;  ///< of clients, from arrival to first token
+  TransferLink link;                   ///< used with `decode`
+  Acceptance acceptance;               ///< how often drafts are right
+  double patience_seconds = kForEver;  ///< how long clients wait from arrival to first token
   /// Steps that must be alike are taken at once; the result is the same without.
   bool skip_ahead = true;
   /// Of work, in steps and in sequences of a step: more end the simulation with an `Error`.

@@ -49,7 +49,7 @@ class SimulatedSequences final : public SequenceKeeper {
     SequenceId in_table{};
     TokenStream stream;
     std::int64_t length = 0;     ///< tokens fed
-    std::int64_t committed = 0;  ///< of those, the table knows
+    std::int64_t committed = 0;  ///< how many of those the table knows
     std::int64_t reserved = 0;   ///< positions there is room for
     bool is_open = false;
   };
@@ -69,7 +69,7 @@ class SimulatedSequences final : public SequenceKeeper {
   mutable SequenceTable table_;
   mutable std::vector<Sequence> sequences_;
   std::vector<SequenceId> free_ids_;
-  mutable std::vector<TokenId> tokens_;  ///< of one call
+  mutable std::vector<TokenId> tokens_;  ///< tokens of one call
 };
 
 }  // namespace baleen

@@ -29,8 +29,8 @@ struct SimulatedJob : Contender {
 
   ServingRequest request;
   RequestRecord record;
-  std::int64_t tokens_left = 0;   ///< of the reply
-  std::int64_t found_tokens = 0;  ///< in the prefix cache, when last opened
+  std::int64_t tokens_left = 0;   ///< tokens of the reply that are to come
+  std::int64_t found_tokens = 0;  ///< what the prefix cache had when it was last opened
   double last_token = 0;          ///< when it came
   bool was_admitted = false;
   /// Its first tokens were computed by another server: their cache rows are there when it is opened.
@@ -85,7 +85,7 @@ class SimulatedServer final : private ContenderOwner {
     SimulatedJob* job = nullptr;
     StepShare share;
     bool gives_token = false;
-    std::int64_t num_accepted = 0;  ///< of its drafts
+    std::int64_t num_accepted = 0;  ///< how many of its drafts were right
   };
 
   [[nodiscard]] std::optional<SequenceId> open(Contender& contender) override;
@@ -121,7 +121,7 @@ class SimulatedServer final : private ContenderOwner {
   TimeHistogram& gaps_;
   std::int64_t most_drafts_;
   SimulatedSequences sequences_;
-  std::unordered_map<std::int64_t, JobPtr> jobs_;  ///< by id
+  std::unordered_map<std::int64_t, JobPtr> jobs_;  ///< keys are ids
   Lineup lineup_;
   StepPlanner planner_;
   std::vector<JobPtr> gone_;

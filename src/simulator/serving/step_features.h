@@ -25,11 +25,11 @@ struct StepFeatures {
   std::int64_t num_parts = 0;
   std::int64_t num_logit_rows = 0;
   std::int64_t window_rows = 0;       ///< sums over queries
-  std::int64_t index_scores = 0;      ///< of ratio 4
-  std::int64_t selected_entries = 0;  ///< of ratio 4
-  std::int64_t coarse_entries = 0;    ///< of ratio 128
-  std::int64_t emissions = 0;         ///< of ratio 4
-  std::int64_t coarse_emissions = 0;  ///< of ratio 128
+  std::int64_t index_scores = 0;      ///< scores that layers of ratio 4 compute
+  std::int64_t selected_entries = 0;  ///< entries that layers of ratio 4 read
+  std::int64_t coarse_entries = 0;    ///< entries that layers of ratio 128 read
+  std::int64_t emissions = 0;         ///< entries that layers of ratio 4 write
+  std::int64_t coarse_emissions = 0;  ///< entries that layers of ratio 128 write
 
   [[nodiscard]] friend bool operator==(const StepFeatures&, const StepFeatures&) = default;
 };

@@ -22,7 +22,7 @@ enum class PublishedKind : std::uint8_t {
 /// Of kAttention: queries that each see so many entries.
 struct AttentionShape {
   std::int64_t num_sequences = 1;
-  std::int64_t num_rows = 1;  ///< of all sequences, the same number of each
+  std::int64_t num_rows = 1;  ///< rows of all sequences, each with the same number
   std::int64_t num_heads = 64;
   std::int64_t num_entries = 640;
   std::int64_t num_keys = 8192;  ///< that rows choose from
@@ -30,7 +30,7 @@ struct AttentionShape {
 
 /// Of kExperts: tokens that have k of E experts, of which the rank has some.
 struct ExpertsShape {
-  std::int64_t num_tokens = 1;  ///< of all ranks
+  std::int64_t num_tokens = 1;  ///< tokens that all ranks have together
   std::int64_t hidden_size = 7168;
   std::int64_t inner_width = 2048;
   std::int64_t num_experts = 256;
@@ -59,7 +59,7 @@ struct PublishedRow {
   PublishedKind kind = PublishedKind::kServing;
   std::string device;
   bool calibrates = false;  ///< the device's profile has its figures from this row
-  SimulatedModel model;     ///< of kServing
+  SimulatedModel model;     ///< set with kServing
   ParallelPlan plan;
   ServingLoad load;
   AttentionShape attention;
