@@ -63,7 +63,7 @@ class AcceptingEngine final : public StepEngine {
   StepEngine& engine_;
   Acceptance acceptance_;
   std::deque<std::vector<Part>> under_way_;
-  std::vector<TokenId> chosen_;  ///< of the latest output
+  std::vector<TokenId> chosen_;  ///< what the latest output chose
 };
 
 }  // namespace baleen

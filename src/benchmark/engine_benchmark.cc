@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "benchmark/ceilings.h"
 #include "benchmark/drawn_acceptance.h"
 #include "benchmark/expert_listing.h"
 #include "benchmark/kernel_listing.h"
@@ -20,31 +21,6 @@
 
 namespace baleen {
 namespace {
-
-/// The limits of what the engine runs on, and their name.
-struct Ceilings {
-  std::string machine;
-  MachineLimits limits;
-  std::string arithmetic;  ///< what the second limit is: "FMA" on a CPU, "FP8" products on a GPU
-};
-
-Ceilings ceilings_of(ModelEngine& engine) {
-  if (const DeviceTraits& traits = engine.device().traits(); !traits.shares_host_memory) {
-    const DeviceCeilings device = measure_device_ceilings(engine.options().device);
-    std::string machine = fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16", device.name,
-                                      1e-9 * device.bytes_per_second, 1e-12 * device.bf16_flops_per_second);
-    if (!traits.has_fp8_units)
-      return {machine, {device.bytes_per_second, device.bf16_flops_per_second}, "BF16"};
-    machine += fmt::format(", {:.0f} TFLOP/s FP8", 1e-12 * device.fp8_flops_per_second);
-    return {machine, {device.bytes_per_second, device.fp8_flops_per_second}, "FP8"};
-  }
-  ThreadPool pool(engine.options().num_threads);
-  const MachineLimits limits = measure_machine_limits(pool);
-  return {fmt::format("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add", processor_name(),
-                      engine.options().num_threads, instruction_set_in_use(),
-                      1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second),
-          limits, "FMA"};
-}
 
 /// How tokens find their experts where weights are made up.
 std::string routing_text(const EngineBenchmark& load) {
@@ -66,12 +42,12 @@ void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, st
   static_cast<void>(measure(engine, sequences, "decode", next.first(1), num_sequences));
   engine.device().set_report(nullptr);
   if (!json) {
-    return fmt::print("{}\n{}\nexperts, decoding:\n{}", ceilings.machine,
-                      kernel_table(report, ceilings.limits), expert_table(experts));
+    return fmt::print("{}\n{}\nexperts, decoding:\n{}", ceilings.machine, kernel_table(report, ceilings),
+                      expert_table(experts));
   }
   fmt::print("{}\n", nlohmann::ordered_json{{"machine", ceilings.machine},
                                             {"device", device_name(engine.options().device)},
-                                            {"kernels", kernels_to_json(report, ceilings.limits)},
+                                            {"kernels", kernels_to_json(report, ceilings)},
                                             {"experts", experts_to_json(experts)}}
                          .dump());
 }
@@ -94,7 +70,6 @@ std::vector<ExpertCandidate> experts_of(const EngineBenchmark& load, const Model
 /// are closed again.
 void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::int64_t num_sequences,
                        std::int64_t num_warm_up_steps, const Ceilings& ceilings) {
-  const auto& [machine, limits, arithmetic] = ceilings;
   std::vector<SequenceId> sequences;
   for (std::int64_t i = 0; i < num_sequences; ++i) {
     sequences.push_back(*engine.open({}));
@@ -149,10 +124,10 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
   for (const SequenceId sequence : sequences) engine.close(sequence, false);
   if (!load.json) {
     if (load.sequences.size() > 1) fmt::print("\n{} sequences\n", num_sequences);
-    for (const Phase& phase : phases) print_phase(phase, limits, arithmetic);
+    for (const Phase& phase : phases) print_phase(phase, ceilings);
     return;
   }
-  nlohmann::ordered_json json{{"machine", machine},
+  nlohmann::ordered_json json{{"machine", ceilings.machine},
                               {"device", device_name(engine.options().device)},
                               {"ranks", engine.options().parallel.num_devices},
                               {"plan", to_text(engine.options().parallel)},
@@ -166,14 +141,15 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
                               {"disk_experts", engine.plan().experts.num_on_disk},
                               {"expert_slots", engine.plan().experts.num_slots},
                               {"host_expert_bytes", engine.plan().host_expert_bytes},
-                              {"arithmetic_peak", arithmetic},
+                              {"memory_rate", ceilings.memory},
+                              {"memory_bytes_per_second", ceilings.bytes_per_second},
+                              {"arithmetic_peak", ceilings.arithmetic},
+                              {"peak_flops_per_second", ceilings.flops_per_second},
                               {"processor", processor_name()},
                               {"threads", engine.options().num_threads},
                               {"instruction_set", instruction_set_in_use()},
-                              {"read_bytes_per_second", limits.read_bytes_per_second},
-                              {"fma_flops_per_second", limits.fma_flops_per_second},
                               {"phases", nlohmann::ordered_json::array()}};
-  for (const Phase& phase : phases) json["phases"].push_back(to_json(phase, limits));
+  for (const Phase& phase : phases) json["phases"].push_back(to_json(phase, ceilings));
   fmt::print("{}\n", json.dump());
   std::fflush(stdout);  // a later measurement may run out of time
 }
@@ -223,7 +199,7 @@ void benchmark_phases(const EngineBenchmark& load, ModelEngine& engine) {
     fail("bench: {} positions wanted for each of {} sequences, the cache holds {}, the model's context {}",
          wanted, most_sequences, engine.options().cache_tokens, engine.config().max_position_embeddings);
   }
-  const Ceilings ceilings = ceilings_of(engine);
+  const Ceilings ceilings = measure_ceilings(engine);
   if (!load.json && !load.lists_kernels) {
     if (!load.made_up.empty()) fmt::print("made-up weights of {}{}\n", load.made_up, routing_text(load));
     fmt::print("{}\n{}", ceilings.machine, engine.memory_text());

@@ -19,15 +19,15 @@ inline constexpr std::int64_t kMinWarmUpSteps = 2;
 struct EngineBenchmark {
   std::string made_up;               ///< the geometry of made-up weights; empty: a checkpoint's are used
   std::optional<double> zipf;        ///< exponent by which tables choose experts; none: the router does
-  WeightFormat expert_weights = {};  ///< of the routed experts, for the list of variants
+  WeightFormat expert_weights = {};  ///< how routed experts are stored, for the list of variants
   std::int64_t warm_up = kMinWarmUpSteps;  ///< steps that are not measured, before the first measurement
   std::vector<std::int64_t> sequences{1};  ///< measured one number after the other
   std::int64_t clients = 0;                ///< requests at a time; 0: phases
-  std::int64_t requests = 0;               ///< in all; 0: four for each client
+  std::int64_t requests = 0;               ///< how many in all; 0: four for each client
   std::int64_t prompt = 512, decode = 32;  ///< tokens
   std::int64_t at = 0;                     ///< positions of made-up history
-  std::int64_t drafts = 0;                 ///< of a step of decoding
-  Acceptance acceptance;                   ///< of these
+  std::int64_t drafts = 0;                 ///< how many a step of decoding has
+  Acceptance acceptance;                   ///< how often these are right
   bool json = false;
   bool lists_kernels = false;  ///< instead of timing
 

@@ -7,9 +7,9 @@
 
 namespace baleen {
 
-double predicted_seconds(const VariantVerdict& verdict, const MachineLimits& limits) {
-  const double memory = verdict.cost.total_bytes() / limits.read_bytes_per_second;
-  const double arithmetic = verdict.cost.total_flops() / limits.fma_flops_per_second;
+double predicted_seconds(const VariantVerdict& verdict, const Ceilings& ceilings) {
+  const double memory = verdict.cost.total_bytes() / ceilings.bytes_per_second;
+  const double arithmetic = verdict.cost.total_flops() / ceilings.flops_per_second;
   return std::max(memory, arithmetic);
 }
 
@@ -29,7 +29,7 @@ std::string describe_outcome(const VariantVerdict& verdict) {
   return "?";
 }
 
-std::string kernel_table(const VariantReport& report, const MachineLimits& limits) {
+std::string kernel_table(const VariantReport& report, const Ceilings& ceilings) {
   std::string text =
       fmt::format("\n{:<24}{:<22}{:>12}  {}\n", "operation, call", "variant", "at least us", "");
   std::string last;
@@ -38,12 +38,12 @@ std::string kernel_table(const VariantReport& report, const MachineLimits& limit
     if (call != last) text += fmt::format("{}\n", call);
     last = call;
     text += fmt::format("{:<24}{:<22}{:>12.1f}  {}\n", "", verdict.variant,
-                        1e6 * predicted_seconds(verdict, limits), describe_outcome(verdict));
+                        1e6 * predicted_seconds(verdict, ceilings), describe_outcome(verdict));
   }
   return text;
 }
 
-nlohmann::ordered_json kernels_to_json(const VariantReport& report, const MachineLimits& limits) {
+nlohmann::ordered_json kernels_to_json(const VariantReport& report, const Ceilings& ceilings) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const VariantVerdict& verdict : report.verdicts()) {
     rows.push_back({{"operation", verdict.operation},
@@ -51,7 +51,7 @@ nlohmann::ordered_json kernels_to_json(const VariantReport& report, const Machin
                     {"variant", verdict.variant},
                     {"chosen", verdict.outcome == VariantOutcome::kChosen},
                     {"outcome", describe_outcome(verdict)},
-                    {"seconds_at_least", predicted_seconds(verdict, limits)}});
+                    {"seconds_at_least", predicted_seconds(verdict, ceilings)}});
   }
   return rows;
 }

@@ -26,14 +26,13 @@ std::vector<TokenId> tokens_of(std::size_t sequence, std::span<const TokenId> to
 struct Figures {
   double gb_per_second = 0;
   double gflop_per_second = 0;
-  double read_share = 0;  ///< of the measured read bandwidth
-  double fma_share = 0;   ///< of the measured multiply-add peak
+  double memory_share = 0;      ///< bytes a second over the rate of memory
+  double arithmetic_share = 0;  ///< FLOPs a second over the arithmetic peak
 };
 
-Figures figures(const OpCost& cost, double seconds, const MachineLimits& limits) {
+Figures figures(const OpCost& cost, double seconds, const Ceilings& ceilings) {
   const double bytes = cost.total_bytes() / seconds, flops = cost.total_flops() / seconds;
-  return {bytes * 1e-9, flops * 1e-9, bytes / limits.read_bytes_per_second,
-          flops / limits.fma_flops_per_second};
+  return {bytes * 1e-9, flops * 1e-9, bytes / ceilings.bytes_per_second, flops / ceilings.flops_per_second};
 }
 
 /// Clears the device's profile and notes where counts begin.
@@ -61,7 +60,7 @@ constexpr SampleRow kGreedy{};
 struct DraftingSequence {
   SequenceId id{};
   std::vector<TokenId> fed;      ///< the newest token, then the drafts
-  std::vector<SampleRow> draws;  ///< of each row
+  std::vector<SampleRow> draws;  ///< one for each row
 };
 
 /// Queues one step of all, the engine chaining the drafts.
@@ -204,7 +203,7 @@ Phase measure_drafting(ModelEngine& engine, AcceptingEngine& accepting, std::spa
   return phase;
 }
 
-void print_phase(const Phase& phase, const MachineLimits& limits, const std::string& arithmetic) {
+void print_phase(const Phase& phase, const Ceilings& ceilings) {
   const double steps_seconds = phase.seconds;
   fmt::print("\n{}: {} tokens in {:.3f} s, {:.1f} tokens/s, {:.3f} ms a step (median)\n", phase.name,
              phase.tokens, steps_seconds, static_cast<double>(phase.tokens) / steps_seconds,
@@ -215,22 +214,22 @@ void print_phase(const Phase& phase, const MachineLimits& limits, const std::str
                1e3 * phase.seconds_per_token());
   }
   fmt::print("{:<18}{:>8}{:>12}{:>8}{:>10}{:>11}{:>9}{:>9}\n", "operation", "calls", "ms", "share", "GB/s",
-             "GFLOP/s", "of read", "of " + arithmetic);
+             "GFLOP/s", "of " + ceilings.memory, "of " + ceilings.arithmetic);
   std::vector<std::pair<std::string_view, OpRecord>> rows(phase.records.begin(), phase.records.end());
   std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   rows.emplace_back("all", phase.total);
   rows.back().second.seconds = steps_seconds;  // what is between the operations counts too
   for (const auto& [name, record] : rows) {
-    const Figures f = figures(record.cost, record.seconds, limits);
+    const Figures f = figures(record.cost, record.seconds, ceilings);
     fmt::print("{:<18}{:>8}{:>12.3f}{:>7.1f}%{:>10.2f}{:>11.1f}{:>8.0f}%{:>8.0f}%\n", name, record.calls,
                1e3 * record.seconds, 100 * record.seconds / steps_seconds, f.gb_per_second,
-               f.gflop_per_second, 100 * f.read_share, 100 * f.fma_share);
+               f.gflop_per_second, 100 * f.memory_share, 100 * f.arithmetic_share);
   }
 }
 
-nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits) {
+nlohmann::ordered_json to_json(const Phase& phase, const Ceilings& ceilings) {
   const auto row = [&](std::string_view name, const OpRecord& record, double seconds) {
-    const Figures f = figures(record.cost, seconds, limits);
+    const Figures f = figures(record.cost, seconds, ceilings);
     return nlohmann::ordered_json{{"operation", name},
                                   {"calls", record.calls},
                                   {"seconds", seconds},
@@ -238,8 +237,8 @@ nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits) 
                                   {"flops", record.cost.total_flops()},
                                   {"gb_per_second", f.gb_per_second},
                                   {"gflop_per_second", f.gflop_per_second},
-                                  {"share_of_read_bandwidth", f.read_share},
-                                  {"share_of_fma_peak", f.fma_share}};
+                                  {"share_of_memory_rate", f.memory_share},
+                                  {"share_of_arithmetic_peak", f.arithmetic_share}};
   };
   nlohmann::ordered_json json{{"phase", phase.name},
                               {"tokens", phase.tokens},

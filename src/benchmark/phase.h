@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "benchmark/ceilings.h"
 #include "benchmark/drawn_acceptance.h"
-#include "hardware/machine_limits.h"
 #include "rank_engine/rank_engine.h"
 
 namespace baleen {
@@ -23,7 +23,7 @@ struct Phase {
   std::int64_t steps = 0;
   std::int64_t drafted = 0;   ///< tokens that the steps had as drafts
   double seconds = 0;         ///< total
-  double median_seconds = 0;  ///< of one step
+  double median_seconds = 0;  ///< what one step takes
   std::map<std::string_view, OpRecord> records;
   OpRecord total;
   std::optional<ExpertFetchCounts> experts;  ///< where experts lie in several memories
@@ -47,8 +47,7 @@ struct Phase {
                                      std::span<const SequenceId> sequences, const std::string& name,
                                      TokenId first, std::int64_t num_steps, std::int64_t num_drafts);
 
-/// `arithmetic`: what the second of `limits` is, "FMA".
-void print_phase(const Phase& phase, const MachineLimits& limits, const std::string& arithmetic);
-[[nodiscard]] nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits);
+void print_phase(const Phase& phase, const Ceilings& ceilings);
+[[nodiscard]] nlohmann::ordered_json to_json(const Phase& phase, const Ceilings& ceilings);
 
 }  // namespace baleen

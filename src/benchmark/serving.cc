@@ -27,7 +27,7 @@ Tokenizer tokenizer_of_bytes() {
       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::ordered_json::array()}}},
       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}},
       {"decoder", {{"type", "ByteLevel"}}}};
-  return Tokenizer::parse(file.dump(), "bench --clients");
+  return Tokenizer::parse(file.dump(), "the benchmark's vocabulary");
 }
 
 /// All clients: they send requests until there are none left, and keep how each went.

@@ -1,4 +1,4 @@
-/// `baleen bench --clients`: requests through the scheduler, as a server has them, without HTTP and text.
+/// Clients of a benchmark: requests through the scheduler, as a server has them, without HTTP and text.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct ClosedLoop {
   std::int64_t clients = 1, requests = 1;  ///< at a time; in all
   std::int64_t prompt_tokens = 1, reply_tokens = 1;
   std::int64_t drafts = 0;  ///< tokens that a step drafts for a reply; as many as the engine has room for
-  Acceptance acceptance;    ///< of these
+  Acceptance acceptance;    ///< how often drafts are right
 };
 
 /// From the first request's arrival to the last one's end, so that filling and emptying count too.
@@ -26,7 +26,7 @@ struct MeasuredServing {
   double total_tokens_per_second_of_a_rank = 0;
   double reply_tokens_per_second = 0;
   double median_first_token_seconds = 0;     ///< since submission
-  double median_seconds_between_tokens = 0;  ///< of a request, after its first
+  double median_seconds_between_tokens = 0;  ///< what a request waits for a token after its first
   std::int64_t steps = 0, preemptions = 0;
   std::int64_t drafted = 0, accepted = 0;  ///< tokens
 };

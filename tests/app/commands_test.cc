@@ -377,6 +377,22 @@ TEST_F(Commands, PlansForMachinesThatAreNotHere) {
   EXPECT_NE(bundled.out.find("\"fits\":true"), std::string::npos) << bundled.out << bundled.err;
 }
 
+TEST_F(Commands, BenchNamesTheLimitsThatItMeasured) {
+  const ProgramResult result = baleen(
+      {"bench", "--preset", "tiny-flash", "--device", "cpu", "--prompt", "4", "--decode", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto run = nlohmann::json::parse(result.out);
+  EXPECT_EQ(run.value("memory_rate", ""), "read");
+  EXPECT_EQ(run.value("arithmetic_peak", ""), "FMA");
+  const double memory = run.value("memory_bytes_per_second", 0.0);
+  const double peak = run.value("peak_flops_per_second", 0.0);
+  const auto& all = run["phases"][0]["all"];
+  EXPECT_NEAR(all.value("share_of_memory_rate", 0.0), 1e9 * all["gb_per_second"].get<double>() / memory,
+              1e-9);
+  EXPECT_NEAR(all.value("share_of_arithmetic_peak", 0.0), 1e9 * all["gflop_per_second"].get<double>() / peak,
+              1e-9);
+}
+
 TEST_F(Commands, KernelsAreListedAndForced) {
   const std::vector<std::string> small{"bench", "--device", "cpu", "--prompt", "4", "--decode", "1"};
   const auto with = [&](std::vector<std::string> more) {
