@@ -35,6 +35,30 @@ refuse 'copy engine' 'TMA; the copy engine is what copies over PCIe' \
   src/ops/linear src/ops/matmul src/ops/sparse_attention src/cuda docs/cuda.md
 refuse 'turns?|turned' 'rotate, rotation' src/ops/rope src/ops/rms_norm
 
+# Names of options are the command line's: sentences below app/ name a setting by its concept, ‹context›, and
+# app/option_names.cc has the option for it.
+below_app=('src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' ':!src/app')
+names=src/app/option_names.cc
+if [[ -e $names ]]; then
+  options=$(git grep -hoE '"(-[a-z],)?--[a-z]+(-[a-z]+)*[",]' -- 'src/app/*.cc' | tr -d '",' |
+    sed 's/^-[a-z]--/--/' | sort -u | paste -sd'|')
+  found=$(git grep -nE -- "(^|[^-a-z])($options)([^-a-z]|$)" -- "${below_app[@]}" |
+    grep -vE -- '--[a-z_]+(\[|;|\)| [<>=])' || true)
+  if [[ -n $found ]]; then
+    printf 'check_words.sh: the concept, as ‹context›, instead of the option (%s):\n%s\n' "$names" \
+      "$found" >&2
+    failed=1
+  fi
+  # A sentence may go on in the next line.
+  while read -r setting; do
+    if ! grep -qF "{\"$setting\", \"--" "$names"; then
+      echo "check_words.sh: $names has no option for ‹$setting›" >&2
+      failed=1
+    fi
+  done < <(git grep -lF '‹' -- "${below_app[@]}" | xargs -r perl -0777 -ne \
+    's/"\s*\n\s*"//g; while (/‹((?:(?!›|").)*)›/gs) { print "$1\n" }' | grep -vF '{}' | sort -u)
+fi
+
 # A comment behind a member says what the member is: a subject first, not what it belongs to ("of the
 # request").
 begins_without_subject='[^[:space:]].*///<[[:space:]]+([Oo]f|[Ii]n|[Ww]ith|[Bb]y|[Tt]he same)([^[:alnum:]]|$)'
@@ -45,7 +69,8 @@ comments() {
 }
 refuse_comments() { # refuse_comments LIST
   if [[ -n $1 ]]; then
-    printf 'check_words.sh: Subject, verb, unit instead of "of", "in", "with", "by", "the same":\n%s\n' "$1" >&2
+    printf 'check_words.sh: Subject, verb, unit instead of "of", "in", "with", "by", "the same":\n%s\n' \
+      "$1" >&2
     failed=1
   fi
 }

@@ -13,6 +13,7 @@
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
 #include "app/open_model.h"
+#include "app/option_names.h"
 #include "app/options.h"
 #include "base/check.h"
 #include "base/error.h"
@@ -108,7 +109,7 @@ class ChatLoop {
     try {
       obey(line);
     } catch (const std::exception& error) {
-      fmt::print("the command failed: {}; the conversation goes on\n", error.what());
+      fmt::print("the command failed: {}; the conversation goes on\n", in_options(error.what()));
     }
   }
 
@@ -188,7 +189,7 @@ class ChatLoop {
 
   void give_up(const std::string& why) {
     session_.drop_unanswered();
-    fmt::print("{}; the message is taken back\n", why);
+    fmt::print("{}; the message is taken back\n", in_options(why));
   }
 
   const ChatFlags& flags_;

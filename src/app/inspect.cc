@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/engine_flags.h"
+#include "app/option_names.h"
 #include "app/options.h"
 #include "base/error.h"
 #include "model_files/inspect.h"
@@ -20,7 +21,7 @@ struct InspectFlags {
 
 void run(const InspectFlags& flags) {
   const CheckpointReport report = inspect_checkpoint(flags.folder);
-  fmt::print("{}", flags.json ? report_json(report) : report_text(report));
+  fmt::print("{}", flags.json ? report_json(report) : in_options(report_text(report)));
   if (!report.kind.why_not.empty()) fail("{}: {}", flags.folder, report.kind.why_not);
   if (!report.mismatches.empty()) {
     fail("{}: config.json and tensors do not fit together: {} mismatches", flags.folder,

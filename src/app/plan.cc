@@ -9,6 +9,7 @@
 #include <string>
 
 #include "app/open_model.h"
+#include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/plan_explain.h"
@@ -176,7 +177,7 @@ void run_plan(PlanFlags flags) {
   } else {
     fmt::print("does not fit in {:.1f} GB: {:.1f} GB too much; ",
                static_cast<double>(device.memory_bytes) * kGB, -free);
-    if (why_not) fmt::print("{}; ", why_not->message);
+    if (why_not) fmt::print("{}; ", in_options(why_not->message));
   }
   // Advice is for weights that lie on the GPU whole.
   fmt::print("{}", fits && plan.experts.num_on_host > 0

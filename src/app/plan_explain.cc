@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/machine_plan.h"
+#include "app/option_names.h"
 #include "base/error.h"
 #include "benchmark/expert_listing.h"
 #include "parallel/thread_pool.h"
@@ -90,7 +91,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
     fmt::print("        plans of one server on more than {} devices\n", kLargestServer);
   const auto num_not_run = std::ranges::count_if(result.ranked, std::not_fn(runs));
   if (num_not_run > 0) fmt::print("{:>6}  ranks cannot run the plan so far\n", num_not_run);
-  for (const auto& [why, count] : result.excluded) fmt::print("{:>6}  {}\n", count, why);
+  for (const auto& [why, count] : result.excluded) fmt::print("{:>6}  {}\n", count, in_options(why));
   if (plans.empty()) fail("no plan of {} devices fits; what was left out, and why, is above", num_devices);
 }
 

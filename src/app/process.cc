@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "app/option_names.h"
 #include "base/error.h"
 #include "base/standard_streams.h"
 #include "log/log.h"
@@ -45,7 +46,7 @@ int exit_status_of_exception() {
     end_quietly_if_reader_left();
     log_lines(fmt::format("baleen: {}", lost.what()));
   } catch (const Error& error) {
-    log_lines(fmt::format("baleen: {}", error.what()));
+    log_lines(fmt::format("baleen: {}", in_options(error.what())));
   } catch (const std::bad_alloc&) {
     log_line("baleen: out of memory; try a smaller --context or --chunk");
   } catch (const std::system_error& error) {

@@ -15,6 +15,7 @@
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
 #include "app/open_model.h"
+#include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/shutdown_signal.h"
@@ -136,7 +137,7 @@ WindowPolicy window_policy(const std::string& name) {
   return name == "none" ? WindowPolicy::kNone : WindowPolicy::kAll;
 }
 
-void log_sentence(const std::string& sentence) { log_line("baleen: {}", sentence); }
+void log_sentence(const std::string& sentence) { log_line("baleen: {}", in_options(sentence)); }
 
 EngineOptions engine_options(const ServeFlags& flags) {
   EngineOptions options = flags.engine.options({PlanGoal::kManyReplies, flags.max_sequences});
@@ -218,6 +219,7 @@ void serve(ServeFlags flags) {
   options.responses = flags.responses;
   options.conversations = {.folder = flags.conversations, .max_bytes = flags.conversations_bytes};
   options.mcp_origins = flags.mcp_origins;
+  options.name_options = in_options;
   if (!flags.api_key_file.empty()) options.access.keys = ApiKeys(flags.api_key_file);
   options.access.allowed_hosts = flags.allowed_hosts;
   options.access.cors_origins = flags.cors_origins;
@@ -245,7 +247,7 @@ void serve(ServeFlags flags) {
     try {
       scheduler.run(stop);
     } catch (const std::exception& lost) {
-      lost_engine = lost.what();
+      lost_engine = in_options(lost.what());
       server.drain(flags.drain_seconds);  // every reply has ended, with this error
     }
   });

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/provenance.h"
@@ -75,6 +76,13 @@ void print_result(const SearchFlags& flags, const SimulatedModel& model, const D
   for (const auto& [reason, count] : result.excluded) fmt::print("{:>6}  {}\n", count, reason);
 }
 
+/// Reasons that several rules have in common stay one.
+void name_options(std::map<std::string, std::int64_t>& excluded) {
+  std::map<std::string, std::int64_t> named;
+  for (const auto& [reason, count] : excluded) named[in_options(reason)] += count;
+  excluded = std::move(named);
+}
+
 void run_search(SearchFlags flags) {
   const SimulatedModel model = flags.device.model.load();
   const DeviceProfile device = flags.device.load_device();
@@ -82,7 +90,8 @@ void run_search(SearchFlags flags) {
   flags.options.tpot_limit_seconds = kSecondsPerMillisecond * flags.tpot_ms;
   ThreadPool pool(default_num_threads());
   const auto start = std::chrono::steady_clock::now();
-  const SearchResult result = search_plans(model, device, flags.options, pool);
+  SearchResult result = search_plans(model, device, flags.options, pool);
+  name_options(result.excluded);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto most = static_cast<std::size_t>(flags.top);
   if (!flags.html.empty())

@@ -64,8 +64,7 @@ std::byte* CudaMemory::allocate(std::int64_t size_bytes) {
     static_cast<void>(cudaGetLastError());
     fail(
         "cannot get {:.2f} GB of device memory: {:.2f} of {:.2f} GB are free. Another process may have taken "
-        "them "
-        "(nvidia-smi shows whose they are); else try a smaller --context, --chunk or --max-sequences",
+        "them (nvidia-smi shows whose they are); else try a smaller ‹context›, ‹chunk› or ‹sequences›",
         1e-9 * static_cast<double>(size_bytes), 1e-9 * static_cast<double>(free_bytes),
         1e-9 * static_cast<double>(total_bytes));
   }

@@ -83,11 +83,11 @@ DeviceChoice device_from_name(std::string_view name, std::string_view architectu
     if (good) index = static_cast<int>(number.value());
   }
   if (!good)
-    fail("--device {}: there are cpu, cuda, cuda:N (the N-th GPU, from 0) and auto", shortened_text(name));
+    fail("‹device› {}: there are cpu, cuda, cuda:N (the N-th GPU, from 0) and auto", shortened_text(name));
   try {
     return usable_gpu(index, architecture);
   } catch (const Error& error) {
-    fail("--device {}: {}", name, error.what());
+    fail("‹device› {}: {}", name, error.what());
   }
 }
 

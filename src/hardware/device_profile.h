@@ -95,7 +95,7 @@ struct DeviceProfile {
   /// By operation that sends ("dispatch") or kind ("all_reduce"); the others follow from `links`.
   std::map<std::string, MessageTimes, std::less<>> messages;
   std::vector<MemoryLevel> memory_levels;  ///< nearest first; none: weights lie in the device's memory alone
-  /// The most that weights may take of the device's memory, as --gpu-weights-bytes; 0: what is free.
+  /// The most that weights may take of the device's memory; 0: what is free.
   std::int64_t most_weight_bytes = 0;
   double host_seconds_per_step = 0;
   std::int64_t reserved_bytes = 0;             ///< contexts, graphs, libraries

@@ -172,7 +172,7 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
   const std::size_t shown = std::min(max_mismatches, report.mismatches.size());
   for (std::size_t i = 0; i < shown; ++i) text += fmt::format("  {}\n", report.mismatches[i]);
   if (shown < report.mismatches.size()) {
-    text += fmt::format("  and {} more; --json lists all\n", report.mismatches.size() - shown);
+    text += fmt::format("  and {} more; ‹JSON› lists all\n", report.mismatches.size() - shown);
   }
   return text;
 }

@@ -135,14 +135,12 @@ void check_target(const fs::path& target, bool replace, const std::vector<std::s
   if (error) fail("{}: cannot be read: {}", target.string(), error.message());
   if (empty) return;
   if (!replace) {
-    fail("{}: not empty; name another folder, or pass --force to replace the {} in it", target.string(),
+    fail("{}: not empty; name another folder, or pass ‹force› to replace the {} in it", target.string(),
          contents);
   }
   if (const std::string unrelated = unrelated_files(target, names); !unrelated.empty()) {
-    fail(
-        "{}: holds more than a {} ({}), which --force would delete; move that, or name another "
-        "folder",
-        target.string(), contents, unrelated);
+    fail("{}: holds more than a {} ({}), which ‹force› would delete; move that, or name another folder",
+         target.string(), contents, unrelated);
   }
 }
 

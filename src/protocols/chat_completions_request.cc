@@ -168,7 +168,7 @@ std::span<const KnownField> chat_completions_fields() {
       {"max_completion_tokens"},
       {"modalities"},
       {"store", kIgnored, "chat completions are not kept; responses are"},
-      {"prediction", kIgnored, "only speeds a reply up; the model drafts for itself (--speculate)"},
+      {"prediction", kIgnored, "only speeds a reply up; the model drafts for itself"},
       {"verbosity", kIgnored, "the model has no such control; ask for it in a message"},
       {"add_generation_prompt", kRefused,
        "a reply always begins a new message, or continues one with \"prefix\": true", "true"},

@@ -90,14 +90,13 @@ Access::Access(AccessOptions options, std::string_view listening_host) : options
     if (origin == kAnyOrigin) {
       if (!keys_required()) {
         fail(
-            "--cors-origin \"*\" without --api-key-file: any page that anyone opens could use this server; "
-            "name the "
-            "origins, or ask for keys");
+            "‹CORS origin› \"*\" without ‹API keys›: any page that anyone opens could use this server; name "
+            "the origins, or ask for keys");
       }
     } else if (const std::size_t scheme = origin.find("://");
                scheme == std::string::npos || scheme == 0 || scheme + 3 == origin.size() ||
                origin.find_first_of("/ ", scheme + 3) != std::string::npos) {
-      fail("--cors-origin \"{}\": expected a scheme and a host, as in https://chat.example:8443", origin);
+      fail("‹CORS origin› \"{}\": expected a scheme and a host, as in https://chat.example:8443", origin);
     }
   }
 }
@@ -121,7 +120,7 @@ std::optional<ApiError> Access::refuse_source(const HttpRequest& head) const {
   if (!is_allowed_host(host)) {
     return forbidden("host_not_allowed",
                      "this server is not known by the name that the request gives as its Host; start it with "
-                     "--allowed-host NAME, or ask it as localhost");
+                     "‹allowed host› NAME, or ask it as localhost");
   }
   const std::string_view origin = head.header("origin");
   if (origin.empty() || is_allowed_origin(origin)) return std::nullopt;
@@ -129,7 +128,7 @@ std::optional<ApiError> Access::refuse_source(const HttpRequest& head) const {
   if (scheme != std::string_view::npos && same_header(origin.substr(scheme + 3), host)) return std::nullopt;
   return forbidden(
       "origin_not_allowed",
-      "pages of this origin may not use this server; start it with --cors-origin ORIGIN to let them");
+      "pages of this origin may not use this server; start it with ‹CORS origin› ORIGIN to let them");
 }
 
 std::optional<ApiError> Access::refuse_key(const HttpRequest& head) const {

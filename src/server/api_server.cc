@@ -195,8 +195,9 @@ std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std:
   return std::nullopt;
 }
 
-HttpResponse ApiServer::refusal(const Protocol& protocol, const ApiError& error, std::string_view request_id,
+HttpResponse ApiServer::refusal(const Protocol& protocol, ApiError error, std::string_view request_id,
                                 RetryAfter* queue, std::int64_t places) const {
+  error.message = options_.name_options(error.message);
   HttpResponse response{.status = error.status, .body = error_body(protocol, error, request_id)};
   if (error.status == 429 || error.status == 503) {
     // A server that ends is another one's to replace; until then nothing is taken.
@@ -252,7 +253,7 @@ void ApiServer::conversations(HttpRequest& request, const std::shared_ptr<Exchan
     return refuse(exchange,
                   {.status = 404,
                    .code = "conversations_off",
-                   .message = "this server keeps no conversations; start it with --conversations FOLDER"});
+                   .message = "this server keeps no conversations; start it with ‹conversations› FOLDER"});
   }
   PreparationTask task{.body = std::move(request.body), .body_share = std::move(request.body_share)};
   task.run = [this, exchange, owner = owner_of(request), request](std::string_view body) {
@@ -321,8 +322,8 @@ void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exc
         exchange,
         {.status = 403,
          .param = "prefix_text",
-         .message = "prefix_text=1 shows text of other people's requests, which this server keeps to "
-                    "itself; start it with --log-text, or leave the parameter out for positions alone"});
+         .message = "prefix_text=1 shows text of other people's requests, which this server keeps to itself; "
+                    "start it with ‹logged text›, or leave the parameter out for positions alone"});
   }
   if (stream.value() > 0) {
     exchange->do_not_await();
@@ -341,12 +342,10 @@ void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exc
 void ApiServer::experts(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   with_engine_view([this, exchange](const EngineView& view) {
     if (!view.expert_table.empty()) return exchange->respond({.body = experts_json(view)});
-    refuse(
-        exchange,
-        {.status = 404,
-         .code = "no_expert_maps",
-         .message = "all layers have their experts where the plan places them; serve with --balance-experts "
-                    "or --expert-map for a map of each layer"});
+    refuse(exchange, {.status = 404,
+                      .code = "no_expert_maps",
+                      .message = "all layers have their experts where the plan places them; serve with "
+                                 "‹balancing› or ‹expert map› for a map of each layer"});
   });
 }
 
@@ -414,6 +413,7 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
                                .calls = calls_,
                                .responses = responses_,
                                .keep_alive_seconds = options_.keep_alive_seconds,
+                               .name_options = options_.name_options,
                                .on_done = [this](const RequestReport& report) {
                                  metrics_.observe(report);
                                  log_reply(report);

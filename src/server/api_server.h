@@ -44,6 +44,10 @@ struct ApiServerOptions {
   bool log_requests = true;                ///< a line of the log for each, without any of its text
   bool log_text = false;                   ///< the bodies too
   double keep_alive_seconds = 5;           ///< how long a stream is silent before it says that it lives
+  /// Puts the names of options into sentences that clients get, which name settings by their concepts.
+  std::function<std::string(std::string_view)> name_options = [](std::string_view sentence) {
+    return std::string(sentence);
+  };
 };
 
 class ApiServer {
@@ -104,9 +108,8 @@ class ApiServer {
   void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) const;
   /// The answer, with the time after which one of 429 or 503 is worth another try. `queue`: the one that is
   /// full, if one is; `places`: of it, that the request wants.
-  [[nodiscard]] HttpResponse refusal(const Protocol& protocol, const ApiError& error,
-                                     std::string_view request_id, RetryAfter* queue = nullptr,
-                                     std::int64_t places = 1) const;
+  [[nodiscard]] HttpResponse refusal(const Protocol& protocol, ApiError error, std::string_view request_id,
+                                     RetryAfter* queue = nullptr, std::int64_t places = 1) const;
   void log_reply(const RequestReport& report) const;
   [[nodiscard]] HttpServerOptions http_options();
   [[nodiscard]] ApiContext api_context(std::string client_key = {},

@@ -114,10 +114,10 @@ ConversationStore::ConversationStore(ConversationStoreOptions options) : options
     make_folder(options_.folder);
     remove_unfinished(options_.folder);
   } catch (const fs::filesystem_error& error) {
-    fail("--conversations {}: {}", options_.folder.string(), error.code().message());
+    fail("‹conversations› {}: {}", options_.folder.string(), error.code().message());
   }
   if (::access(options_.folder.c_str(), R_OK | W_OK | X_OK) != 0)
-    fail("--conversations {}: {}; the server must be able to read and write there", options_.folder.string(),
+    fail("‹conversations› {}: {}; the server must be able to read and write there", options_.folder.string(),
          std::strerror(errno));
 }
 
@@ -244,8 +244,8 @@ ApiResult<std::string> ConversationStore::write(std::string_view key, std::strin
       return full(fmt::format("{} conversations are kept, as many as may be; delete some", others));
     if (bytes > options_.max_bytes)
       return full(
-          fmt::format("the conversations would have {} bytes together, {} are allowed "
-                      "(--conversations-bytes); delete some",
+          fmt::format("the conversations would have {} bytes together, {} are allowed (‹conversation "
+                      "bytes›); delete some",
                       bytes, options_.max_bytes));
     make_folder(file.parent_path());
     AtomicFileWriter writer(file);

@@ -87,7 +87,7 @@ std::string connection_sources(std::span<const std::string> mcp_origins) {
     if (origin == kNone && mcp_origins.size() == 1) break;
     if (origin != kLoopback && !is_origin(origin)) {
       fail(
-          "--mcp-origin \"{}\": expected an origin as in https://tools.example:8443, \"{}\", or \"{}\" alone",
+          "‹MCP origin› \"{}\": expected an origin as in https://tools.example:8443, \"{}\", or \"{}\" alone",
           origin, kLoopback, kNone);
     }
     sources += fmt::format(" {}", origin == kLoopback ? kLoopbackSources : std::string_view(origin));

@@ -235,7 +235,7 @@ void ServedRequest::finish_choice(std::size_t choice_idx, const ReplySummary& su
   report_.choices.push_back(summary);
   if (!answered_) {
     if (summary.end == ReplyEnd::kFailed) {
-      return fail({.status = 500, .type = "server_error", .message = summary.error});
+      return fail({.status = 500, .type = "server_error", .message = context_.name_options(summary.error)});
     }
     if (summary.end == ReplyEnd::kCancelled) {  // not by the client, which is still there
       return fail({.status = 503,

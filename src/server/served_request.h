@@ -38,7 +38,8 @@ struct ServingContext {
   CallMemory& calls;
   ResponseStore& responses;
   double keep_alive_seconds = 5;  ///< how long a stream is silent before it says that it lives
-  std::function<void(const RequestReport&)> on_done;  ///< called in the HTTP thread
+  const std::function<std::string(std::string_view)>& name_options;  ///< as `ApiServerOptions::name_options`
+  std::function<void(const RequestReport&)> on_done;                 ///< called in the HTTP thread
 };
 
 /// Lives in the HTTP thread; what the scheduler publishes is posted there. Keeps itself alive until it is

@@ -17,7 +17,7 @@ namespace baleen {
                                      const EngineView& engine, const HttpStats& http, double uptime_seconds,
                                      const CounterHistory* history = nullptr, bool prefix_text = false);
 
-/// The body of `GET /experts`, which `--expert-map` takes as a file.
+/// The body of `GET /experts`, a file that ranks take their maps from.
 [[nodiscard]] std::string experts_json(const EngineView& engine);
 
 }  // namespace baleen

@@ -28,7 +28,7 @@ constexpr int kFewestColumns = 8, kMaxColumns = 4000, kFewestRows = 2, kMaxRows 
 constexpr const char* kBracketedPasteOn = "\033[?2004h";
 constexpr const char* kBracketedPasteOff = "\033[?2004l";
 constexpr const char* kTooLong =
-    "the text has more than 1 MiB and was dropped; `baleen run --chat --file FILE` takes long ones\n";
+    "the text has more than 1 MiB and was dropped; `baleen run` takes long ones from a file\n";
 
 bool is_terminal(std::FILE* file) { return ::isatty(::fileno(file)) == 1; }
 

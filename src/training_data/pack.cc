@@ -27,7 +27,7 @@ namespace {
 constexpr std::string_view kSpoolName = "documents.spool";
 
 [[noreturn]] void fail_many_shards(std::int64_t num_tokens, std::int64_t shard_tokens) {
-  fail("--shard-tokens {}: {} tokens would become more than {} files; expected at least {}",
+  fail("‹shard tokens› {}: {} tokens would become more than {} files; expected at least {}",
        grouped(shard_tokens), grouped(num_tokens), grouped(kMaxShards), grouped(num_tokens / kMaxShards + 1));
 }
 

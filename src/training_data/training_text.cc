@@ -48,7 +48,8 @@ Result<TrainingText> training_text_of(const CorpusRecord& record, const RecordRu
   if (object.find("messages") != nullptr) return conversation_of(object, rules.thinking_mode);
   const PythonJson* field = object.find(rules.field);
   if (field == nullptr)
-    return failure("no {} here, and no \"messages\"; --field names another one", quoted_text(rules.field));
+    return failure("no {} here, and no \"messages\"; ‹text field› names another one",
+                   quoted_text(rules.field));
   if (field->as_string() == nullptr)
     return failure("{}: expected a string, found {}", quoted_text(rules.field), field->kind());
   return document_of(*field->as_string());

@@ -193,7 +193,7 @@ TEST_F(Convert, RefusesBadFolders) {
             std::string::npos);
   fs::create_directory(out());
   put(out() / "precious.txt", "");
-  EXPECT_NE(refusal(in(), out()).find("pass --force"), std::string::npos);
+  EXPECT_NE(refusal(in(), out()).find("pass ‹force›"), std::string::npos);
   EXPECT_NE(refusal(in(), out(), {.force = true}).find("precious.txt"), std::string::npos);
   EXPECT_TRUE(fs::exists(out() / "precious.txt"));
 }

@@ -62,7 +62,7 @@ TEST_F(InspectFolder, ListsMismatches) {
   const CheckpointReport report = inspect_checkpoint(folder_ / "m");
   EXPECT_GE(report.mismatches.size(), 36u);  // an expert's six tensors in six blocks, and the routers
   const std::string text = report_text(report, 2);
-  EXPECT_NE(text.find("more; --json lists all"), std::string::npos) << text;
+  EXPECT_NE(text.find("more; ‹JSON› lists all"), std::string::npos) << text;
   EXPECT_EQ(nlohmann::json::parse(report_json(report))["mismatches"].size(), report.mismatches.size());
 }
 

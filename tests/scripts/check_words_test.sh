@@ -31,7 +31,16 @@ refused docs/a.md 'A folder includes from its own floor.' 'layers and folders'
 refused src/a.h 'int rows = 0;  ///< of a step' 'Subject, verb, unit'
 refused src/a.h 'kBody,  ///< In a body' 'Subject, verb, unit'
 
-# A comment that goes on in the next line may; where comments are still to be rewritten, only new ones are refused.
+mkdir -p src/app src/server
+echo 'constexpr OptionName kNames[] = {{"context", "--context"}};' >src/app/option_names.cc
+echo 'try a smaller ‹context›; --context; for (; size > 0; --size) {}' >src/app/b.cc
+git add .
+scripts/check_words.sh || { echo "the options of app are refused" >&2; exit 1; }
+refused src/server/a.cc 'fail("try a smaller --context, or fewer");' 'instead of the option'
+refused src/server/a.cc 'fail("try a smaller ‹chunk›");' 'no option for ‹chunk›'
+
+# A comment that goes on in the next line may; where comments are still to be rewritten, only new ones are
+# refused.
 printf 'int rows = 0;  ///< limit of a step\n               ///< of a server\n' >src/b.h
 echo 'int rows = 0;  ///< of a step' >src/ops/b.h
 git add .

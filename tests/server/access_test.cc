@@ -45,7 +45,7 @@ TEST(Access, ALoopbackServerWithoutKeysAnswersToLoopbackNamesOnly) {
   EXPECT_EQ(status_of(access, from("")), 200) << "HTTP/1.0";
   EXPECT_EQ(status_of(access, from("evil.example")), 403);
   EXPECT_EQ(status_of(access, from("evil.example", "http://evil.example")), 403) << "DNS rebinding";
-  EXPECT_NE(access.refuse_source(from("evil.example"))->message.find("--allowed-host"), std::string::npos);
+  EXPECT_NE(access.refuse_source(from("evil.example"))->message.find("‹allowed host›"), std::string::npos);
 }
 
 TEST(Access, NamesMayBeAllowed) {

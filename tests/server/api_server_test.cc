@@ -121,7 +121,7 @@ TEST_F(ApiServerTest, AnotherMessageBehindTheSameInstructionsFindsThem) {
   EXPECT_FALSE(last.contains("text"));
   const HttpReply refused = server.get("/stats?prefix_text=1");
   EXPECT_EQ(refused.status, 403);
-  EXPECT_NE(refused.body.find("--log-text"), std::string::npos);
+  EXPECT_NE(refused.body.find("‹logged text›"), std::string::npos);
   EXPECT_NE(server.get("/metrics").body.find("baleen_prefix_lookups_total{end=\"differs\"} 2"),
             std::string::npos);
 }

@@ -1,5 +1,6 @@
 // What the chat page gets from its server beside replies: itself, its policy, the PDF reader, kept
 // conversations.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -64,8 +65,17 @@ TEST(PageRoutes, WithoutAFolderNothingIsKept) {
   EXPECT_EQ(Json::parse(server.get("/page.json").body), Json::parse(R"({"conversations":false})"));
   const HttpReply refused = server.get("/conversations");
   EXPECT_EQ(refused.status, 404);
-  EXPECT_NE(refused.body.find("--conversations"), std::string::npos) << refused.body;
+  EXPECT_NE(refused.body.find("‹conversations›"), std::string::npos) << refused.body;
   EXPECT_EQ(http_request(server.port(), "PUT", "/conversations/x", kConversation).status, 404);
+}
+
+TEST(PageRoutes, RefusalsNameOptionsAsTheProgramDoes) {
+  RunningServerOptions options;
+  options.server.name_options = [](std::string_view sentence) { return fmt::format("[{}]", sentence); };
+  RunningServer server(std::move(options));
+  const HttpReply refused = server.get("/conversations");
+  EXPECT_EQ(Json::parse(refused.body)["error"]["message"],
+            "[this server keeps no conversations; start it with ‹conversations› FOLDER]");
 }
 
 TEST(PageRoutes, ConversationsAreKeptListedReadAndDeleted) {

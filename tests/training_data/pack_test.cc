@@ -151,7 +151,7 @@ TEST(Pack, ReplacesOnlyWhenToldAndOnlyPackedData) {
   PackOptions options = test::pack_options(folder, test::random_texts(3, 50, 30));
   options.shard_tokens = 100;
   pack_corpus(options);
-  EXPECT_NE(error_of([&] { pack_corpus(options); }).find("pass --force to replace the packed corpus"),
+  EXPECT_NE(error_of([&] { pack_corpus(options); }).find("pass ‹force› to replace the packed corpus"),
             std::string::npos);
   options.replace = true;
   options.shard_tokens = 1 << 20;
@@ -176,7 +176,7 @@ TEST(Pack, MoreShardsThanAProcessCanMapAreRefused) {
   for (const std::int64_t shard_tokens : {1, 4}) {  // while documents are read; once their order is known
     options.shard_tokens = shard_tokens;
     const std::string error = error_of([&] { pack_corpus(options); });
-    EXPECT_NE(error.find("--shard-tokens"), std::string::npos) << error;
+    EXPECT_NE(error.find("‹shard tokens›"), std::string::npos) << error;
     EXPECT_NE(error.find("more than 4,096 files; expected at least"), std::string::npos) << error;
     EXPECT_FALSE(fs::exists(options.out));
   }

@@ -23,7 +23,7 @@ void check(int status, const char* doing) {
 
 int count_of(std::size_t bytes) {
   if (bytes > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    fail("a message of {} bytes: MPI ranks send 2 GiB at most; try a smaller --chunk", bytes);
+    fail("a message of {} bytes: MPI ranks send 2 GiB at most; try a smaller ‹chunk›", bytes);
   return static_cast<int>(bytes);
 }
 

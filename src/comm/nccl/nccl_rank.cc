@@ -42,8 +42,8 @@ void check_others(const std::vector<Introduction>& all) {
     for (std::size_t j = 0; j < i; ++j) {
       if (all[i].gpu == all[j].gpu) {
         fail(
-            "ranks {} and {} are on one GPU, and NCCL wants one for each: name others with --devices, or "
-            "start fewer ranks",
+            "ranks {} and {} are on one GPU, and NCCL wants one for each: name others with ‹GPUs›, or start "
+            "fewer ranks",
             j, i);
       }
     }

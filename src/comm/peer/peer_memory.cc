@@ -177,7 +177,7 @@ void PeerMemory::connect(std::span<const int> gpus) const {
       if (!can_access_memory(gpu, other)) {
         fail(
             "cuda:{} has no access to the memory of cuda:{}: ranks on one host need GPUs that are joined by "
-            "NVLink, or by PCIe with peer access (nvidia-smi topo -p2p rw shows which are), or --messages "
+            "NVLink, or by PCIe with peer access (nvidia-smi topo -p2p rw shows which are), or ‹messages› "
             "nccl",
             gpu, other);
       }

@@ -80,27 +80,27 @@ void PeerProcess::check_others(const std::vector<Introduction>& all) const {
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (static_cast<std::int64_t>(i) == rank_) continue;
     if (all[i].host != own.host) {
-      fail("ranks {} and {} are on different hosts, which peer memory does not reach; --messages nccl does",
+      fail("ranks {} and {} are on different hosts, which peer memory does not reach; ‹messages› nccl does",
            rank_, i);
     }
     if (all[i].gpu == own.gpu) {
       fail(
           "ranks {} and {} are processes on one GPU, where their kernels would not run side by side: name a "
-          "GPU for each with --devices, or start one process, whose ranks may share it",
+          "GPU for each with ‹GPUs›, or start one process, whose ranks may share it",
           rank_, i);
     }
     const int gpu = visible_gpu(all[i].gpu);
     if (gpu < 0) {
       fail(
           "rank {} does not see the GPU of rank {}: start all processes with the same CUDA_VISIBLE_DEVICES, "
-          "and --devices with one GPU for each",
+          "and ‹GPUs› with one GPU for each",
           rank_, i);
     }
     if (!can_access_memory(gpu_, gpu)) {
       fail(
           "cuda:{} of rank {} has no access to the memory of rank {}'s GPU: ranks on one host need GPUs that "
           "are joined by NVLink, or by PCIe with peer access (nvidia-smi topo -p2p rw shows which are), or "
-          "--messages nccl",
+          "‹messages› nccl",
           gpu_, rank_, i);
     }
   }

@@ -42,8 +42,9 @@ ForcedVariant parse_forced_variant(std::string_view text) {
     choice = {std::string(text.substr(0, equals)), std::string(text.substr(equals + 1))};
   }
   if (choice.variant.empty() || equals == 0) {
-    fail("--kernel {}: expected OPERATION=VARIANT, such as linear=reference, or a VARIANT for all operations",
-         text);
+    fail(
+        "‹variant› {}: expected OPERATION=VARIANT, such as linear=reference, or a VARIANT for all operations",
+        text);
   }
   return choice;
 }
@@ -72,18 +73,18 @@ ForcedVariants::ForcedVariants(std::vector<ForcedVariant> choices, const std::ve
       if (has(operation, choice.variant)) by_operation_.push_back({std::string(operation), choice.variant});
     }
     if (by_operation_.size() == before) {
-      fail("--kernel {}: no operation of this device has such a variant; there are {}", choice.variant,
+      fail("‹variant› {}: no operation of this device has such a variant; there are {}", choice.variant,
            list_variants("", all));
     }
   }
   for (ForcedVariant& choice : choices) {
     if (choice.operation.empty()) continue;
     if (!std::ranges::count(operations, choice.operation)) {
-      fail("--kernel {}={}: there is no such operation; there are {}", choice.operation, choice.variant,
+      fail("‹variant› {}={}: there is no such operation; there are {}", choice.operation, choice.variant,
            fmt::join(operations, ", "));
     }
     if (!has(choice.operation, choice.variant)) {
-      fail("--kernel {}={}: this device has {} as {}", choice.operation, choice.variant, choice.operation,
+      fail("‹variant› {}={}: this device has {} as {}", choice.operation, choice.variant, choice.operation,
            list_variants(choice.operation, all));
     }
     std::erase_if(by_operation_,

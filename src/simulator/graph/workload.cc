@@ -43,28 +43,28 @@ void validate(const Workload& workload, const ModelConfig& config) {
   constexpr std::int64_t kMaxDrafts = 16;
   constexpr std::int64_t kMaxRows = 1 << 26;
   if (workload.num_queries < 1 || workload.num_queries > kMaxQueries) {
-    fail("--num-queries {}: 1 to {} are possible", workload.num_queries, kMaxQueries);
+    fail("‹queries› {}: 1 to {} are possible", workload.num_queries, kMaxQueries);
   }
-  if (workload.query_length < 1) fail("--query-length {}: at least 1 is possible", workload.query_length);
+  if (workload.query_length < 1) fail("‹query length› {}: at least 1 is possible", workload.query_length);
   if (workload.decode && workload.query_length != 1) {
     fail(
-        "--query-length {} with --decode: a step of decoding has one new token a query, and --num-mtp-tokens "
+        "‹query length› {} with ‹decoding›: a step of decoding has one new token a query, and ‹drafts› "
         "drafts",
         workload.query_length);
   }
   if (workload.context_length < 0)
-    fail("--context-length {}: 0 is the least possible", workload.context_length);
+    fail("‹context length› {}: 0 is the least possible", workload.context_length);
   if (workload.num_drafts < 0 || workload.num_drafts > kMaxDrafts) {
-    fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_drafts, kMaxDrafts);
+    fail("‹drafts› {}: 0 to {} are possible", workload.num_drafts, kMaxDrafts);
   }
   if (workload.num_drafts > 0 && draft_head_of(config) == nullptr) {
-    fail("--num-mtp-tokens {}: this model has no draft head", workload.num_drafts);
+    fail("‹drafts› {}: this model has no draft head", workload.num_drafts);
   }
   // Without sums that could overflow.
   const std::int64_t most = config.max_position_embeddings;
   if (workload.query_length > most || workload.context_length > most ||
       workload.context_length + workload.query_length + workload.num_drafts > most) {
-    fail("--context-length {} --query-length {}{}: the model has {} positions", workload.context_length,
+    fail("‹context length› {} ‹query length› {}{}: the model has {} positions", workload.context_length,
          workload.query_length,
          workload.num_drafts > 0 ? fmt::format(" and {} drafts", workload.num_drafts) : "", most);
   }
@@ -73,16 +73,15 @@ void validate(const Workload& workload, const ModelConfig& config) {
          workload.query_length + workload.num_drafts, kMaxRows);
   }
   for (const double rate : workload.draft_acceptance) {
-    if (!(rate >= 0 && rate <= 1)) fail("--mtp-acceptance {}: rates lie in 0 to 1", rate);
+    if (!(rate >= 0 && rate <= 1)) fail("‹draft acceptance› {}: rates lie in 0 to 1", rate);
   }
   if (!(workload.prefix_cache_hit_rate >= 0 && workload.prefix_cache_hit_rate < 1)) {
-    fail("--prefix-cache-hit-rate {}: at least 0 and less than 1 is possible",
-         workload.prefix_cache_hit_rate);
+    fail("‹prefix hit rate› {}: at least 0 and less than 1 is possible", workload.prefix_cache_hit_rate);
   }
   if (!(workload.zipf >= 0 && std::isfinite(workload.zipf)))
-    fail("--zipf {}: at least 0 is possible", workload.zipf);
+    fail("‹Zipf exponent› {}: at least 0 is possible", workload.zipf);
   if (!(workload.guessed_experts >= 0 && workload.guessed_experts <= 1))
-    fail("--guessed-experts {}: 0 to 1 is possible", workload.guessed_experts);
+    fail("‹guessed experts› {}: 0 to 1 is possible", workload.guessed_experts);
   for (const double imbalance : {workload.imbalance, workload.hash_imbalance}) {
     if (!(imbalance >= 1 && std::isfinite(imbalance)))
       fail("imbalance {}: the heaviest rank has at least the mean, 1", imbalance);

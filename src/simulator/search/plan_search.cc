@@ -153,19 +153,19 @@ std::vector<DeploymentCandidate> pareto_front(const std::vector<DeploymentCandid
 void check(const SearchOptions& options, const ModelConfig& config) {
   constexpr std::int64_t kMaxDevices = 4096;
   if (options.num_devices < 1 || options.num_devices > kMaxDevices)
-    fail("--num-devices {}: 1 to {} are possible", options.num_devices, kMaxDevices);
+    fail("‹number of devices› {}: 1 to {} are possible", options.num_devices, kMaxDevices);
   if (options.load.prompt_tokens < 1 || options.load.reply_tokens < 1)
-    fail("--isl {} --osl {}: prompts and replies have at least one token", options.load.prompt_tokens,
-         options.load.reply_tokens);
+    fail("‹prompt tokens› {} ‹reply tokens› {}: prompts and replies have at least one token",
+         options.load.prompt_tokens, options.load.reply_tokens);
   if (options.ttft_limit_seconds < 0 || options.tpot_limit_seconds < 0)
     fail("limits of latency: not below 0");
   constexpr std::int64_t kMaxRequests = 1 << 20;
   if (options.max_concurrency < 1 || options.max_concurrency > kMaxRequests)
-    fail("--max-concurrency {}: 1 to {} are possible", options.max_concurrency, kMaxRequests);
+    fail("‹concurrency› {}: 1 to {} are possible", options.max_concurrency, kMaxRequests);
   const std::int64_t most = config.max_position_embeddings;
   if (options.load.prompt_tokens > most || options.load.reply_tokens > most - options.load.prompt_tokens)
-    fail("--isl {} --osl {}: the model has {} positions for both", options.load.prompt_tokens,
-         options.load.reply_tokens, most);
+    fail("‹prompt tokens› {} ‹reply tokens› {}: the model has {} positions for both",
+         options.load.prompt_tokens, options.load.reply_tokens, most);
   validate(Workload{.draft_acceptance = options.load.draft_acceptance,
                     .prefix_cache_hit_rate = options.load.prefix_cache_hit_rate,
                     .imbalance = options.load.imbalance,
@@ -192,9 +192,8 @@ void check_work(const std::vector<PlanTimes>& plans, const SearchOptions& option
   const std::int64_t pairs = options.disaggregate ? count * std::ssize(plans) : 0;
   if (count <= kMaxDeployments && pairs <= kMaxPairs) return;
   fail(
-      "--num-devices {}: {} plans with their batches and drafts are {} deployments{}; at most {} are "
-      "searched; "
-      "bound the devices of an instance (--max-instance 64), --max-concurrency or --max-mtp-tokens",
+      "‹number of devices› {}: {} plans with their batches and drafts are {} deployments{}; at most {} are "
+      "searched; bound the devices of an instance (‹instance size› 64), ‹concurrency› or ‹most drafts›",
       options.num_devices, grouped(std::ssize(plans)), grouped(count),
       pairs > kMaxPairs ? fmt::format(", and {} pairs of them with prefill apart", grouped(pairs)) : "",
       grouped(pairs > kMaxPairs ? kMaxPairs : kMaxDeployments));

@@ -69,8 +69,8 @@ std::int64_t most_cache_tokens(const SimulatedModel& model, const ParallelPlan& 
   if (const std::int64_t least = bytes_with(low); least > device.memory_bytes) {
     fail(
         "{} on {} needs {:.1f} GB with a page for each of {} sequences; a device has {:.1f} GB, {:.1f} GB "
-        "less. Try more "
-        "--tp, --ep or --pp, or fewer --max-sequences or --max-batch-tokens",
+        "less. Try more ‹tensor parallelism›, ‹expert parallelism› or ‹pipeline parallelism›, or fewer "
+        "‹sequences› or ‹step tokens›",
         to_text(plan), device.name, gb(least), options.max_sequences, gb(device.memory_bytes),
         gb(least - device.memory_bytes));
   }
@@ -91,14 +91,14 @@ ServerSetup deployed_server(const SimulatedModel& model, const ParallelPlan& pla
   engine.device = device_like(device.is_cpu);
   const std::int64_t most = most_cache_tokens(model, plan, device, engine);
   if (engine.cache_tokens > most) {
-    fail("--context {}: beside all else {} tokens fit into the {:.1f} GB of {}", engine.cache_tokens, most,
+    fail("‹context› {}: beside all else {} tokens fit into the {:.1f} GB of {}", engine.cache_tokens, most,
          gb(device.memory_bytes), device.name);
   }
   if (engine.cache_tokens == 0) engine.cache_tokens = most;
   if (engine.cache_tokens / kPageTokens > kMaxSimulatedPages) {
     fail(
         "a cache of {} tokens in {}: at most {} are simulated, which is {:.1f} GB of the simulator's own "
-        "memory; give --context",
+        "memory; give ‹context›",
         grouped(engine.cache_tokens), device.name, grouped(kMaxSimulatedPages * kPageTokens),
         gb(kMaxSimulatedPages * kSimulatedBytesPerPage));
   }

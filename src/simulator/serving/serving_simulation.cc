@@ -79,10 +79,8 @@ class Simulation {
     if (now_ > kMaxServingSeconds) {
       fail(
           "{:.3g} s of simulated time after {} requests, and more to come; expected at most {:.0e} s, which "
-          "is "
-          "300 years: look at the device's figures, the rate of requests (--rate, --speed, --think) and "
-          "their "
-          "number (--requests)",
+          "is 300 years: look at the device's figures, the rate of requests (‹request rate›, ‹trace speed›, "
+          "‹thinking time›) and their number (‹requests›)",
           now_, grouped(num_ended_), kMaxServingSeconds);
     }
     std::int64_t work = 0;
@@ -90,8 +88,7 @@ class Simulation {
     if (work > options_.most_work) {
       fail(
           "{} requests of this load take more than {} units of simulated work (50 a step, 1 a sequence of "
-          "it) "
-          "and {} have ended; simulate fewer (--requests) or shorter replies (--osl)",
+          "it) and {} have ended; simulate fewer (‹requests›) or shorter replies (‹reply tokens›)",
           grouped(static_cast<std::int64_t>(result_.requests.size())), grouped(options_.most_work),
           grouped(num_ended_));
     }

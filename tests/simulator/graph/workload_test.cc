@@ -62,23 +62,23 @@ TEST(Workload, WhatMeansNothing) {
                infinity = std::numeric_limits<double>::infinity();
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   EXPECT_NO_THROW(validate(Workload{}, preset_config("flash")));
-  expect_error({.num_queries = 0}, "--num-queries 0");
-  expect_error({.num_queries = -3}, "--num-queries -3");
-  expect_error({.num_queries = kHuge}, "--num-queries");
-  expect_error({.query_length = 0}, "--query-length 0");
-  expect_error({.query_length = kHuge}, "--query-length");
-  expect_error({.query_length = 2, .decode = true}, "--query-length 2 with --decode");
-  expect_error({.context_length = -1}, "--context-length -1");
+  expect_error({.num_queries = 0}, "‹queries› 0");
+  expect_error({.num_queries = -3}, "‹queries› -3");
+  expect_error({.num_queries = kHuge}, "‹queries›");
+  expect_error({.query_length = 0}, "‹query length› 0");
+  expect_error({.query_length = kHuge}, "‹query length›");
+  expect_error({.query_length = 2, .decode = true}, "‹query length› 2 with ‹decoding›");
+  expect_error({.context_length = -1}, "‹context length› -1");
   expect_error({.context_length = kHuge}, "the model has 1048576");
   expect_error({.query_length = kHuge, .context_length = kHuge}, "the model has 1048576");
   expect_error({.context_length = 1 << 20}, "the model has 1048576");
   expect_error({.num_queries = 1 << 20, .query_length = 1 << 20}, "rows");
-  expect_error({.decode = true, .num_drafts = -1}, "--num-mtp-tokens -1");
-  expect_error({.decode = true, .num_drafts = 17}, "--num-mtp-tokens 17");
+  expect_error({.decode = true, .num_drafts = -1}, "‹drafts› -1");
+  expect_error({.decode = true, .num_drafts = 17}, "‹drafts› 17");
   for (const double rate : {-0.1, 1.1, nan})
-    expect_error({.draft_acceptance = {0.5, rate}}, "--mtp-acceptance");
+    expect_error({.draft_acceptance = {0.5, rate}}, "‹draft acceptance›");
   for (const double rate : {-0.1, 1.0, nan})
-    expect_error({.prefix_cache_hit_rate = rate}, "--prefix-cache-hit-rate");
+    expect_error({.prefix_cache_hit_rate = rate}, "‹prefix hit rate›");
   for (const double imbalance : {0.9, -1.0, nan, infinity}) {
     expect_error({.imbalance = imbalance}, "imbalance");
     expect_error({.hash_imbalance = imbalance}, "imbalance");

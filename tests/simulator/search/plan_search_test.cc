@@ -169,15 +169,15 @@ TEST(PlanSearch, OptionsThatMeanNothing) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     }
   };
-  expect_error([](SearchOptions& o) { o.num_devices = 0; }, "--num-devices 0");
-  expect_error([](SearchOptions& o) { o.num_devices = 1 << 20; }, "--num-devices 1048576");
-  expect_error([](SearchOptions& o) { o.load.prompt_tokens = 0; }, "--isl 0");
-  expect_error([](SearchOptions& o) { o.load.reply_tokens = -5; }, "--osl -5");
+  expect_error([](SearchOptions& o) { o.num_devices = 0; }, "‹number of devices› 0");
+  expect_error([](SearchOptions& o) { o.num_devices = 1 << 20; }, "‹number of devices› 1048576");
+  expect_error([](SearchOptions& o) { o.load.prompt_tokens = 0; }, "‹prompt tokens› 0");
+  expect_error([](SearchOptions& o) { o.load.reply_tokens = -5; }, "‹reply tokens› -5");
   expect_error([](SearchOptions& o) { o.ttft_limit_seconds = -1; }, "limits");
-  expect_error([](SearchOptions& o) { o.max_concurrency = 0; }, "--max-concurrency 0");
-  expect_error([](SearchOptions& o) { o.load.prompt_tokens = 2'000'000; }, "--isl 2000000");
-  expect_error([](SearchOptions& o) { o.load.draft_acceptance = {1.5}; }, "--mtp-acceptance 1.5");
-  expect_error([](SearchOptions& o) { o.max_concurrency = std::int64_t{1} << 40; }, "--max-concurrency");
+  expect_error([](SearchOptions& o) { o.max_concurrency = 0; }, "‹concurrency› 0");
+  expect_error([](SearchOptions& o) { o.load.prompt_tokens = 2'000'000; }, "‹prompt tokens› 2000000");
+  expect_error([](SearchOptions& o) { o.load.draft_acceptance = {1.5}; }, "‹draft acceptance› 1.5");
+  expect_error([](SearchOptions& o) { o.max_concurrency = std::int64_t{1} << 40; }, "‹concurrency›");
 }
 
 TEST(LegalPlans, EachOnceAndEveryRefusalCounted) {
