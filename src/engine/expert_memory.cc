@@ -39,8 +39,9 @@ std::int64_t fewest_away(const MovableExperts& experts, std::int64_t room) {
 
 /// What wants all experts of a rank in its GPU's memory; empty: nothing does.
 std::string_view why_all_on_gpu(const EngineOptions& options) {
-  if (options.balance.enabled) return "--balance-experts moves experts from one GPU's memory to another's";
-  if (options.parallel.dual_batch_overlap) return "--dbo would copy experts of the host twice a step";
+  if (options.balance.enabled) return "‹balancing› moves experts from one GPU's memory to another's";
+  if (options.parallel.dual_batch_overlap)
+    return "‹micro-batch overlap› would copy experts of the host twice a step";
   return "";
 }
 
@@ -76,7 +77,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (device.shares_host_memory) {
     if (!options.gpu_weight_bytes && !options.host_expert_bytes) return std::nullopt;
     return failure(
-        "--gpu-weights-bytes and --host-experts-bytes are for a GPU: on {} the weights lie in the host's "
+        "‹GPU weight bytes› and ‹host expert bytes› are for a GPU: on {} the weights lie in the host's "
         "memory anyway",
         device_name(options.device));
   }
@@ -86,7 +87,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (const std::string_view why = why_all_on_gpu(options); !why.empty()) {
     return failure(
         "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a "
-        "smaller --context, --chunk or --max-sequences",
+        "smaller ‹context›, ‹chunk› or ‹sequences›",
         size_text(plan.weight_bytes), size_text(room), why);
   }
   const std::int64_t num_experts = experts.counts.num_in_all();
@@ -95,8 +96,8 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (taken > room) {
     return failure(
         "the weights that have to be on the GPU take {}, where {} are left for weights: all but the routed "
-        "experts, and buffers for copies of two layers' experts; try a smaller --context, --chunk or "
-        "--max-sequences, or a larger --gpu-weights-bytes",
+        "experts, and buffers for copies of two layers' experts; try a smaller ‹context›, ‹chunk› or "
+        "‹sequences›, or a larger ‹GPU weight bytes›",
         size_text(taken), size_text(room));
   }
   ExpertCounts placed = counts_of(experts, num_away);
@@ -115,7 +116,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (host_bytes() > most_on_host || (experts.in_place && placed.num_on_disk > 0)) {
     return failure(
         "{} of {} routed experts do not fit on the GPU, where {} are left for weights; in pinned memory of "
-        "the host they take {}, and --host-experts-bytes allows {}{}. {}",
+        "the host they take {}, and ‹host expert bytes› allows {}{}. {}",
         num_away, num_experts, size_text(room), size_text(wanted), size_text(most_on_host),
         experts.num_sharing > 1 ? fmt::format(" for each of {} ranks", experts.num_sharing) : "",
         experts.in_place ? "BF16 experts are not read from disk"

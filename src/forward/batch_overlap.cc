@@ -30,15 +30,15 @@ std::int64_t middle_of(const RaggedBatch& batch, std::int64_t most_rows) {
 std::optional<std::string> overlap_violation(const ParallelPlan& plan) {
   if (plan.dp == 1 || plan.group_ranks() > 1 || plan.pp > 1) {
     return fmt::format(
-        "--dbo: {}; ranks overlap two micro-batches with data-parallel attention alone so far: --dp {}, or "
-        "leave it out",
+        "‹micro-batch overlap›: {}; ranks overlap two micro-batches with data-parallel attention alone so "
+        "far: ‹data parallelism› {}, or leave it out",
         to_text(plan), std::max<std::int64_t>(2, plan.num_devices));
   }
   const ExpertTransportTraits& transport = expert_transport(plan);
   if (transport.way != DispatchWay::kAssignments) {
     return fmt::format(
-        "--dbo: two micro-batches overlap where each assignment is sent by itself (all-to-all, peer-memory), "
-        "and --expert-transport {} moves {}; leave one of the two out",
+        "‹micro-batch overlap›: two micro-batches overlap where each assignment is sent by itself "
+        "(all-to-all, peer-memory), and ‹expert transport› {} moves {}; leave one of the two out",
         transport.name, transport.moves);
   }
   return std::nullopt;

@@ -64,8 +64,7 @@ void check_bf16_scales(const WeightTree& tree) {
       if (scale < kMaxScale && round_bf16(scale) == scale) continue;
       fail(
           "block {}: scale {} of wo_a is {}, where GPUs need a power of two, or another BF16 number below "
-          "{}; "
-          "--device cpu takes any",
+          "{}; ‹device› cpu takes any",
           block, i, scale, kMaxScale);
     }
   }

@@ -104,7 +104,7 @@ const ExpertTransportTraits& first_that_serves(const ParallelPlan& plan, WhyNot 
 
 std::string sentence(const ExpertTransportTraits& transport, Reason reason,
                      const std::vector<std::string_view>& others) {
-  return fmt::format("--expert-transport {}: {}; this plan can have {}", transport.name, reason,
+  return fmt::format("‹expert transport› {}: {}; this plan can have {}", transport.name, reason,
                      fmt::join(others, ", "));
 }
 

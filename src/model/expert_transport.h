@@ -33,7 +33,7 @@ enum class ExpertTransport : std::uint8_t {
 /// wants.
 struct ExpertTransportTraits {
   ExpertTransport transport = ExpertTransport::kAutomatic;
-  std::string_view name;   ///< of --expert-transport
+  std::string_view name;   ///< what sentences and options call it
   std::string_view moves;  ///< a clause for people
   /// How rows get to experts; none: nothing is dispatched, because every rank has all tokens.
   std::optional<DispatchWay> way = std::nullopt;

@@ -28,18 +28,21 @@ std::string group_text(const ParallelPlan& plan) {
 /// Of ranks that share out rows and hold all that attention computes with.
 void find_context_violations(const ParallelPlan& plan, std::vector<std::string>& found) {
   if (plan.tp > 1) {
-    found.push_back(fmt::format(
-        "--cp {} with --tp {}: ranks that share out rows have all heads; --cp {} alone is as many ranks",
-        plan.cp, plan.tp, plan.group_ranks()));
+    found.push_back(
+        fmt::format("‹context parallelism› {} with ‹tensor parallelism› {}: ranks that share out rows have "
+                    "all heads; ‹context parallelism› {} alone is as many ranks",
+                    plan.cp, plan.tp, plan.group_ranks()));
   } else if (plan.o_proj_tp > 1) {
     found.push_back(
-        fmt::format("--o-proj-tp {} with --cp {}: ranks that share out rows have whole output projections; "
-                    "--o-proj-tp 1",
+        fmt::format("‹split of output projections› {} with ‹context parallelism› {}: ranks that share out "
+                    "rows have whole output projections; ‹split of output projections› 1",
                     plan.o_proj_tp, plan.cp));
   }
   if (plan.sequence_parallel) {
-    found.push_back(fmt::format(
-        "--sequence-parallel with --cp {}: rows are shared out already; leave out one of them", plan.cp));
+    found.push_back(
+        fmt::format("‹sequence parallelism› with ‹context parallelism› {}: rows are shared out already; "
+                    "leave out one of them",
+                    plan.cp));
   }
 }
 
@@ -73,26 +76,26 @@ ParallelPlan with_experts_of_gpus(ParallelPlan plan) {
 
 std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig& config) {
   std::vector<std::string> found;
-  for (const auto& [name, value] : {std::pair{"--num-devices", plan.num_devices},
-                                    {"--tp", plan.tp},
-                                    {"--cp", plan.cp},
-                                    {"--dp", plan.dp},
-                                    {"--ep", plan.ep},
-                                    {"--pp", plan.pp},
-                                    {"--moe-tp", plan.moe_tp},
-                                    {"--o-proj-tp", plan.o_proj_tp},
-                                    {"--lmhead-tp", plan.lmhead_tp}}) {
+  for (const auto& [name, value] : {std::pair{"‹number of devices›", plan.num_devices},
+                                    {"‹tensor parallelism›", plan.tp},
+                                    {"‹context parallelism›", plan.cp},
+                                    {"‹data parallelism›", plan.dp},
+                                    {"‹expert parallelism›", plan.ep},
+                                    {"‹pipeline parallelism›", plan.pp},
+                                    {"‹split of experts›", plan.moe_tp},
+                                    {"‹split of output projections›", plan.o_proj_tp},
+                                    {"‹split of the vocabulary›", plan.lmhead_tp}}) {
     if (value < 1 || value > kMaxRanks)
       found.push_back(fmt::format("{} {}: 1 to {} are possible", name, value, kMaxRanks));
   }
   if (plan.redundant_experts < 0 || plan.redundant_experts > kMaxRanks) {
     found.push_back(
-        fmt::format("--redundant-experts {}: 0 to {} are possible", plan.redundant_experts, kMaxRanks));
+        fmt::format("‹copies of experts› {}: 0 to {} are possible", plan.redundant_experts, kMaxRanks));
   }
   if (plan.prefill_groups < 0 || (plan.prefill_groups > 0 && plan.prefill_groups >= plan.dp)) {
     found.push_back(fmt::format(
-        "--prefill-groups {}: of --dp {} groups one at least decodes; --prefill-groups {} or --dp {} would "
-        "do",
+        "‹prefill groups› {}: of ‹data parallelism› {} groups one at least decodes; ‹prefill groups› {} or "
+        "‹data parallelism› {} would do",
         plan.prefill_groups, plan.dp, std::max<std::int64_t>(0, plan.dp - 1), plan.prefill_groups + 1));
   }
   if (!found.empty()) return found;
@@ -100,56 +103,61 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
   const std::int64_t ranks = plan.stage_ranks();
   if (plan.num_devices != plan.pp * ranks) {
     found.push_back(
-        fmt::format("{} devices, but pp {} x dp {} x {} = {}: for these --dp {} would fit", plan.num_devices,
-                    plan.pp, plan.dp, group_text(plan), plan.pp * ranks,
+        fmt::format("{} devices, but pp {} x dp {} x {} = {}: for these ‹data parallelism› {} would fit",
+                    plan.num_devices, plan.pp, plan.dp, group_text(plan), plan.pp * ranks,
                     std::max<std::int64_t>(1, plan.num_devices / (plan.pp * plan.group_ranks()))));
   }
   if (plan.cp > 1) find_context_violations(plan, found);
   if (config.num_attention_heads % plan.tp != 0) {
-    found.push_back(fmt::format("--tp {}: {} heads cannot be shared out evenly; {} is near", plan.tp,
-                                config.num_attention_heads,
+    found.push_back(fmt::format("‹tensor parallelism› {}: {} heads cannot be shared out evenly; {} is near",
+                                plan.tp, config.num_attention_heads,
                                 nearest_divisor(config.num_attention_heads, plan.tp)));
   }
   if (plan.ep * plan.moe_tp != ranks) {
-    found.push_back(fmt::format(
-        "--ep {} x --moe-tp {} = {}: experts live on the dp x {} = {} ranks of a stage; --ep {} is near",
-        plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, group_name(plan), ranks,
-        nearest_divisor(ranks, plan.ep)));
+    found.push_back(
+        fmt::format("‹expert parallelism› {} x ‹split of experts› {} = {}: experts live on the dp x {} = {} "
+                    "ranks of a stage; ‹expert parallelism› {} is near",
+                    plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, group_name(plan), ranks,
+                    nearest_divisor(ranks, plan.ep)));
   }
   const std::int64_t slots = config.n_routed_experts + plan.redundant_experts;
   if (slots % plan.ep != 0) {
-    found.push_back(fmt::format(
-        "--ep {}: {} experts{} cannot be shared out evenly; --ep {} or --redundant-experts {} would do",
-        plan.ep, slots, plan.redundant_experts > 0 ? " with their copies" : "",
-        nearest_divisor(slots, plan.ep), plan.redundant_experts + plan.ep - slots % plan.ep));
+    found.push_back(
+        fmt::format("‹expert parallelism› {}: {} experts{} cannot be shared out evenly; ‹expert parallelism› "
+                    "{} or ‹copies of experts› {} would do",
+                    plan.ep, slots, plan.redundant_experts > 0 ? " with their copies" : "",
+                    nearest_divisor(slots, plan.ep), plan.redundant_experts + plan.ep - slots % plan.ep));
   }
   const std::int64_t blocks = config.moe_intermediate_size / kWeightBlock;
   if (config.moe_intermediate_size % (plan.moe_tp * kWeightBlock) != 0) {
     found.push_back(fmt::format(
-        "--moe-tp {}: an expert's inner width {} is cut in multiples of {}; {} is near", plan.moe_tp,
-        config.moe_intermediate_size, kWeightBlock, nearest_divisor(blocks, plan.moe_tp)));
+        "‹split of experts› {}: an expert's inner width {} is cut in multiples of {}; {} is near",
+        plan.moe_tp, config.moe_intermediate_size, kWeightBlock, nearest_divisor(blocks, plan.moe_tp)));
   }
   if (plan.o_proj_tp > config.o_groups || config.o_groups % plan.o_proj_tp != 0) {
-    found.push_back(
-        fmt::format("--o-proj-tp {}: the output projection has {} groups, which stay whole; {} is near",
-                    plan.o_proj_tp, config.o_groups, nearest_divisor(config.o_groups, plan.o_proj_tp)));
+    found.push_back(fmt::format(
+        "‹split of output projections› {}: the output projection has {} groups, which stay whole; {} is near",
+        plan.o_proj_tp, config.o_groups, nearest_divisor(config.o_groups, plan.o_proj_tp)));
   } else if (ranks % plan.o_proj_tp != 0) {
-    found.push_back(
-        fmt::format("--o-proj-tp {}: does not divide the dp x {} = {} ranks of a stage; {} is near",
-                    plan.o_proj_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.o_proj_tp)));
+    found.push_back(fmt::format(
+        "‹split of output projections› {}: does not divide the dp x {} = {} ranks of a stage; {} is near",
+        plan.o_proj_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.o_proj_tp)));
   }
   if (plan.o_proj_tp % plan.tp != 0 && plan.tp % plan.o_proj_tp != 0) {
-    found.push_back(fmt::format("--o-proj-tp {}: neither a multiple of --tp {} nor a part of it; {} is near",
-                                plan.o_proj_tp, plan.tp, nearest_divisor(plan.tp, plan.o_proj_tp)));
+    found.push_back(
+        fmt::format("‹split of output projections› {}: neither a multiple of ‹tensor parallelism› {} nor a "
+                    "part of it; {} is near",
+                    plan.o_proj_tp, plan.tp, nearest_divisor(plan.tp, plan.o_proj_tp)));
   }
   if (ranks % plan.lmhead_tp != 0) {
-    found.push_back(
-        fmt::format("--lmhead-tp {}: does not divide the dp x {} = {} ranks of a stage; {} is near",
-                    plan.lmhead_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.lmhead_tp)));
+    found.push_back(fmt::format(
+        "‹split of the vocabulary› {}: does not divide the dp x {} = {} ranks of a stage; {} is near",
+        plan.lmhead_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.lmhead_tp)));
   }
   if (plan.pp > config.num_hidden_layers) {
-    found.push_back(fmt::format("--pp {}: the model has {} layers, a stage has one at least", plan.pp,
-                                config.num_hidden_layers));
+    found.push_back(
+        fmt::format("‹pipeline parallelism› {}: the model has {} layers, a stage has one at least", plan.pp,
+                    config.num_hidden_layers));
   }
   if (auto refused = transport_violation(plan)) found.push_back(std::move(*refused));
   return found;

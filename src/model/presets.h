@@ -11,7 +11,7 @@ namespace baleen {
 
 struct Preset {
   std::string_view name;
-  std::string_view description;  ///< one line, for --help
+  std::string_view description;  ///< one line, for help texts
   ModelConfig (*config)();
 };
 

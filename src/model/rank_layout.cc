@@ -161,20 +161,20 @@ void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   validate(plan, config);
   if (plan.maps_by_layer && plan.ep == 1) {
     fail(
-        "--balance-experts and --expert-map: every rank has all experts (--ep 1), there is nothing to place; "
-        "leave them out, or --ep 2");
+        "‹balancing› and ‹expert map›: every rank has all experts (‹expert parallelism› 1), there is nothing "
+        "to place; leave them out, or ‹expert parallelism› 2");
   }
   if (plan.redundant_experts > 0 && plan.ep == 1) {
     fail(
-        "--redundant-experts {}: every rank has all experts (--ep 1), copies would never be used; leave it "
-        "out",
+        "‹copies of experts› {}: every rank has all experts (‹expert parallelism› 1), copies would never be "
+        "used; leave it out",
         plan.redundant_experts);
   }
   if (plan.lmhead_tp > plan.group_ranks()) {
     fail(
-        "--lmhead-tp {}: ranks split the vocabulary over the --{} {} that have the same tokens; that many at "
-        "most",
-        plan.lmhead_tp, plan.cp > 1 ? "cp" : "tp", plan.group_ranks());
+        "‹split of the vocabulary› {}: ranks split the vocabulary over the ‹{} parallelism› {} that have the "
+        "same tokens; that many at most",
+        plan.lmhead_tp, plan.cp > 1 ? "context" : "tensor", plan.group_ranks());
   }
 }
 

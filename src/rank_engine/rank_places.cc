@@ -26,7 +26,7 @@ EngineOptions placed_on_gpus(EngineOptions options, const std::vector<std::int64
           "the {} ranks are on {} hosts, which peer memory does not reach; NCCL does: leave out {} "
           "peer-memory",
           num_ranks, num_hosts,
-          options.messages == GpuMessages::kPeerMemory ? "--messages" : "--expert-transport");
+          options.messages == GpuMessages::kPeerMemory ? "‹messages›" : "‹expert transport›");
     }
     options.messages = GpuMessages::kNccl;
   }
@@ -40,7 +40,7 @@ EngineOptions placed_on_gpus(EngineOptions options, const std::vector<std::int64
     if (place >= std::ssize(list)) {
       fail(
           "{} processes were started on a host, and there are {} GPUs for them that reach each other: each "
-          "rank needs one of its own; start fewer processes, or give --device cpu",
+          "rank needs one of its own; start fewer processes, or give ‹device› cpu",
           std::ranges::count(hosts, hosts[rank]), list.size());
     }
     options.rank_devices.push_back(list[static_cast<std::size_t>(place)]);

@@ -47,7 +47,7 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   options.host_expert_bytes = 100'000'000;
   const auto failed = leave_experts_to_host(refused, movable(config, options), options, free_bytes);
   ASSERT_TRUE(failed);
-  EXPECT_NE(failed->message.find("--host-experts-bytes allows 100.0 MB"), std::string::npos)
+  EXPECT_NE(failed->message.find("‹host expert bytes› allows 100.0 MB"), std::string::npos)
       << failed->message;
   EXPECT_EQ(refused.weight_bytes, whole.weight_bytes);
   options.gpu_weight_bytes = 1'000'000'000;
@@ -112,7 +112,7 @@ TEST(ExpertsOnTheHost, TheProcessorHasOneMemory) {
   MemoryPlan plan = plan_memory(config, StorageFormats(), options);
   const auto failed = leave_experts_to_host(plan, movable(config, options), options, 1000);
   ASSERT_TRUE(failed);
-  EXPECT_NE(failed->message.find("--gpu-weights-bytes"), std::string::npos);
+  EXPECT_NE(failed->message.find("‹GPU weight bytes›"), std::string::npos);
 }
 
 /// One rank of `plan`, and its share of a model's weights.
@@ -193,10 +193,10 @@ TEST_F(RankExperts, DoNotLeaveWhereTheyAreToChangeRanksOrStepsAreCut) {
     return failed ? failed->message : "";
   };
   options_.balance.enabled = true;
-  EXPECT_NE(refusal().find("--balance-experts"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("‹balancing›"), std::string::npos) << refusal();
   options_.balance.enabled = false;
   options_.parallel.dual_batch_overlap = true;
-  EXPECT_NE(refusal().find("--dbo"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("‹micro-batch overlap›"), std::string::npos) << refusal();
 }
 
 TEST(ExpertCounts, AStepOfRanksHasATokenOfEachGroup) {

@@ -64,7 +64,7 @@ TEST(BatchOverlap, PlansThatCannotOverlapAreRefused) {
         ParallelPlan{.tp = 2, .dp = 2}, ParallelPlan{.dp = 2, .pp = 2}})
     EXPECT_NE(refusal(plan).find("with data-parallel attention alone"), std::string::npos) << refusal(plan);
   EXPECT_NE(refusal({.dp = 2, .expert_transport = ExpertTransport::kAllGather})
-                .find("--expert-transport all-gather moves all tokens"),
+                .find("‹expert transport› all-gather moves all tokens"),
             std::string::npos);
 }
 

@@ -51,29 +51,32 @@ TEST(ParallelPlan, GpusKeepExpertsWholeUnlessThePlanSplitsThem) {
 }
 
 TEST(ParallelPlan, EveryRuleHasASentence) {
-  EXPECT_NE(only_violation({.num_devices = 8, .tp = 2, .dp = 2, .ep = 4}).find("--dp 4"), std::string::npos);
-  EXPECT_NE(
-      only_violation({.num_devices = 3, .tp = 1, .ep = 1, .moe_tp = 3, .o_proj_tp = 1}).find("--moe-tp 3"),
-      std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 8, .tp = 2, .dp = 2, .ep = 4}).find("‹data parallelism› 4"),
+            std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 3, .tp = 1, .ep = 1, .moe_tp = 3, .o_proj_tp = 1})
+                .find("‹split of experts› 3"),
+            std::string::npos);
   EXPECT_NE(only_violation({.num_devices = 16, .tp = 16, .o_proj_tp = 16}).find("8 groups"),
             std::string::npos);
-  EXPECT_NE(only_violation({.num_devices = 6, .dp = 6, .o_proj_tp = 1}).find("--redundant-experts 2"),
+  EXPECT_NE(only_violation({.num_devices = 6, .dp = 6, .o_proj_tp = 1}).find("‹copies of experts› 2"),
             std::string::npos);
   EXPECT_NE(only_violation({.num_devices = 8, .dp = 8, .ep = 3, .moe_tp = 1, .redundant_experts = 2})
                 .find("ranks of a stage"),
             std::string::npos);
   EXPECT_NE(only_violation({.num_devices = 44, .ep = 1, .pp = 44}).find("43 layers"), std::string::npos);
-  EXPECT_NE(only_violation({.num_devices = 8, .tp = 8, .lmhead_tp = 3}).find("--lmhead-tp"),
+  EXPECT_NE(only_violation({.num_devices = 8, .tp = 8, .lmhead_tp = 3}).find("‹split of the vocabulary›"),
             std::string::npos);
 }
 
 TEST(ParallelPlan, ContextParallelRanksHaveWholeAttention) {
-  EXPECT_NE(only_violation({.num_devices = 8, .tp = 2, .cp = 4, .o_proj_tp = 1}).find("--cp 8 alone"),
-            std::string::npos);
-  EXPECT_NE(only_violation({.num_devices = 4, .cp = 4, .o_proj_tp = 2}).find("--o-proj-tp 1"),
+  EXPECT_NE(only_violation({.num_devices = 8, .tp = 2, .cp = 4, .o_proj_tp = 1})
+                .find("‹context parallelism› 8 alone"),
             std::string::npos);
   EXPECT_NE(
-      only_violation({.num_devices = 4, .cp = 4, .sequence_parallel = true}).find("--sequence-parallel"),
+      only_violation({.num_devices = 4, .cp = 4, .o_proj_tp = 2}).find("‹split of output projections› 1"),
+      std::string::npos);
+  EXPECT_NE(
+      only_violation({.num_devices = 4, .cp = 4, .sequence_parallel = true}).find("‹sequence parallelism›"),
       std::string::npos);
   EXPECT_NE(only_violation({.num_devices = 6, .cp = 4, .dp = 1, .ep = 4, .moe_tp = 1}).find("dp 1 x cp 4"),
             std::string::npos);

@@ -262,15 +262,15 @@ TEST(MovingExperts, WhatCannotBeIsRefused) {
     }
     return "";
   };
-  EXPECT_NE(refusal(options({}, kForced)).find("--balance-experts and --expert-map: every rank has all"),
+  EXPECT_NE(refusal(options({}, kForced)).find("‹balancing› and ‹expert map›: every rank has all"),
             std::string::npos);
-  EXPECT_NE(refusal(options({.pp = 2}, kForced)).find("--balance-experts"), std::string::npos);
+  EXPECT_NE(refusal(options({.pp = 2}, kForced)).find("‹balancing›"), std::string::npos);
   BalanceOptions wrong = kForced;
   wrong.interval_steps = 0;
-  EXPECT_NE(refusal(options({.dp = 2}, wrong)).find("--balance-interval 0"), std::string::npos);
+  EXPECT_NE(refusal(options({.dp = 2}, wrong)).find("‹balancing interval› 0"), std::string::npos);
   EngineOptions short_table = options({.dp = 2}, {});
   short_table.expert_table = std::make_shared<const ExpertTable>(3, std::vector<std::int32_t>(8));
-  EXPECT_NE(refusal(short_table).find("--expert-map: 3 layers"), std::string::npos);
+  EXPECT_NE(refusal(short_table).find("‹expert map›: 3 layers"), std::string::npos);
 }
 
 }  // namespace

@@ -485,7 +485,7 @@ TEST(PrefillGroups, PlansThatCannotBe) {
   for (const ParallelPlan& plan :
        {ParallelPlan{.dp = 2, .prefill_groups = 2}, ParallelPlan{.prefill_groups = 1},
         ParallelPlan{.pp = 2, .prefill_groups = 1}}) {
-    EXPECT_NE(refused(options(plan)).find("--prefill-groups"), std::string::npos);
+    EXPECT_NE(refused(options(plan)).find("‹prefill groups›"), std::string::npos);
   }
 }
 

@@ -200,22 +200,23 @@ TEST(RankEngine, PlansThatCannotBe) {
     }
     return "";
   };
-  EXPECT_NE(refusal({.tp = 3}).find("--tp 3"), std::string::npos);
-  EXPECT_NE(refusal({.pp = 99}).find("--pp 99"), std::string::npos);
-  EXPECT_NE(refusal({.dp = 2, .o_proj_tp = 2}).find("--o-proj-tp 2"), std::string::npos);
-  EXPECT_NE(refusal({.pp = 2, .redundant_experts = 2}).find("--redundant-experts"), std::string::npos);
-  EXPECT_NE(refusal({.tp = 2, .dual_batch_overlap = true}).find("--dbo: "), std::string::npos);
-  EXPECT_NE(refusal({.dual_batch_overlap = true}).find("--dbo: "), std::string::npos);
+  EXPECT_NE(refusal({.tp = 3}).find("‹tensor parallelism› 3"), std::string::npos);
+  EXPECT_NE(refusal({.pp = 99}).find("‹pipeline parallelism› 99"), std::string::npos);
+  EXPECT_NE(refusal({.dp = 2, .o_proj_tp = 2}).find("‹split of output projections› 2"), std::string::npos);
+  EXPECT_NE(refusal({.pp = 2, .redundant_experts = 2}).find("‹copies of experts›"), std::string::npos);
+  EXPECT_NE(refusal({.tp = 2, .dual_batch_overlap = true}).find("‹micro-batch overlap›: "),
+            std::string::npos);
+  EXPECT_NE(refusal({.dual_batch_overlap = true}).find("‹micro-batch overlap›: "), std::string::npos);
   const auto refuses = [&](const ParallelPlan& plan, const char* part) {
     EXPECT_NE(refusal(plan).find(part), std::string::npos) << refusal(plan);
   };
   refuses({.dp = 2, .expert_transport = ExpertTransport::kPeerMemory},
-          "--expert-transport peer-memory: is for GPUs");
+          "‹expert transport› peer-memory: is for GPUs");
   refuses({.dp = 2, .expert_transport = ExpertTransport::kAllReduce},
-          "--expert-transport all-reduce: ranks have");
-  refuses({.dp = 2, .expert_transport = ExpertTransport::kNccl}, "--expert-transport nccl: ");
+          "‹expert transport› all-reduce: ranks have");
+  refuses({.dp = 2, .expert_transport = ExpertTransport::kNccl}, "‹expert transport› nccl: ");
   refuses({.expert_transport = ExpertTransport::kAllToAll},
-          "--expert-transport all-to-all: every rank has all");
+          "‹expert transport› all-to-all: every rank has all");
 }
 
 }  // namespace

@@ -68,10 +68,10 @@ TEST(RankPlaces, WhatCannotBeIsRefused) {
   EngineOptions peers = on_gpus({.dp = 2});
   peers.messages = GpuMessages::kPeerMemory;
   EXPECT_EQ(refusal(peers, {0, 1}, {0}),
-            "the 2 ranks are on 2 hosts, which peer memory does not reach; NCCL does: leave out --messages "
+            "the 2 ranks are on 2 hosts, which peer memory does not reach; NCCL does: leave out ‹messages› "
             "peer-memory");
   EXPECT_NE(refusal(on_gpus({.dp = 2, .expert_transport = ExpertTransport::kPeerMemory}), {0, 1}, {0})
-                .find("leave out --expert-transport"),
+                .find("leave out ‹expert transport›"),
             std::string::npos);
   EXPECT_NE(refusal(on_gpus({.dp = 3}), {0, 0, 0}, {0, 1})
                 .find("3 processes were started on a host, and there are 2"),
@@ -106,7 +106,7 @@ TEST(RankPlaces, MessagesAndExpertTransportGoTogether) {
             std::string::npos);
   EXPECT_NE(sentence([&] {
               return full({.dp = 2, .expert_transport = ExpertTransport::kNccl}, GpuMessages::kPeerMemory);
-            }).find("--messages peer-memory and --expert-transport nccl"),
+            }).find("‹messages› peer-memory and ‹expert transport› nccl"),
             std::string::npos);
   EXPECT_NE(sentence([&] {
               return resolved({.messages = GpuMessages::kNccl, .parallel = {.dp = 2}}, config);

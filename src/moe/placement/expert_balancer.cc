@@ -11,11 +11,11 @@ namespace baleen {
 
 void validate(const BalanceOptions& options) {
   if (options.window_steps < 1 || options.interval_steps < 1 || options.first_steps < 1) {
-    fail("--balance-window {}, --balance-interval {}, --balance-first {}: each is one step at least",
+    fail("‹balancing window› {}, ‹balancing interval› {}, ‹first balancing› {}: each is one step at least",
          options.window_steps, options.interval_steps, options.first_steps);
   }
   if (options.max_moved_bytes < 0)
-    fail("--balance-bytes {}: 0, for no limit, is the least", options.max_moved_bytes);
+    fail("‹balancing bytes› {}: 0, for no limit, is the least", options.max_moved_bytes);
 }
 
 namespace {

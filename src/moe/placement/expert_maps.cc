@@ -65,7 +65,7 @@ ParallelPlan with_table(ParallelPlan plan, const ExpertTable& table, const Model
   const std::int64_t num_experts = config.n_routed_experts;
   if (std::ssize(table) != config.num_blocks()) {
     fail(
-        "--expert-map: {} layers, but the model has {} and {} blocks of a draft head behind them: a list for "
+        "‹expert map›: {} layers, but the model has {} and {} blocks of a draft head behind them: a list for "
         "each is due",
         table.size(), config.num_hidden_layers, config.num_draft_blocks());
   }
@@ -73,26 +73,26 @@ ParallelPlan with_table(ParallelPlan plan, const ExpertTable& table, const Model
   for (std::int64_t block = 0; block < std::ssize(table); ++block) {
     const std::vector<std::int32_t>& slots = table[static_cast<std::size_t>(block)];
     if (std::ssize(slots) != num_slots) {
-      fail("--expert-map: layer {} has {} slots, layer 0 has {}: each layer has as many", block, slots.size(),
+      fail("‹expert map›: layer {} has {} slots, layer 0 has {}: each layer has as many", block, slots.size(),
            num_slots);
     }
     std::vector<bool> is_held(static_cast<std::size_t>(num_experts));
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
       if (slots[slot] < 0 || slots[slot] >= num_experts) {
-        fail("--expert-map: layer {}, slot {}: expert {}, but the model has experts 0 to {}", block, slot,
+        fail("‹expert map›: layer {}, slot {}: expert {}, but the model has experts 0 to {}", block, slot,
              slots[slot], num_experts - 1);
       }
       is_held[static_cast<std::size_t>(slots[slot])] = true;
     }
     for (std::size_t expert = 0; expert < is_held.size(); ++expert) {
       if (!is_held[expert])
-        fail("--expert-map: layer {}: no slot holds expert {}; each is held at least once", block, expert);
+        fail("‹expert map›: layer {}: no slot holds expert {}; each is held at least once", block, expert);
     }
   }
   const std::int64_t num_copies = num_slots - num_experts;
   if (plan.redundant_experts != 0 && plan.redundant_experts != num_copies) {
     fail(
-        "--redundant-experts {}, but --expert-map has {} slots for {} experts: {} copies; leave the option "
+        "‹copies of experts› {}, but ‹expert map› has {} slots for {} experts: {} copies; leave the option "
         "out",
         plan.redundant_experts, num_slots, num_experts, num_copies);
   }

@@ -16,18 +16,19 @@ constexpr double kUpdateBytes = 24;
 
 void check(const TrainingLoad& load, const ParallelPlan& plan, const ModelConfig& config) {
   if (load.sequence_length < 1 || load.sequence_length > config.max_position_embeddings) {
-    fail("--sequence-length {}: 1 to {} are possible", load.sequence_length, config.max_position_embeddings);
+    fail("‹sequence length› {}: 1 to {} are possible", load.sequence_length, config.max_position_embeddings);
   }
   if (plan.cp > 1)
-    fail("--cp {}: a training step shares out no rows of its sequences so far; leave it out", plan.cp);
+    fail("‹context parallelism› {}: a training step shares out no rows of its sequences so far; leave it out",
+         plan.cp);
   if (load.micro_batch_sequences < 1)
-    fail("--micro-batch {}: at least 1 is possible", load.micro_batch_sequences);
+    fail("‹micro-batch› {}: at least 1 is possible", load.micro_batch_sequences);
   if (!(load.recomputation >= 0 && load.recomputation <= 1))
-    fail("--recomputation {}: a share in 0 to 1", load.recomputation);
+    fail("‹recomputation› {}: a share in 0 to 1", load.recomputation);
   const std::int64_t least = load.sequence_length * load.micro_batch_sequences * plan.dp;
   if (load.global_batch_tokens < least) {
-    fail("--global-batch-tokens {}: {} groups of {} sequences of {} tokens are {} already",
-         load.global_batch_tokens, plan.dp, load.micro_batch_sequences, load.sequence_length, least);
+    fail("‹batch tokens› {}: {} groups of {} sequences of {} tokens are {} already", load.global_batch_tokens,
+         plan.dp, load.micro_batch_sequences, load.sequence_length, least);
   }
 }
 

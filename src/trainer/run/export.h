@@ -1,4 +1,4 @@
-/// A trained model as a checkpoint in the released layout, which `baleen run --model` serves.
+/// A trained model as a checkpoint in the released layout, which the other commands take.
 #pragma once
 
 #include <filesystem>

@@ -211,8 +211,8 @@ void read_run_checkpoint(const fs::path& folder, const TrainConfig& config, RunS
   const std::vector<std::string> differences = config_differences(run.text("config"), config);
   if (!differences.empty()) {
     fail(
-        "{}: the run was started with another configuration:\n  {}\n"
-        "give the file its earlier values to continue, or name another folder (--out) for a new run",
+        "{}: the run was started with another configuration:\n  {}\ngive the file its earlier values to "
+        "continue, or name another folder (‹output folder›) for a new run",
         folder.string(), fmt::join(differences, "\n  "));
   }
   std::map<std::string, std::string> checksums;

@@ -42,8 +42,10 @@ RunFolder::RunFolder(const fs::path& folder, bool is_first_rank) : path_(fs::abs
   if (lock_ < 0) fail("{}: cannot be written: {}", lock.string(), std::strerror(errno));
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock_);
-    fail("{}: another process trains in this folder; wait for its end, or name another folder (--out)",
-         path_.string());
+    fail(
+        "{}: another process trains in this folder; wait for its end, or name another folder (‹output "
+        "folder›)",
+        path_.string());
   }
   remove_leftovers();
 }

@@ -53,8 +53,8 @@ void check_inputs(const RunInputs& before, const RunInputs& now, const std::file
   }
   if (!differences.empty()) {
     fail(
-        "{}: what the run reads is not what it read before:{}\n"
-        "restore it to continue, or name another folder (--out) for a new run",
+        "{}: what the run reads is not what it read before:{}\nrestore it to continue, or name another "
+        "folder (‹output folder›) for a new run",
         folder.string(), differences);
   }
 }

@@ -10,12 +10,12 @@ std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, boo
   const std::vector<std::int64_t> checkpoints = folder.checkpoints();
   if (!resume && !checkpoints.empty()) {
     fail(
-        "{}: there is a run with checkpoints up to step {}; --resume continues it, --out names another "
-        "folder",
+        "{}: there is a run with checkpoints up to step {}; ‹resume› continues it, ‹output folder› names "
+        "another folder",
         folder.path().string(), checkpoints.back());
   }
   if (resume && checkpoints.empty())
-    fail("{}: no checkpoint to continue from; start the run without --resume", folder.path().string());
+    fail("{}: no checkpoint to continue from; start the run without ‹resume›", folder.path().string());
   if (resume) {
     read_newest_checkpoint(folder, config, state, is_first_rank);
     return state.step;

@@ -91,7 +91,7 @@ TEST_F(ExpertMaps, ATableOfAnotherModelIsRefused) {
   const ExpertTable good = good_table(config_);
   EXPECT_EQ(refused(good), "");
   EXPECT_EQ(refused(good, 2), "");
-  EXPECT_NE(refused(good, 4).find("--redundant-experts 4, but --expert-map has 10 slots"), std::string::npos);
+  EXPECT_NE(refused(good, 4).find("‹copies of experts› 4, but ‹expert map› has 10 slots"), std::string::npos);
   EXPECT_NE(refused({}).find("0 layers, but the model has 5 and 1 blocks of a draft head"),
             std::string::npos);
   ExpertTable wrong = good;

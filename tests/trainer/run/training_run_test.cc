@@ -83,7 +83,7 @@ TEST_F(TrainingRunTest, ThreeSkippedStepsInARowEndTheRun) {
 
 TEST_F(TrainingRunTest, Refusals) {
   train("a", {.stop_step = 2});
-  EXPECT_NE(error_of([this] { train("a"); }).find("--resume"), std::string::npos);
+  EXPECT_NE(error_of([this] { train("a"); }).find("‹resume›"), std::string::npos);
   EXPECT_NE(error_of([this] { train("b", {.resume = true}); }).find("no checkpoint"), std::string::npos);
   const RunFolder held(folder_ / "held");
   EXPECT_NE(error_of([this] { train("held"); }).find("another process trains"), std::string::npos);
