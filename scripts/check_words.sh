@@ -63,7 +63,7 @@ fi
 # request").
 begins_without_subject='[^[:space:]].*///<[[:space:]]+([Oo]f|[Ii]n|[Ww]ith|[Bb]y|[Tt]he same)([^[:alnum:]]|$)'
 # Folders where such comments are still to be rewritten.
-unread=(src/ops src/cuda src/model src/engine src/rank_engine src/trainer)
+unread=(src/ops src/cuda src/model src/forward src/moe src/engine src/rank_engine src/trainer)
 comments() {
   git grep -nIE "$begins_without_subject" -- 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' "$@" || true
 }
