@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """check_docs.py [--write]: what the documents say of the tree, against the tree.
 
-Names in code spans exist: files and folders, classes and their members, functions (in docs/history they may be
-gone). Links lead to files and headings that are there. The table of USES in docs/folders.md is that of the CMakeLists.txt files; --write brings it up to date. The number of operations
-in docs/structure.md is that of src/ops/operations.h. Standard library only."""
+Names in code spans exist: files and folders, classes and their members, functions, options (in docs/history
+they may be gone). Links lead to files and headings that are there. The table of USES in docs/folders.md is
+that of the CMakeLists.txt files; --write brings it up to date. The number of operations in docs/structure.md
+is that of src/ops/operations.h. Standard library only."""
 import argparse
 import os
 import re
@@ -19,6 +20,9 @@ FOREIGN = {
     'quant_lightning_indexer', 'sparse_attn_sharedkv', 'moe_gating_top_k', 'v4_clamped_swiglu', 'train_from_iterator', 'dry_run',
     'x_cost', 'x_backward_cost', 'ops/*/..._cost.cc',
 }
+# Options of other programs.
+FOREIGN_OPTIONS = set('--bind-to --cap-drop --cpus-per-task --gpus-per-node --gtest --map-by --mca --mpi --nodes '
+                      '--now --ntasks-per-node --read-only --security-opt --test-dir'.split())
 STRUCTURE = 'docs/structure.md'
 FOLDERS = 'docs/folders.md'
 TABLE_BEGIN = '<!-- made by scripts/check_docs.py --write -->'
@@ -26,6 +30,9 @@ TABLE_END = '<!-- end -->'
 NUMBERS = ('zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen '
            'sixteen seventeen eighteen nineteen').split()
 TENS = {20: 'twenty', 30: 'thirty', 40: 'forty'}
+
+
+OPTION = re.compile(r'(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*(?![\w])')
 
 
 def in_words(number):
@@ -48,10 +55,13 @@ class Tree:
                 folder = os.path.dirname(folder)
         self.stems = {os.path.basename(path) for path in self.paths}
         self.words = set()
+        self.options = set(FOREIGN_OPTIONS)
         for file in self.files:
             if not file.endswith(('.md', '.json', '.jsonl', '.csv')):
                 with open(file, errors='ignore') as text:
-                    self.words.update(re.findall(r'[A-Za-z_]\w*', text.read()))
+                    content = text.read()
+                    self.words.update(re.findall(r'[A-Za-z_]\w*', content))
+                    self.options.update(OPTION.findall(content))
 
     def has_path(self, name):
         name = name.rstrip('/')
@@ -62,6 +72,7 @@ class Tree:
 
     def has(self, name):
         """Whether a code span names something that is here, if it names something of the kinds that are checked."""
+        if any(option not in self.options for option in OPTION.findall(name)): return False
         if re.fullmatch(r'[A-Z]\w*(::\w+)*(\(\))?', name) and re.search(r'[a-z][A-Z]|[a-z]::', name):
             return all(word in self.words for word in re.findall(r'\w+', name))
         if re.fullmatch(r'[a-z0-9_]+(/[a-z0-9_.*]+)+/?', name): return self.has_path(name)
