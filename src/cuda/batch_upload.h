@@ -14,7 +14,7 @@ namespace baleen {
 struct BatchCapacity {
   std::int64_t max_rows = 0;
   std::int64_t max_sequences = 0;
-  std::int64_t max_pages = 0;  ///< of all sequences' tables together, once
+  std::int64_t max_pages = 0;  ///< pages that all sequences' tables have together, each once
 };
 
 class BatchUpload {

@@ -16,7 +16,7 @@ namespace {
 /// From here on pinned memory is mapped, touched by several threads, then pinned: one thread of the driver
 /// clears and pins a few gigabytes a second, and an expert store takes up to 100.
 constexpr std::int64_t kRegisteredBytes = std::int64_t{1} << 30;
-constexpr std::int64_t kTouchedBytes = std::int64_t{64} << 20;  ///< by a thread at a time
+constexpr std::int64_t kTouchedBytes = std::int64_t{64} << 20;  ///< what a thread touches at a time
 constexpr std::int64_t kSmallestPageBytes = 4096;
 
 /// The system gives zeroed pages where they are touched first.

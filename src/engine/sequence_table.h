@@ -126,18 +126,18 @@ class SequenceTable {
     std::int64_t opened_at = 0;
     std::int64_t step_begin = 0;      ///< length before the last step
     std::int64_t settled = 0;         ///< positions before were computed by steps that have ended
-    std::optional<PrefixLock> lock;   ///< of what is borrowed
+    std::optional<PrefixLock> lock;   ///< holds what is borrowed
     std::int64_t replay_end = 0;      ///< P of a replay
     std::vector<std::int64_t> tails;  ///< ends of pages where tails are to be left, the next one last
     PrefixLookup lookup;
-    std::vector<PageKey> keys;  ///< of its first whole pages, with a disk tier
+    std::vector<PageKey> keys;  ///< keys of its first whole pages, with a disk tier
   };
 
   /// Pages of the pools that were filled from disk: those after a prefix that the tree has.
   struct LoadedPages {
     std::int64_t end = 0;  ///< number of the page after them
     std::vector<PageId> pages;
-    PageId window_page = PageId::kNone;  ///< of the last
+    PageId window_page = PageId::kNone;  ///< belongs to the last page
   };
 
   void start_from_cache(Sequence& sequence, std::span<const TokenId> prompt);

@@ -27,7 +27,7 @@ struct StepInput {
   /// How the token after each wanted row is chosen, by engines that can (`EngineLimits::chooses`); empty: the
   /// input's logits come to the host instead.
   std::span<const SampleRow> draws = {};
-  bool wants_draft_logits = true;  ///< with kAll, of engines with `drafts`
+  bool wants_draft_logits = true;  ///< counts with kAll, where engines have `drafts`
   /// In `queue` alone: so many drafts follow the last token, and their rows are wanted too. The engine chains
   /// them itself, each chosen by the draw of the row that checks it; room as for `draft`. `wanted` is kLast.
   std::int64_t num_drafts = 0;

@@ -8,7 +8,7 @@ namespace baleen {
 
 /// The map that one block gets.
 struct BlockExperts {
-  std::int64_t block = 0;           ///< of the whole model
+  std::int64_t block = 0;           ///< number in the whole model
   std::vector<std::int32_t> slots;  ///< physical_to_logical [P]
   bool operator==(const BlockExperts&) const = default;
 };

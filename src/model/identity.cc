@@ -21,7 +21,8 @@ namespace {
 constexpr std::size_t kSampledTensors = 512;
 constexpr std::size_t kSampleBytes = 256;
 constexpr std::int64_t kPieceBytes = std::int64_t{64} << 20;  ///< what one thread hashes at a time
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;      ///< of a file, at once: stays in a core's cache
+/// Bytes of a file that are read at once: they stay in a core's cache.
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
 class Hash {
  public:
@@ -115,7 +116,7 @@ std::optional<std::string> ContentIdentity::compute(const Work& work) {
   };
   struct Progress {
     std::string digest;
-    std::unique_ptr<MappedFileReader> file;  ///< of those that are to be read
+    std::unique_ptr<MappedFileReader> file;  ///< set where it is to be read
     bool may_change_unseen = false;
     std::size_t first_piece = 0, num_pieces = 0, num_left = 0;
   };

@@ -34,7 +34,7 @@ enum class MatrixFormat : std::uint8_t {
 
 struct MatrixKind {
   MatrixFormat format = MatrixFormat::kAbsent;
-  std::optional<DType> scale;           ///< of what scales the weight; none: the weight is not scaled
+  std::optional<DType> scale;           ///< type of what scales the weight; none: the weight is not scaled
   std::string scale_name;               ///< "scale" in the released layout
   std::array<std::int64_t, 2> block{};  ///< rows and inputs that share a scale
   std::string evidence;                 ///< `layers.0.attn.wq_a: weight F8_E4M3 [1024, 4096], scale ...`

@@ -35,7 +35,7 @@ struct ParallelPlan {
   /// Data-parallel groups, the first ones, that only compute prompts; the others decode. 0: all do both.
   std::int64_t prefill_groups = 0;
   std::int64_t redundant_experts = 0;                   ///< copies beyond one of each, in every layer
-  ExpertOrder expert_placement = ExpertOrder::kLinear;  ///< of one copy of each
+  ExpertOrder expert_placement = ExpertOrder::kLinear;  ///< where the first copy of each expert lies
   /// Each layer has an expert map of its own: from a file, or because maps change while the ranks serve.
   bool maps_by_layer = false;
   bool sequence_parallel =

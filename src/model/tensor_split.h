@@ -18,8 +18,8 @@ enum class TensorSplit : std::uint8_t {
   kVocabulary,     ///< rows by token, over lm_head_tp; the last rank may have fewer
   kSharedRows,     ///< rows of the shared expert's inner width, over shared_tp
   kSharedColumns,  ///< columns of it
-  kExpertRows,    ///< by expert over the ranks that hold experts; rows of an expert's inner width over moe_tp
-  kExpertColumns  ///< the same with columns
+  kExpertRows,     ///< each rank has its experts; rows of an expert's inner width over moe_tp
+  kExpertColumns   ///< each rank has its experts; columns of an expert's inner width over moe_tp
 };
 
 [[nodiscard]] std::string_view split_name(TensorSplit split);

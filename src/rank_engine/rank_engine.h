@@ -88,8 +88,8 @@ class RankEngine final : public ModelEngine {
   struct Successor {
     std::int64_t group = 0;
     SequenceId own{};
-    std::int64_t known_pages = 0;  ///< of its prefix cache
-    std::int64_t num_pages = 0;    ///< with those that have arrived
+    std::int64_t known_pages = 0;  ///< pages that its prefix cache had
+    std::int64_t num_pages = 0;    ///< pages, those that have arrived included
   };
   struct Sequence {
     std::int64_t group = 0;
@@ -162,14 +162,14 @@ class RankEngine final : public ModelEngine {
   std::unique_ptr<RankTeam> team_;
   EngineOptions options_;
   std::map<SequenceId, Sequence> sequences_;
-  std::vector<std::int64_t> num_open_;  ///< in each group
+  std::vector<std::int64_t> num_open_;  ///< one for each group
   std::int64_t next_id_ = 0;
   std::vector<ExpertMap> maps_;  ///< where layers have maps that stay
   std::optional<ExpertBalancer> balancer_;
   Merged logits_, draft_logits_;
   std::vector<TokenId> chosen_, drafted_;
   TransferStats transfer_stats_;
-  std::deque<std::vector<Part>> under_way_;  ///< of queued steps
+  std::deque<std::vector<Part>> under_way_;  ///< parts of queued steps
 };
 
 /// An engine for `options.parallel`: of one rank `Engine`, of several a `RankEngine` over threads of this

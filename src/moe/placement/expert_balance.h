@@ -22,7 +22,7 @@ struct BalanceShape {
   std::int64_t num_slots = 0;   ///< P >= the number of experts; a multiple of num_ranks
   std::int64_t num_ranks = 1;   ///< a multiple of num_nodes
   std::int64_t num_nodes = 1;   ///< that ranks are on, as many on each
-  std::int64_t num_groups = 1;  ///< of consecutive experts, as many in each, which stay on one node
+  std::int64_t num_groups = 1;  ///< groups of consecutive experts, as many in each, which stay on one node
 };
 
 /// A map for `load` [E], tokens that chose each expert, none negative. Hierarchical where nodes divide

@@ -26,8 +26,8 @@ struct BalanceOptions {
   std::int64_t window_steps = 1000;    ///< latest steps whose tokens are counted
   std::int64_t interval_steps = 3000;  ///< from evaluation to evaluation
   std::int64_t first_steps = 750;      ///< before the first one
-  double min_gain = 0.05;              ///< of a layer's balancedness, or its map stays
-  std::int64_t max_moved_bytes = 0;    ///< of all layers at an evaluation; 0: no limit
+  double min_gain = 0.05;              ///< what a layer's balancedness must gain, or its map stays
+  std::int64_t max_moved_bytes = 0;    ///< what all layers may move at an evaluation; 0: no limit
 };
 
 /// Tokens by block of the whole model and logical expert.
@@ -86,8 +86,8 @@ class ExpertBalancer {
   struct Proposal {
     std::size_t block = 0;
     ExpertMap map;
-    std::vector<double> loads;  ///< of ranks under it
-    double gain = 0;            ///< of balancedness
+    std::vector<double> loads;  ///< loads of ranks under it
+    double gain = 0;            ///< what balancedness gains
     std::int64_t num_moved = 0, bytes = 0;
   };
   struct Snapshot {

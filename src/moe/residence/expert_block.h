@@ -15,8 +15,8 @@ namespace baleen {
 
 class ExpertBlock {
  public:
-  static constexpr std::int64_t kAlignment =
-      256;  ///< of every array, within a block that is so aligned itself
+  /// Where every array begins, within a block that is so aligned itself.
+  static constexpr std::int64_t kAlignment = 256;
 
   /// For experts of these formats and shapes.
   explicit ExpertBlock(const ExpertWeights& like);
@@ -29,7 +29,7 @@ class ExpertBlock {
 
   struct Piece {
     std::span<const std::byte> bytes;
-    std::int64_t offset;  ///< in the block
+    std::int64_t offset;  ///< where it begins in the block
   };
   /// Codes of w1, w3, w2, then their scales; what a format does not have is empty.
   [[nodiscard]] std::array<Piece, 6> pieces(const ExpertWeights& expert) const;

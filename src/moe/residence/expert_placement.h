@@ -17,9 +17,9 @@ enum class ExpertLevel : std::uint8_t { kDevice, kHost, kDisk };
 /// How many experts there are, and how many of them lie outside the GPU's memory.
 struct ExpertCounts {
   std::int64_t num_blocks = 0;
-  std::int64_t num_experts = 0;  ///< of a block
-  std::int64_t num_on_host = 0;  ///< of all
-  std::int64_t num_on_disk = 0;  ///< of all: in the checkpoint's files alone
+  std::int64_t num_experts = 0;  ///< experts that a block has
+  std::int64_t num_on_host = 0;  ///< experts of all blocks that lie there
+  std::int64_t num_on_disk = 0;  ///< experts of all blocks that lie in the checkpoint's files alone
   /// Places in the GPU's memory, of each block, that keep experts which came from outside it.
   std::int64_t num_slots = 0;
   std::int64_t num_selected = 0;  ///< experts of a token; of use where there are slots
@@ -106,7 +106,7 @@ class ExpertUse {
   void update(const std::vector<std::vector<std::int64_t>>& load);
   [[nodiscard]] std::span<const std::vector<double>> recent() const { return recent_; }
 
-  static constexpr double kKept = 0.98;  ///< of what was counted before, at each update
+  static constexpr double kKept = 0.98;  ///< share of what was counted before that each update keeps
 
  private:
   std::vector<std::vector<std::int64_t>> last_;

@@ -145,7 +145,7 @@ class ExpertStore {
   ExpertGuesses guesses_;
   std::unique_ptr<ExpertReader> reader_;  ///< null: nothing is on disk
   std::vector<std::int32_t> places_;      ///< [blocks, experts], as on the device
-  const std::byte* base_ = nullptr;       ///< of place 0
+  const std::byte* base_ = nullptr;       ///< where place 0 begins
   std::int32_t first_on_device_ = 0;
   std::int32_t first_on_host_ = 0;
   std::int32_t first_in_buffers_ = 0;

@@ -37,7 +37,7 @@ class StagedExperts {
  private:
   struct Copy {
     std::byte* to;
-    const std::byte* from;  ///< in staging
+    const std::byte* from;  ///< lies in staging
     std::int64_t size_bytes;
   };
   void stage_array(std::byte* to, const std::byte* from, std::int64_t size_bytes);

@@ -21,12 +21,12 @@ namespace baleen {
 
 struct ExpertRequest {
   ModelConfig config;         ///< the whole model's
-  WeightFormat weights = {};  ///< of routed experts
+  WeightFormat weights = {};  ///< how routed experts are stored
   ParallelPlan plan;          ///< resolved and legal
   DeviceTraits device;
   Precision precision = Precision::kReleased;
-  std::int64_t step_rows = 1;                    ///< of each data-parallel group
-  std::vector<ForcedVariant> forced_variants{};  ///< of back-ends
+  std::int64_t step_rows = 1;                    ///< rows of each data-parallel group
+  std::vector<ForcedVariant> forced_variants{};  ///< back-ends that are forced
 };
 
 struct ExpertCandidate {

@@ -9,7 +9,7 @@ namespace baleen {
 namespace {
 
 constexpr double kFloatPairBytes = 8;  ///< a value of kv and one of gate, float32
-constexpr double kPoolOps = 6;  ///< of a pooled value: maximum, difference, exponential, two sums, product
+constexpr double kPoolOps = 6;  ///< a pooled value takes: maximum, difference, exponential, two sums, product
 
 /// In the backward: the softmax again (maximum, difference, exponential, sum, division), times the entry's
 /// gradient, less the entry, times that, and three sums.
@@ -19,8 +19,8 @@ constexpr double kPoolBackwardOps = 11;
 struct Pooling {
   double num_entries = 0;
   double num_rows = 0;      ///< pooled, over all entries
-  double num_old_rows = 0;  ///< of them, those of positions before this step
-  double num_kept = 0;      ///< of this step's rows, those that a later step pools
+  double num_old_rows = 0;  ///< those of them that stand before this step
+  double num_kept = 0;      ///< rows of this step that a later one pools
 };
 
 /// `overlap`: an entry also pools the rows of the block before its own, of which there is none before entry

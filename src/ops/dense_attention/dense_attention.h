@@ -26,7 +26,7 @@ struct DenseAttentionValues {
   /// The forward multiplies values by weights in BF16, as the engine's attention does: rounded 64 visible
   /// keys at a time, relative to the largest score so far. The backward takes them unrounded.
   bool rounds_weights = false;
-  Operands operands = Operands::kAsStored;  ///< of its products
+  Operands operands = Operands::kAsStored;  ///< how its products round
 };
 
 /// o [tokens, heads, width]; lse [tokens, heads]: log of the softmax's denominator, sink included; where it

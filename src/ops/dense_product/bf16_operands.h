@@ -11,13 +11,13 @@
 namespace baleen {
 
 inline constexpr std::int64_t kPanelColumns = 16;
-inline constexpr std::int64_t kInnerBlock = 32;  ///< of a tile of AMX
+inline constexpr std::int64_t kInnerBlock = 32;  ///< inputs of a tile of AMX
 inline constexpr std::int64_t kOperandRows = 16;
 
 /// Memory is kept for the next product. What lies beyond m, n and k is zeros.
 struct Bf16Operands {
   std::int64_t inner = 0;   ///< k, up to a whole block
-  std::int64_t panels = 0;  ///< of B
+  std::int64_t panels = 0;  ///< panels that B has
   std::vector<Bf16Bits> a;  ///< [m up to whole kOperandRows, inner]
   std::vector<Bf16Bits> b;  ///< [panels, inner / 2, 16, 2]
 

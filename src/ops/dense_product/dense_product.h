@@ -34,7 +34,7 @@ struct DenseProduct {
   std::int64_t c_stride = 0;
   T alpha = 1;
   bool accumulate = false;                  ///< adds to c; otherwise overwrites it
-  Operands operands = Operands::kAsStored;  ///< of doubles always as stored
+  Operands operands = Operands::kAsStored;  ///< how floats round; doubles never do
 };
 
 /// On the calling thread. 2 m n k FLOPs.

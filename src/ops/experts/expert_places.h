@@ -27,10 +27,10 @@ struct ExpertSlotState {
 struct ExpertFetchCounts {
   std::uint64_t resident = 0;        ///< chosen experts that the device's memory has
   std::uint64_t in_slots = 0;        ///< that a slot had, whole
-  std::uint64_t from_host = 0;       ///< of which pieces or all had to come from the host's memory
+  std::uint64_t from_host = 0;       ///< those of which pieces or all had to come from the host's memory
   std::uint64_t from_disk = 0;       ///< from disk
   std::uint64_t guessed = 0;         ///< experts that a guess began to fetch
-  std::uint64_t guessed_chosen = 0;  ///< of these, those that the next step then chose
+  std::uint64_t guessed_chosen = 0;  ///< those of them that the next step then chose
   std::uint64_t bytes_ahead = 0;     ///< copied before the router had chosen
   std::uint64_t bytes_behind = 0;    ///< copied after it
 
@@ -73,7 +73,7 @@ inline constexpr int kRequestShift = 16;
 
 /// Of copying kernels among themselves, in the device's memory.
 struct ExpertReadState {
-  std::uint64_t number;                   ///< of the latest request
+  std::uint64_t number;                   ///< number of the latest request
   std::int32_t done[kMaxExpertsOfBlock];  ///< thread blocks that have copied the request's expert
 };
 
@@ -106,7 +106,7 @@ struct ExpertSlots {
 struct ExpertPlaces {
   /// [E] in the device's memory, each in [0, count), or -1: on disk; null: expert e is at e.
   const std::int32_t* of_expert = nullptr;
-  std::int64_t count = 0;  ///< of places
+  std::int64_t count = 0;  ///< how many places there are
   /// Where some are outside the device's memory: [E] like of_expert, the place in it that a kernel copied
   /// expert e to before others read it; of experts that are there, their own. Null: all are there.
   const std::int32_t* copied = nullptr;

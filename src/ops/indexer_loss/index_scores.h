@@ -17,7 +17,7 @@ struct IndexScoreValues {
   const T* q = nullptr;       ///< [tokens, heads, width]
   const T* k = nullptr;       ///< [entries, width]
   const T* weight = nullptr;  ///< ω [tokens, heads]
-  Operands operands = Operands::kAsStored;  ///< of its products
+  Operands operands = Operands::kAsStored;  ///< how its products round
 
   /// Entries that are complete at position t.
   [[nodiscard]] std::int64_t complete(std::int64_t t) const { return (t + 1) / ratio; }

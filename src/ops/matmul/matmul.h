@@ -38,7 +38,7 @@ struct MatmulTile {
   const WeightMatrix* weight = nullptr;
   std::int64_t n_begin = 0;
   std::int64_t n_end = 0;
-  ActivationRounding rounding = ActivationRounding::kNone;  ///< with which `packed` was made
+  ActivationRounding rounding = ActivationRounding::kNone;  ///< how `packed` was rounded
   const float* packed = nullptr;
   const std::int32_t* row_index = nullptr;
   std::int64_t num_rows = 0;

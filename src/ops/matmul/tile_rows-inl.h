@@ -42,7 +42,7 @@ constexpr std::int64_t kPanelInputs = 512;
 struct PanelRange {
   std::int64_t n = 0;  ///< first weight row; those past the tile repeat its last
   std::int64_t begin = 0;
-  std::int64_t end = 0;  ///< of inputs, in multiples of 128
+  std::int64_t end = 0;  ///< inputs, in multiples of 128
   std::int64_t num_inputs() const { return end - begin; }
 };
 

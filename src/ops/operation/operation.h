@@ -18,7 +18,8 @@ struct CpuContext {
   ThreadPool& pool;
   Arena& scratch;
   Communicator* communicator = nullptr;  ///< to other ranks; null: there are none
-  Int8Copies* int8_copies = nullptr;     ///< of weights, for variants named `int8`; null: those must not run
+  /// Copies of weights, for variants named `int8`; null: those must not run.
+  Int8Copies* int8_copies = nullptr;
 };
 
 /// Where operations run on a CUDA device: cuda/cuda_context.h.
@@ -66,8 +67,8 @@ struct OpCost {
   double scalar_ops = 0;
   double read_bytes = 0;
   double write_bytes = 0;
-  double weight_bytes = 0;  ///< of read_bytes: weights; not rows that are looked up by token
-  double cache_bytes = 0;   ///< of read_bytes: rows of the key-value cache
+  double weight_bytes = 0;  ///< weights among read_bytes; not rows that are looked up by token
+  double cache_bytes = 0;   ///< rows of the key-value cache among read_bytes
 
   [[nodiscard]] double matrix_flops() const {
     double sum = 0;

@@ -10,7 +10,7 @@ struct StepShape {
   std::int64_t max_rows = 0;
   std::int64_t max_logit_rows = 0;
   std::int64_t max_sequences = 0;
-  std::int64_t max_positions = 0;  ///< of one sequence
+  std::int64_t max_positions = 0;  ///< positions that one sequence may have
   std::int64_t hidden_size = 0;
   std::int64_t hc_mult = 0;
   std::int64_t num_attention_heads = 0;

@@ -8,7 +8,7 @@
 namespace baleen {
 namespace {
 
-constexpr int kSelectedRatio = 4;  ///< of the layers whose entries the indexer selects
+constexpr int kSelectedRatio = 4;  ///< ratio of the layers whose entries the indexer selects
 
 /// Entries that the queries of a sequence see, each for itself.
 double num_entries(const SparseAttentionArgs& args, const SequenceSlice& slice) {

@@ -22,11 +22,12 @@ enum class MatrixOptimizer : std::uint8_t { kMuon, kAdamW };
 
 /// [run]
 struct RunConfig {
-  std::filesystem::path folder;  ///< of checkpoints and logs; relative paths are relative to the config file
-  std::filesystem::path from;    ///< checkpoint with the first weights and hash tables; empty: new ones
-  std::int64_t steps = 0;        ///< optimiser steps of the whole run
-  std::uint64_t seed = 1;        ///< of the first weights, the hash routing table and the order of the data
-  std::int64_t threads = 0;      ///< 0: all processors that this process may use
+  /// Holds checkpoints and logs; relative paths are relative to the config file.
+  std::filesystem::path folder;
+  std::filesystem::path from;  ///< checkpoint with the first weights and hash tables; empty: new ones
+  std::int64_t steps = 0;      ///< optimiser steps of the whole run
+  std::uint64_t seed = 1;      ///< draws the first weights, the hash routing table and the order of the data
+  std::int64_t threads = 0;    ///< 0: all processors that this process may use
   /// Micro-batches computed at a time, which share the threads; each has activations of its own.
   std::int64_t concurrent_micro_batches = 1;
   TrainPrecision precision = TrainPrecision::kFloat32;
@@ -79,14 +80,14 @@ struct OptimizerConfig {
 struct LossConfig {
   double mtp_weight = 0.3;
   double mtp_weight_in_decay = 0.1;  ///< from the start of the schedule's decay
-  double indexer_weight = 1.0;       ///< of the indexers' own loss; it reaches their parameters
+  double indexer_weight = 1.0;       ///< weighs the indexers' own loss; it reaches their parameters
                                      ///< only. 0: they keep their first weights
 };
 
 /// [balance] (source: training specification, 6)
 struct BalanceConfig {
   double bias_speed = 0.001;           ///< 0: no auxiliary-loss-free balancing
-  double sequence_loss_weight = 1e-4;  ///< of each document's balance loss; 0: none
+  double sequence_loss_weight = 1e-4;  ///< weighs each document's balance loss; 0: none
 };
 
 /// [indexer] (source: training specification, 2 and 7)
@@ -111,7 +112,7 @@ struct CheckpointConfig {
 /// [evaluation]
 struct EvaluationConfig {
   std::int64_t interval = 100;  ///< steps; 0: after the last step only
-  std::int64_t rows = 64;       ///< of the held-out split, from its first row on; fewer where it has fewer
+  std::int64_t rows = 64;       ///< rows of the held-out split, from its first on; fewer where it has fewer
   std::vector<std::string> prompts;  ///< texts that the model continues at each evaluation, for the report
   std::int64_t prompt_tokens = 64;   ///< tokens of each continuation
 };
@@ -132,10 +133,10 @@ struct LoraConfig {
 /// [rollout]: a run on replies that the model in training samples itself.
 struct RolloutConfig {
   std::filesystem::path prompts;      ///< JSON lines (trainer/post/prompt_set.h); empty: no such run
-  std::int64_t prompts_per_step = 4;  ///< in the order of the file
+  std::int64_t prompts_per_step = 4;  ///< taken in the order of the file
   std::int64_t group_size = 16;       ///< replies to each
   std::int64_t prompt_tokens = 1024;  ///< the longest prompt
-  std::int64_t max_tokens = 256;      ///< of a reply
+  std::int64_t max_tokens = 256;      ///< limit of a reply
   double temperature = 1;
 };
 
@@ -150,14 +151,15 @@ struct GrpoConfig {
 /// [distill]: replies are compared with teachers' probabilities. (source: training specification, 14)
 struct DistillConfig {
   std::vector<std::string> teachers;  ///< folders of checkpoints, relative to the file; empty: none
-  std::vector<std::string> domains;   ///< of each teacher; a prompt's domain chooses it. Empty: one teacher
+  /// One for each teacher; a prompt's domain chooses it. Empty: one teacher.
+  std::vector<std::string> domains;
 };
 
 /// [sft]: packed texts or conversations that a run on replies also learns from.
 struct SftConfig {
-  std::filesystem::path folder;  ///< of packed data, relative to the file; empty: none
-  double weight = 1;             ///< of its loss, a mean over targets, beside that of the replies
-  std::int64_t rows = 8;         ///< of a step
+  std::filesystem::path folder;  ///< holds packed data, relative to the file; empty: none
+  double weight = 1;             ///< weighs its loss, a mean over targets, beside that of the replies
+  std::int64_t rows = 8;         ///< rows that a step has
   std::int64_t sequence_length = 512;
 };
 

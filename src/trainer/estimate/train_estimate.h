@@ -18,8 +18,8 @@ namespace baleen {
 
 struct TrainingLoad {
   std::int64_t sequence_length = 4096;
-  std::int64_t global_batch_tokens = 75'497'472;  ///< of a step; the report's for Flash
-  std::int64_t micro_batch_sequences = 1;         ///< of a data-parallel group
+  std::int64_t global_batch_tokens = 75'497'472;  ///< tokens that a step has; the report's for Flash
+  std::int64_t micro_batch_sequences = 1;         ///< sequences that a data-parallel group has at a time
   double recomputation = 1;                       ///< share of forward that backward repeats, in [0, 1]
   bool bf16_gradients = false;                    ///< exchanged and kept; otherwise float32
   double imbalance = 1;
@@ -34,10 +34,10 @@ struct TrainEstimate {
   double optimiser_seconds = 0;  ///< Muon's products and AdamW's passes over memory
   double seconds = 0;
   double tokens_per_second = 0;
-  double muon_flops = 0;   ///< of all devices
+  double muon_flops = 0;   ///< what all devices compute
   double model_flops = 0;  ///< products of forward and backward, of all devices
   std::int64_t num_micro_batches = 0;
-  std::vector<std::pair<std::string, std::int64_t>> memory;  ///< of the fullest device, by part
+  std::vector<std::pair<std::string, std::int64_t>> memory;  ///< what the fullest device holds, part by part
   std::int64_t memory_bytes = 0;
   std::int64_t device_memory_bytes = 0;
 

@@ -20,12 +20,12 @@
 namespace baleen {
 
 struct LossReport {
-  double loss_sum = 0;          ///< of -log p, or of an objective, over the batch's targets
-  double mtp_loss_sum = 0;      ///< the same of the MTP blocks, without their weight
+  double loss_sum = 0;          ///< sum of -log p, or of an objective, over the batch's targets
+  double mtp_loss_sum = 0;      ///< sum over the MTP blocks, without their weight
   double indexer_loss_sum = 0;  ///< over CSA layers and queries; 0 where the pass has none of it
   double balance_loss_sum = 0;  ///< over score-routed layers and documents; the same
-  std::int64_t num_targets =
-      0;  ///< of this batch; `num_global_targets` counts those of all ranks and micro-batches
+  /// Targets of this batch; `num_global_targets` counts those of all ranks and micro-batches.
+  std::int64_t num_targets = 0;
   /// [num_blocks][E] how many tokens chose each expert; of an MTP block that did not run zeros.
   std::vector<std::vector<std::int64_t>> expert_load;
 };

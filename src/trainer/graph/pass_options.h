@@ -5,14 +5,14 @@ namespace baleen {
 
 /// What may differ from one pass to the next.
 struct PassOptions {
-  double mtp_weight = 0.3;  ///< of the MTP blocks' loss; 0: the MTP blocks do not run
+  double mtp_weight = 0.3;  ///< weighs the MTP blocks' loss; 0: the MTP blocks do not run
   bool recompute = true;    ///< keep the streams between blocks only, and compute each block again for its
                             ///< backward: less memory, the same bits
   bool dense_attention = false;  ///< ratio-4 layers attend to all complete entries, indexers choose nothing
-  double indexer_weight = 0;     ///< of the indexers' loss, which reaches their parameters only; 0: no loss
-  bool indexers_alone = false;   ///< nothing but the indexers gets gradients
-  double balance_weight = 0;     ///< of the sequence-wise balance loss of score-routed layers; 0: no loss
-  bool plain_residual = false;   ///< one residual stream, to which half-blocks add; the model has no mixings
+  double indexer_weight = 0;  ///< weighs the indexers' loss, which reaches their parameters only; 0: no loss
+  bool indexers_alone = false;  ///< nothing but the indexers gets gradients
+  double balance_weight = 0;    ///< weighs the sequence-wise balance loss of score-routed layers; 0: no loss
+  bool plain_residual = false;  ///< one residual stream, to which half-blocks add; the model has no mixings
   /// Values between operations are rounded as in the engine's `released` precision; the weights that are
   /// passed are then those that a checkpoint holds.
   bool rounds_as_released = false;

@@ -23,7 +23,7 @@ inline constexpr std::size_t kNumModelParts = 5;
 
 /// One operation, or several alike: the poolings of all documents.
 struct PassOperation {
-  std::string_view name;  ///< of the operation: "linear", "dense_attention"
+  std::string_view name;  ///< what the operation is called: "linear", "dense_attention"
   std::string detail;     ///< which one, or its extents
   ModelPart part = ModelPart::kHead;
   std::int64_t block = -1;    ///< layer or MTP block; -1: none

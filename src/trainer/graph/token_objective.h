@@ -46,8 +46,8 @@ class MeasuredLogprobs final : public TokenObjective<T> {
 
 /// What GRPO knows of one sampled token.
 struct SampledTarget {
-  double old_logprob = 0;        ///< of the policy that sampled, at the sampling temperature
-  double reference_logprob = 0;  ///< of the reference policy; only with beta
+  double old_logprob = 0;        ///< what the policy that sampled gave it, at the sampling temperature
+  double reference_logprob = 0;  ///< what the reference policy gives it; only with beta
   double advantage = 0;          ///< 0 where the sequence mask leaves it out
   double weight = 0;             ///< 1 / (sequences * tokens of its sequence)
 };

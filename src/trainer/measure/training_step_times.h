@@ -15,12 +15,12 @@ namespace baleen {
 struct PartTime {
   std::string name;
   double seconds = 0;
-  double flops = 0;  ///< of the model (trainer/run/model_flops.h); 0: the part is no product
+  double flops = 0;  ///< what the model computes (trainer/run/model_flops.h); 0: the part is no product
 };
 
 struct TrainingStepTimes {
   std::vector<PartTime> parts;  ///< together the step, but for the MTP block and how times vary
-  std::int64_t num_tokens = 0;  ///< of the step
+  std::int64_t num_tokens = 0;  ///< tokens that the step has
 };
 
 /// Of the passes that are measured: a step after all stages of the indexers, without the MTP block.

@@ -13,7 +13,7 @@ namespace baleen {
 
 struct GradientNorms {
   double trunk = 0;    ///< L2 norm over everything but the indexers
-  double indexer = 0;  ///< of the indexers' parameters, whose loss is separate
+  double indexer = 0;  ///< norm over the indexers' parameters, whose loss is separate
   /// Name of the first tensor in the order of the table that holds an infinity or NaN; empty where none does.
   std::string not_finite;
 };

@@ -17,7 +17,7 @@ struct MuonMatrix {
   std::span<const float> gradient;  ///< [rows, columns], as the others
   std::span<float> momentum;
   std::span<float> weights;
-  Operands operands = Operands::kAsStored;  ///< of Newton-Schulz
+  Operands operands = Operands::kAsStored;  ///< how products of Newton-Schulz round
 };
 
 /// M <- mu M + G; O = NewtonSchulz(mu M + G); W <- W (1 - lr decay) - lr gamma sqrt(max(rows, columns)) O,

@@ -64,13 +64,13 @@ class Optimiser {
 
   MuonConfig muon_;
   AdamWConfig adamw_;
-  Operands operands_;  ///< of Newton-Schulz
+  Operands operands_;  ///< how products of Newton-Schulz round
   std::vector<ParameterGroup> groups_;
   TensorHomes homes_;
   std::int64_t rank_;
   std::vector<std::size_t> sizes_;  ///< values of each tensor
   std::vector<std::vector<float>> first_, second_;
-  std::vector<std::vector<float>> scratch_;  ///< of each thread
+  std::vector<std::vector<float>> scratch_;  ///< one for each thread
   std::int64_t num_updates_ = 0;
 };
 

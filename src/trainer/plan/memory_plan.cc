@@ -49,7 +49,7 @@ AdapterBytes adapter_bytes(const TrainConfig& config, const std::vector<TensorSp
 /// What the update of this run holds: states of the rank that has most, and threads' copies of matrices.
 struct UpdateBytes {
   std::int64_t states = 0;
-  std::int64_t kept_scratch = 0;  ///< of each thread its largest matrix, from step to step
+  std::int64_t kept_scratch = 0;  ///< what each thread keeps from step to step, its largest matrix
   std::int64_t work = 0;          ///< while matrices are orthogonalised
 };
 

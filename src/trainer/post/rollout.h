@@ -9,9 +9,9 @@
 namespace baleen {
 
 struct Rollout {
-  std::vector<TokenId> tokens;   ///< of the reply, the end token included
+  std::vector<TokenId> tokens;   ///< ids of the reply, the end token included
   std::vector<double> logprobs;  ///< [tokens] of the engine's policy at the sampling temperature
-  bool ended = false;            ///< by the end token, not by the limit
+  bool ended = false;            ///< the end token ended it, not the limit
 };
 
 /// `config.group_size` replies to `prompt`, decoded side by side; prompts that share whole pages with earlier

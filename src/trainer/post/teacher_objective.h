@@ -31,7 +31,7 @@ class TeacherObjective final : public RolloutObjective {
   const TrainConfig& config_;
   TrainingGraph<float> graph_;  ///< the student's
   std::vector<std::unique_ptr<Teacher>> teachers_;
-  std::vector<std::string> names_;  ///< of their figures
+  std::vector<std::string> names_;  ///< what their figures are called
 };
 
 }  // namespace baleen

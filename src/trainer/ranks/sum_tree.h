@@ -32,7 +32,7 @@ class SumTree {
 
  private:
   struct Sum {
-    std::int64_t level = 0;  ///< of 2^level values; of fewer at the end
+    std::int64_t level = 0;  ///< has 2^level values; fewer at the end
     Value value;
   };
 

@@ -18,7 +18,7 @@ struct CurvesText {
   std::string id;
   std::string title;
   std::string caption;
-  std::string unit;  ///< of the values, the label of their axis
+  std::string unit;  ///< unit of the values, the label of their axis
 };
 
 /// One line a curve, each in its colour, and the points as a table. Of a long series neighbours are averaged,

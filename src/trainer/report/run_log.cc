@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;  ///< of an expert in a step; sums stay in range
+/// Tokens that an expert may have in a step; sums stay in range.
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;
 
 void add(Series& series, double step, const Json& line, const char* key) {
   const auto found = line.find(key);

@@ -26,11 +26,11 @@ struct RunLog {
   Series held_out;       ///< bits a byte
   Series reward;         ///< mean of a step's replies, where a run learns from rewards
   Series indexer_loss;   ///< nats a query, of all indexers, where they are trained
-  Series balance_loss;   ///< of all routers, where the loss has it
+  Series balance_loss;   ///< sum over all routers, where the loss has it
   Series gradient_norm;  ///< before clipping
   Series learning_rate;
   Series tokens_per_second;
-  std::vector<Series> violation;  ///< of each block: the largest load over the mean, minus 1
+  std::vector<Series> violation;  ///< one for each block: the largest load over the mean, minus 1
   std::vector<LoggedContinuation> continuations;
   std::int64_t num_skipped = 0;  ///< steps whose loss or gradient was not finite
   std::int64_t num_damaged = 0;  ///< lines that are no JSON object with a step

@@ -10,7 +10,7 @@
 namespace baleen {
 namespace {
 
-constexpr std::size_t kMaxContinuations = 100;  ///< of a run, the newest
+constexpr std::size_t kMaxContinuations = 100;  ///< continuations that are shown of a run, the newest
 
 /// Of the runs that have values of it.
 std::vector<Curve> curves_of(const std::vector<RunLog>& runs, Series RunLog::*series) {

@@ -18,7 +18,7 @@ namespace baleen {
 struct MicroBatchJob {
   const Parameters<float>& weights;
   const PassOptions& options;
-  TrainingRanks::Range parts;                            ///< of the step's, those of this rank
+  TrainingRanks::Range parts;                            ///< parts of the step that this rank has
   std::function<TrainingBatch(std::int64_t part)> take;  ///< called on several threads at once
   std::function<void(std::int64_t part, const TrainingBatch& batch, const LossReport& report)>
       done;                                ///< one part after the other
@@ -43,10 +43,10 @@ class MicroBatches {
   void give_back(Gradients* gradients);
 
   std::vector<LossFunction> losses_;
-  std::mutex mutex_;  ///< of the next two
+  std::mutex mutex_;  ///< guards the next two
   std::vector<std::unique_ptr<Gradients>> own_;
   std::vector<Gradients*> free_;
-  SumTree<Gradients*> sums_;  ///< of the worker whose part's turn it is
+  SumTree<Gradients*> sums_;  ///< used by the worker whose part's turn it is
 };
 
 }  // namespace baleen

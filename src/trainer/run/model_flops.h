@@ -36,9 +36,10 @@ class ModelFlops {
   [[nodiscard]] double score_products(std::int64_t block, std::int64_t num_tokens) const;
 
   const ModelConfig& config_;
-  std::array<double, kNumModelParts> main_{};    ///< parameters that a token uses
-  std::array<double, kNumModelParts> mtp_{};     ///< the same of MTP blocks, with their use of the head
-  double main_indexers_ = 0, mtp_indexers_ = 0;  ///< of them, beside those
+  std::array<double, kNumModelParts> main_{};  ///< parameters that a token uses
+  /// Parameters of MTP blocks that a token uses, their use of the head included.
+  std::array<double, kNumModelParts> mtp_{};
+  double main_indexers_ = 0, mtp_indexers_ = 0;  ///< parameters of indexers, beside those
 };
 
 }  // namespace baleen

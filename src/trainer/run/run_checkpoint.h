@@ -26,7 +26,7 @@ struct RunState {
   /// What the optimiser updates: all weights, or the factors of the adapters.
   [[nodiscard]] Parameters<float>& trained() { return adapters ? adapters->factors() : weights; }
 
-  Parameters<float> weights;  ///< with the adapters merged
+  Parameters<float> weights;  ///< weights, the adapters merged
   std::optional<Adapters> adapters;
   Optimiser optimiser;
   std::int64_t step = 0;            ///< steps done, skipped ones too; rows [0, step * batch_rows) were read

@@ -15,7 +15,7 @@ namespace baleen {
 /// How far a log was written.
 struct LogMark {
   std::int64_t bytes = 0;
-  std::string checksum;  ///< of these bytes
+  std::string checksum;  ///< digest of these bytes
 };
 
 class TrainingLog {

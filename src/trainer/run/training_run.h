@@ -48,10 +48,10 @@ struct TrainingStep {
   double learning_rate = 0;
   std::int64_t num_tokens = 0;
   std::int64_t num_left = 0;  ///< matrices without a gradient, left as they are
-  double flops = 0;           ///< of the model, forward and backward (model_flops.h)
+  double flops = 0;           ///< what the model computes, forward and backward (model_flops.h)
   /// [num_blocks][E] tokens that chose each expert, over the whole batch.
   std::vector<std::vector<std::int64_t>> expert_load;
-  double max_violation = 0;  ///< of the layer whose experts are used least evenly
+  double max_violation = 0;  ///< violation of the layer whose experts are used least evenly
   std::string not_finite;    ///< what was infinite or NaN, for which the step was skipped; else empty
 
   [[nodiscard]] double all_losses() const {
@@ -129,11 +129,11 @@ class TrainingRun {
   Continuations continuations_;
   ModelFlops flops_;
   RunState state_;
-  std::int64_t checkpoint_step_;  ///< of the newest checkpoint; -1: there is none
+  std::int64_t checkpoint_step_;  ///< step of the newest checkpoint; -1: there is none
   WeightUpdate update_;
   ForwardWeights forward_weights_;
   Parameters<float> gradients_;
-  std::unique_ptr<TrainingLog> log_;  ///< of the first rank
+  std::unique_ptr<TrainingLog> log_;  ///< set on the first rank
   StepSeconds seconds_;
   std::optional<PassOptions> predicted_passes_;  ///< that `predicted_` is of
   double predicted_ = 0;

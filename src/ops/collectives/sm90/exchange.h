@@ -24,7 +24,7 @@ struct VectorRows {
   std::byte* data = nullptr;
   std::int64_t stride = 0;  ///< bytes
   std::int32_t rows = 0;
-  std::int32_t vectors = 0;  ///< of a row
+  std::int32_t vectors = 0;  ///< vectors that a row has
 };
 
 /// By place in the group; a rank copies its own part too.
@@ -43,7 +43,7 @@ struct SumExchange {
   const float4* x = nullptr;
   std::int64_t first[kMaxPeers] = {};  ///< that member i gets
   std::int64_t count[kMaxPeers] = {};
-  std::byte* y = nullptr;  ///< of this rank's count
+  std::byte* y = nullptr;  ///< has as many values as this rank's count
   bool rounds = true;
   bool y_is_bf16 = true;
 };

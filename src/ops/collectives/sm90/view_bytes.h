@@ -7,7 +7,7 @@
 
 namespace baleen::sm90 {
 
-inline constexpr std::int64_t kVectorFloats = 4;  ///< of 16 bytes
+inline constexpr std::int64_t kVectorFloats = 4;  ///< floats of 16 bytes
 
 /// Of a dense array.
 template <class View>

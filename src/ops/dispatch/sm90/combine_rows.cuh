@@ -7,7 +7,7 @@
 
 namespace baleen::sm90 {
 
-inline constexpr int kSumValues = 8;  ///< of a thread
+inline constexpr int kSumValues = 8;  ///< values that a thread adds
 
 /// The expert of the lane's slot of a token; -1: there is none.
 __device__ inline std::int32_t id_of_lane(const CombineLaunch& p, int token) {

@@ -46,7 +46,7 @@ struct DispatchLaunch {
   PeerView peers;
   ExpertHolders holders;
   ArrivalArrays own;
-  std::int64_t scale_stride = 0;  ///< of `scales`, on every rank
+  std::int64_t scale_stride = 0;  ///< elements from block to block of `scales`, on every rank
   bool sends_fp8 = true;
   const Bf16Bits* x = nullptr;
   Fp8Rows x_fp8{};
@@ -54,7 +54,7 @@ struct DispatchLaunch {
   const float* weights = nullptr;
   std::int32_t num_tokens = 0;
   std::int32_t num_selected = 0;
-  std::int32_t places = 0;  ///< of each sender: T k
+  std::int32_t places = 0;  ///< what each sender has: T k
   std::int64_t width = 0;
 };
 void launch_staged_dispatch(const DispatchLaunch& launch, CudaContext& context);
@@ -64,8 +64,8 @@ struct CombineLaunch {
   PeerView peers;
   ExpertHolders holders;
   const Bf16Bits* y = nullptr;
-  std::int64_t first_own_row = 0;         ///< of y: the output of this rank's first assignment
-  const std::int32_t* experts = nullptr;  ///< of each row of y; -1: there is none
+  std::int64_t first_own_row = 0;         ///< row of y with the output of this rank's first assignment
+  const std::int32_t* experts = nullptr;  ///< one for each row of y; -1: there is none
   const std::int32_t* ids = nullptr;
   const Bf16Bits* shared = nullptr;  ///< null: there is none
   Bf16Bits* out = nullptr;
@@ -73,7 +73,7 @@ struct CombineLaunch {
   std::int32_t num_selected = 0;
   std::int32_t places = 0;
   std::int64_t width = 0;
-  std::int32_t num_counters = 0;  ///< of PeerView::counters, to clear
+  std::int32_t num_counters = 0;  ///< how many of PeerView::counters are to be cleared
 };
 void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
 /// The second half of the former, where the outputs of this exchange are pushed by the kernels that make

@@ -17,7 +17,7 @@ namespace baleen::sm90 {
 /// weights; a multiple of 16 bytes.
 struct PackedTokens {
   DispatchLaunch dispatch;       ///< `peers` has but this rank's place
-  std::int32_t num_members = 1;  ///< of the stage
+  std::int32_t num_members = 1;  ///< members of the stage
   std::int64_t row_bytes = 0, token_bytes = 0;
   std::byte* packed = nullptr;  ///< [members, num_packed, token_bytes]
   std::int32_t first_token = 0;
@@ -31,14 +31,14 @@ struct ReturnedOutputs {
   CombineLaunch combine;              ///< `peers` has but this rank's place
   const Bf16Bits* arrived = nullptr;  ///< [members, num_tokens k, width]; this rank's are in y
   std::int32_t first_token = 0;
-  std::int32_t num_tokens = 0;  ///< of a sender in this piece
+  std::int32_t num_tokens = 0;  ///< what a sender has in this piece
 };
 void launch_add_returned(const ReturnedOutputs& outputs, CudaContext& context);
 
 /// Outputs that return one behind the other, in order of assignment, by pieces of tokens.
 struct CountedOutputs {
   CombineLaunch combine;         ///< `peers` has but this rank's place
-  std::int32_t num_members = 1;  ///< of the stage
+  std::int32_t num_members = 1;  ///< members of the stage
   std::int32_t piece_tokens = 0, num_pieces = 0;
   std::int32_t* sent_places = nullptr;   ///< [members, places] of a row among those of its piece and member
   std::int32_t* taken_places = nullptr;  ///< [places] of an assignment among those of its piece and holder

@@ -9,8 +9,8 @@
 
 namespace baleen::sm90 {
 
-inline constexpr int kPlanThreads =
-    512;  ///< of a block that plans; at least the number of experts: one counts for one expert
+/// Threads of a block that plans; at least the number of experts: one counts for one expert.
+inline constexpr int kPlanThreads = 512;
 
 /// Sum of `value` over the threads before this one. `warp_sums`: a value of shared memory for each warp, free
 /// again after the next barrier of the block.

@@ -27,11 +27,12 @@ inline constexpr std::int64_t kMaxFusedTokens = kMaxStagedTokens;
 inline constexpr std::int64_t kMaxFusedPlaces = 16384;
 /// Of the dispatch, one a token. All run at the same time: they wait for other ranks, which wait for them.
 inline constexpr int kFusedBlocksPerSm = 2;
-inline constexpr std::int64_t kMaxFusedExperts = 512;  ///< of a rank: a thread of a block plans for one
+/// Experts that a rank may have: a thread of a block plans for one.
+inline constexpr std::int64_t kMaxFusedExperts = 512;
 
 struct FusedDispatchLaunch {
   DispatchLaunch sent;  ///< `own` is not used
-  PlanInput input;      ///< of all places; `ids` is not used
+  PlanInput input;      ///< what all places have; `ids` is not used
   TileList tiles;       ///< out
   Fp8Rows rows;         ///< out: of each assignment and of the shared expert's, as the products want them
   float* row_weight = nullptr;                  ///< out

@@ -19,7 +19,7 @@ inline constexpr double kUnits = static_cast<double>(std::uint64_t{1} << (kHighB
 /// A share as a warp tells it. Sums of a row's 128 fit each of the words, so that a warp adds them up by its
 /// reductions of 32-bit integers.
 struct PackedShare {
-  std::uint32_t high;  ///< of the mass, in units of 2^-14: at most 2^31 in a row
+  std::uint32_t high;  ///< units of 2^-14 of the mass: at most 2^31 in a row
   std::uint32_t low;   ///< the rest, in units of 2^-38: 24 bits
   std::uint32_t count;
 
