@@ -4,7 +4,7 @@
 Names in code spans exist: files and folders, classes and their members, functions, options (in docs/history
 they may be gone). Links lead to files and headings that are there. The table of USES in docs/folders.md is
 that of the CMakeLists.txt files; --write brings it up to date. The number of operations in docs/structure.md
-is that of src/ops/operations.h. Standard library only."""
+is that of src/ops/operations.h, and its layers are those of the USES: none uses a higher one. Standard library only."""
 import argparse
 import os
 import re
@@ -179,6 +179,38 @@ def check_operations():
     return 0
 
 
+def layers():
+    """folder -> layer, of the table in docs/structure.md; "x/..." stands for all folders below x."""
+    found = {}
+    with open(STRUCTURE) as file: rows = re.findall(r'^\| (\d) \| \[([^\]]+)\]', file.read(), re.M)
+    for layer, names in rows:
+        for name in names.split(', '): found[name] = int(layer)
+    return found
+
+
+def layer_of(folder, found):
+    while folder not in found and folder + '/...' not in found:
+        if '/' not in folder: return None
+        folder = os.path.dirname(folder)
+    return found.get(folder, found.get(folder + '/...'))
+
+
+def check_layers():
+    """Every folder has a layer, and uses none of a higher one."""
+    wrong, found = 0, layers()
+    for folder, used in uses().items():
+        layer = layer_of(folder, found)
+        if layer is None:
+            print(f'{STRUCTURE}: the table of layers has no {folder}', file=sys.stderr)
+            wrong += 1
+            continue
+        for other in used:
+            if layer < (layer_of(other, found) or 0):
+                print(f'{STRUCTURE}: {folder} (layer {layer}) uses {other} of a higher one', file=sys.stderr)
+                wrong += 1
+    return wrong
+
+
 def check_folders(write):
     with open(FOLDERS) as file: text = file.read()
     begin, end = text.find(TABLE_BEGIN), text.find(TABLE_END)
@@ -200,7 +232,7 @@ def main():
     parser.add_argument('--write', action='store_true', help='bring the table of USES up to date')
     write = parser.parse_args().write
     tree = Tree()
-    wrong = check_operations() + check_folders(write) + check_names(tree) + check_links(tree)
+    wrong = check_operations() + check_layers() + check_folders(write) + check_names(tree) + check_links(tree)
     sys.exit(1 if wrong else 0)
 
 
