@@ -54,7 +54,7 @@ class PeerRank {
     std::uint32_t blocks_done;
     std::uint32_t failed;
     std::int32_t counters[kMaxPeerCounters];
-    PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< memory that ranks of other processes have opened
+    PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< pieces of memory of ranks in other processes
   };
   /// Takes and clears the region, on the current GPU, of one of `num_ranks`.
   void open_region(std::int64_t num_ranks);
