@@ -42,6 +42,7 @@ void expect_sentence(const std::vector<std::string>& arguments, const std::strin
   EXPECT_LT(result.err.size(), 5000u);
   EXPECT_EQ(result.err.find("unexpected:"), std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("a defect"), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("‹"), std::string::npos) << "a setting without its option: " << result.err;
 }
 
 const std::vector<std::vector<std::string>> kCommands{{"run"},
