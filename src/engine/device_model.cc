@@ -62,8 +62,8 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
       plan.total_bytes() - (device->traits().shares_host_memory ? plan.page_bytes : 0);
   if (const std::int64_t free_bytes = device->free_bytes(); wanted > free_bytes) {
     fail(
-        "this needs {:.2f} GB of {}, where {:.2f} GB are free:\n{}try a smaller --context, --chunk or "
-        "--max-sequences",
+        "this needs {:.2f} GB of {}, where {:.2f} GB are free:\n{}try a smaller ‹context›, ‹chunk› or "
+        "‹sequences›",
         1e-9 * static_cast<double>(wanted), device->name(), 1e-9 * static_cast<double>(free_bytes),
         to_text(plan));
   }

@@ -27,19 +27,20 @@ bool gathers_vocabulary(const ModelConfig& config, std::int64_t parts) {
 void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, const std::string& ranks) {
   const ParallelPlan& plan = options.parallel;
   if (std::ssize(options.rank_devices) != plan.num_devices) {
-    fail("{}: {} ranks, but --devices names {} GPUs; it wants one for each rank, as --devices 0,1", ranks,
+    fail("{}: {} ranks, but ‹GPUs› names {} GPUs; it wants one for each rank, as ‹GPUs› 0,1", ranks,
          plan.num_devices, options.rank_devices.size());
   }
   if (!gathers_vocabulary(config, plan.lmhead_tp)) {
     fail(
-        "--lmhead-tp {}: GPUs gather logits 16 bytes at a time, and {} of them are not cut into such parts; "
-        "--lmhead-tp 1",
+        "‹split of the vocabulary› {}: GPUs gather logits 16 bytes at a time, and {} of them are not cut "
+        "into such parts; ‹split of the vocabulary› 1",
         plan.lmhead_tp, config.vocab_size);
   }
   if (plan.moe_tp > 1 && !expert_transport(plan, device_traits(options)).adds_sums) {
     fail(
-        "--moe-tp {}: GPUs split an expert's inner width where all ranks of a stage have the same tokens "
-        "(--tp {} alone) and experts lie linearly; leave it out, or --ep {}",
+        "‹split of experts› {}: GPUs split an expert's inner width where all ranks of a stage have the same "
+        "tokens (‹tensor parallelism› {} alone) and experts lie linearly; leave it out, or ‹expert "
+        "parallelism› {}",
         plan.moe_tp, plan.stage_ranks(), plan.stage_ranks());
   }
 }
@@ -49,7 +50,7 @@ void settle_messages(EngineOptions& options) {
   ParallelPlan& plan = options.parallel;
   const bool on_gpus = !options.device.is_cpu();
   if (options.messages != GpuMessages::kAutomatic && (!on_gpus || plan.is_one_rank())) {
-    fail("--messages is for GPUs of several ranks; {}: leave it out",
+    fail("‹messages› is for GPUs of several ranks; {}: leave it out",
          on_gpus ? "there is one" : "these ranks are on processors");
   }
   if (!on_gpus || plan.is_one_rank()) return;
@@ -60,7 +61,7 @@ void settle_messages(EngineOptions& options) {
     options.messages = names_nccl ? GpuMessages::kNccl : GpuMessages::kPeerMemory;
   const bool by_nccl = options.messages == GpuMessages::kNccl;
   if (by_nccl ? names_peers : names_nccl) {
-    fail("--messages {} and --expert-transport {}: all messages of a service go one way; leave out one",
+    fail("‹messages› {} and ‹expert transport› {}: all messages of a service go one way; leave out one",
          by_nccl ? "nccl" : "peer-memory", expert_transport(plan, device_traits(options)).name);
   }
   const bool automatic = plan.expert_transport == ExpertTransport::kAutomatic;
@@ -77,11 +78,11 @@ void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   const std::string ranks = to_text(plan);
   if (!options.device.is_cpu()) check_gpu_ranks(options, config, ranks);
   if (options.disk)
-    fail("{}: pages of several ranks are not kept on disk so far; leave out --cache-dir", ranks);
+    fail("{}: pages of several ranks are not kept on disk so far; leave out ‹disk cache›", ranks);
   if (plan.o_proj_tp > plan.tp) {
     fail(
-        "--o-proj-tp {}: over more ranks than --tp {} every data-parallel group would need as many tokens in "
-        "each step; {} at most",
+        "‹split of output projections› {}: over more ranks than ‹tensor parallelism› {} every data-parallel "
+        "group would need as many tokens in each step; {} at most",
         plan.o_proj_tp, plan.tp, plan.tp);
   }
   if (!plan.dual_batch_overlap) return;
@@ -110,7 +111,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (options.max_batch_tokens < 1)
     fail("tokens a step: {} wanted, at least 1 possible", options.max_batch_tokens);
   if (device_traits(options).released_only && options.precision != Precision::kReleased) {
-    fail("{} computes in released precision only, not in {}; --device cpu has all",
+    fail("{} computes in released precision only, not in {}; ‹device› cpu has all",
          device_name(options.device), precision_name(options.precision));
   }
   const bool on_gpus = !options.device.is_cpu(), names_lmhead_tp = options.parallel.lmhead_tp != 0;
