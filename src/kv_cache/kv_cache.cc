@@ -83,26 +83,27 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
 
 LatentPool KvCache::window(std::int64_t block) const {
   return {buffer_.data() + at(block).window, geometry_.latent.page_stride_bytes(kPageTokens),
-          int{kPageTokens}, geometry_.latent};
+          int{kPageTokens}, geometry_.latent, capacity_.num_window_pages};
 }
 
 LatentPool KvCache::compressed(std::int64_t block) const {
   if (geometry_.block(block).ratio == 0) return {};
   const int entries = geometry_.entries_per_page(block);
   return {buffer_.data() + at(block).compressed, geometry_.latent.page_stride_bytes(entries), entries,
-          geometry_.latent};
+          geometry_.latent, capacity_.num_pages};
 }
 
 IndexKeyPool KvCache::index_keys(std::int64_t block) const {
   if (!geometry_.block(block).has_index_keys) return {};
   const int entries = geometry_.entries_per_page(block);
   return {buffer_.data() + at(block).index_keys, geometry_.index_key.page_stride_bytes(entries), entries,
-          geometry_.index_key};
+          geometry_.index_key, capacity_.num_pages};
 }
 
 CompressorState KvCache::state(std::int64_t offset, std::int64_t block, std::int64_t width) const {
   return {reinterpret_cast<float*>(buffer_.data() + states_begin_ + offset),
-          geometry_.state_slot_bytes() / std::int64_t{sizeof(float)}, geometry_.ring_rows(block), width};
+          geometry_.state_slot_bytes() / std::int64_t{sizeof(float)}, geometry_.ring_rows(block), width,
+          capacity_.num_state_slots};
 }
 
 CompressorState KvCache::main_state(std::int64_t block) const {
@@ -117,7 +118,7 @@ CompressorState KvCache::index_state(std::int64_t block) const {
 
 CompressorOverlap KvCache::overlap(std::int64_t offset, std::int64_t width) const {
   return {reinterpret_cast<float*>(buffer_.data() + offset),
-          overlap_page_bytes(width) / std::int64_t{sizeof(float)}, width};
+          overlap_page_bytes(width) / std::int64_t{sizeof(float)}, width, capacity_.num_window_pages};
 }
 
 CompressorOverlap KvCache::main_overlap(std::int64_t block) const {

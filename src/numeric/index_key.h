@@ -43,6 +43,7 @@ struct IndexKeyPool {
   std::int64_t page_stride_bytes = 0;
   int rows_per_page = 0;
   IndexKeyFormat format;
+  std::int64_t num_pages = 0;  ///< 0: not known
 
   [[nodiscard]] std::byte* page(std::int64_t page_idx) const { return base + page_idx * page_stride_bytes; }
 };

@@ -71,6 +71,7 @@ struct LatentPool {
   std::int64_t page_stride_bytes = 0;
   int rows_per_page = 0;
   LatentFormat format;
+  std::int64_t num_pages = 0;  ///< 0: not known
 
   [[nodiscard]] std::byte* page(std::int64_t page_idx) const { return base + page_idx * page_stride_bytes; }
 };

@@ -82,6 +82,8 @@ std::vector<RankMessage> AllGather::messages(const AllGatherArgs& args) {
   return {{MessageKind::kAllGather, args.group->size(), bytes_of(args.x)}};
 }
 
+void AllGather::accesses(const AllGatherArgs& args, Accesses& to) { to.read(args.x).write(args.y); }
+
 std::span<const CpuVariant<AllGather>> AllGather::cpu_variants() {
   static constexpr std::array<CpuVariant<AllGather>, 1> kVariants{
       {{.name = kReferenceVariant, .run = [](const AllGatherArgs& args, CpuContext& context) {

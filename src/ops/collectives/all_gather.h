@@ -24,6 +24,7 @@ struct AllGather {
   static constexpr std::string_view kName = "all_gather";
   [[nodiscard]] static OpCost cost(const AllGatherArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const AllGatherArgs& args) { return {.num_rows = args.x.extent(0)}; }
+  static void accesses(const AllGatherArgs& args, Accesses& to);
   [[nodiscard]] static std::vector<RankMessage> messages(const AllGatherArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<AllGather>> cpu_variants();
 };

@@ -87,6 +87,8 @@ std::vector<RankMessage> ReduceScatter::messages(const ReduceScatterArgs& args) 
   return {{MessageKind::kReduceScatter, args.group->size(), bytes_of(args.x)}};
 }
 
+void AllReduce::accesses(const AllReduceArgs& args, Accesses& to) { to.read(args.x).write(args.y); }
+
 std::span<const CpuVariant<AllReduce>> AllReduce::cpu_variants() {
   static constexpr std::array<CpuVariant<AllReduce>, 1> kVariants{
       {{.name = kReferenceVariant, .run = [](const AllReduceArgs& args, CpuContext& context) {
@@ -95,6 +97,8 @@ std::span<const CpuVariant<AllReduce>> AllReduce::cpu_variants() {
         }}}};
   return kVariants;
 }
+
+void ReduceScatter::accesses(const ReduceScatterArgs& args, Accesses& to) { to.read(args.x).write(args.y); }
 
 std::span<const CpuVariant<ReduceScatter>> ReduceScatter::cpu_variants() {
   static constexpr std::array<CpuVariant<ReduceScatter>, 1> kVariants{

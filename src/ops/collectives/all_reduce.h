@@ -38,6 +38,7 @@ struct AllReduce {
   static constexpr std::string_view kName = "all_reduce";
   [[nodiscard]] static OpCost cost(const AllReduceArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const AllReduceArgs& args) { return {.num_rows = args.x.extent(0)}; }
+  static void accesses(const AllReduceArgs& args, Accesses& to);
   [[nodiscard]] static std::vector<RankMessage> messages(const AllReduceArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<AllReduce>> cpu_variants();
 };
@@ -49,6 +50,7 @@ struct ReduceScatter {
   [[nodiscard]] static CallShape shape(const ReduceScatterArgs& args) {
     return {.num_rows = args.x.extent(0)};
   }
+  static void accesses(const ReduceScatterArgs& args, Accesses& to);
   [[nodiscard]] static std::vector<RankMessage> messages(const ReduceScatterArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<ReduceScatter>> cpu_variants();
 };

@@ -59,6 +59,8 @@ std::vector<RankMessage> AllToAll::messages(const AllToAllArgs& args) {
   return {{MessageKind::kAllToAll, args.group->size(), bytes_of(args.x) * (ranks - 1) / ranks}};
 }
 
+void AllToAll::accesses(const AllToAllArgs& args, Accesses& to) { to.read(args.x).write(args.y); }
+
 std::span<const CpuVariant<AllToAll>> AllToAll::cpu_variants() {
   static constexpr std::array<CpuVariant<AllToAll>, 1> kVariants{
       {{.name = kReferenceVariant, .run = [](const AllToAllArgs& args, CpuContext& context) {

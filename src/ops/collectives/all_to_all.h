@@ -22,6 +22,7 @@ struct AllToAll {
   static constexpr std::string_view kName = "all_to_all";
   [[nodiscard]] static OpCost cost(const AllToAllArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const AllToAllArgs& args) { return {.num_rows = args.x.extent(0)}; }
+  static void accesses(const AllToAllArgs& args, Accesses& to);
   [[nodiscard]] static std::vector<RankMessage> messages(const AllToAllArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<AllToAll>> cpu_variants();
 };

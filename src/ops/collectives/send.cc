@@ -16,6 +16,8 @@ std::vector<RankMessage> Send::messages(const SendArgs& args) {
   return {{MessageKind::kSend, args.num_ranks, bytes_of(args.x)}};
 }
 
+void Send::accesses(const SendArgs& args, Accesses& to) { to.read(args.x); }
+
 std::span<const CpuVariant<Send>> Send::cpu_variants() {
   static constexpr std::array<CpuVariant<Send>, 1> kVariants{
       {{.name = kReferenceVariant, .run = [](const SendArgs& args, CpuContext& context) {
@@ -26,6 +28,8 @@ std::span<const CpuVariant<Send>> Send::cpu_variants() {
         }}}};
   return kVariants;
 }
+
+void Receive::accesses(const ReceiveArgs& args, Accesses& to) { to.write(args.y); }
 
 std::span<const CpuVariant<Receive>> Receive::cpu_variants() {
   static constexpr std::array<CpuVariant<Receive>, 1> kVariants{

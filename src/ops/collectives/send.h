@@ -24,6 +24,7 @@ struct Send {
   static constexpr std::string_view kName = "send";
   [[nodiscard]] static OpCost cost(const SendArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const SendArgs& args) { return {.num_rows = args.x.extent(0)}; }
+  static void accesses(const SendArgs& args, Accesses& to);
   [[nodiscard]] static std::vector<RankMessage> messages(const SendArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Send>> cpu_variants();
 };
@@ -34,6 +35,7 @@ struct Receive {
   static constexpr std::string_view kName = "receive";
   [[nodiscard]] static OpCost cost(const ReceiveArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const ReceiveArgs& args) { return {.num_rows = args.y.extent(0)}; }
+  static void accesses(const ReceiveArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<Receive>> cpu_variants();
 };
 

@@ -35,6 +35,20 @@ void Compressor::check(const CompressorArgs& args) {
   BALEEN_CHECK(args.ape.extent(0) == args.ratio && args.ape.extent(1) == args.state.width);
 }
 
+void Compressor::accesses(const CompressorArgs& args, Accesses& to) {
+  const auto bytes = [](std::int64_t floats) { return floats * std::int64_t{sizeof(float)}; };
+  const CompressorState& rings = args.state;
+  const CompressorOverlap& overlap = args.overlap;
+  to.read(args.kv, args.ape, args.norm_weight, args.frequencies).update(args.gate);
+  to.update(range_of_pages(reinterpret_cast<const std::byte*>(rings.base),
+                           bytes(2 * rings.ring_rows * rings.width), rings.num_slots,
+                           bytes(rings.slot_stride)));
+  to.update(range_of_pages(reinterpret_cast<const std::byte*>(overlap.base),
+                           bytes(2 * kOverlapRows * overlap.width), overlap.num_pages,
+                           bytes(overlap.page_stride)));
+  to.write(args.latent, args.index_key);
+}
+
 std::span<const CpuVariant<Compressor>> Compressor::cpu_variants() {
   static constexpr std::array<CpuVariant<Compressor>, 2> kVariants{
       {{.name = kSimdVariant, .run = compressor_cpu, .scratch_bytes = scratch_bytes},

@@ -33,6 +33,7 @@ struct CompressorState {
   std::int64_t slot_stride = 0;  ///< floats between sequences
   std::int64_t ring_rows = 0;    ///< >= ratio (128) or 2 * ratio (4); a multiple of ratio
   std::int64_t width = 0;        ///< w * h
+  std::int64_t num_slots = 0;    ///< 0: not known
 
   [[nodiscard]] float* kv_row(std::int64_t slot, std::int64_t position) const {
     return base + slot * slot_stride + position % ring_rows * width;
@@ -51,6 +52,7 @@ struct CompressorOverlap {
   float* base = nullptr;
   std::int64_t page_stride = 0;  ///< floats between window pages
   std::int64_t width = 0;        ///< h
+  std::int64_t num_pages = 0;    ///< 0: not known
 
   /// `position` is one of the last 4 of its page.
   [[nodiscard]] float* kv_row(PageId page, std::int64_t position) const {
@@ -98,6 +100,7 @@ struct Compressor {
     return compressor_backward_cost(args);
   }
   [[nodiscard]] static CallShape shape(const CompressorArgs& args);
+  static void accesses(const CompressorArgs& args, Accesses& to);
   static void check(const CompressorArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Compressor>> cpu_variants();
 };

@@ -120,6 +120,12 @@ std::vector<RankMessage> Combine::messages(const CombineArgs& args) {
            returned * width * static_cast<double>(size_of(args.out.element_type())) * (ranks - 1) / ranks}};
 }
 
+void Combine::accesses(const CombineArgs& args, Accesses& to) {
+  to.read(args.y, args.ids, args.shared).write(args.out);
+  const std::int32_t* const experts = args.received->experts;
+  to.read(std::span(experts, experts == nullptr ? 0 : static_cast<std::size_t>(args.received->num_rows)));
+}
+
 std::span<const CpuVariant<Combine>> Combine::cpu_variants() {
   static constexpr std::array<CpuVariant<Combine>, 1> kVariants{
       {{.name = kReferenceVariant, .run = [](const CombineArgs& args, CpuContext& context) {

@@ -36,6 +36,7 @@ struct Combine {
   /// A token's gradient goes to each of its experts as it is: the messages alone.
   [[nodiscard]] static OpCost backward_cost(const CombineArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const CombineArgs& args) { return {.num_rows = args.out.extent(0)}; }
+  static void accesses(const CombineArgs& args, Accesses& to);
   [[nodiscard]] static std::vector<RankMessage> messages(const CombineArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Combine>> cpu_variants();
 };

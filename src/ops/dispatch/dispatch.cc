@@ -216,6 +216,12 @@ std::vector<RankMessage> Dispatch::backward_messages(const DispatchArgs& args) {
   return messages;
 }
 
+void Dispatch::accesses(const DispatchArgs& args, Accesses& to) {
+  to.read(args.x, args.ids, args.weights).read(args.x_fp8, args.x.extent(0), args.x.extent(1));
+  to.write(args.arrived, args.arrived_ids, args.arrived_weights)
+      .write(args.arrived_fp8, args.arrived.extent(0), args.arrived.extent(1));
+}
+
 std::span<const CpuVariant<Dispatch>> Dispatch::cpu_variants() {
   static constexpr std::array<CpuVariant<Dispatch>, 1> kVariants{
       {{.name = kReferenceVariant, .run = [](const DispatchArgs& args, CpuContext& context) {

@@ -61,6 +61,7 @@ struct Dispatch {
   static constexpr std::string_view kName = "dispatch";
   [[nodiscard]] static OpCost cost(const DispatchArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const DispatchArgs& args) { return {.num_rows = args.x.extent(0)}; }
+  static void accesses(const DispatchArgs& args, Accesses& to);
   /// As routing without preferences would need them: an all-to-all over the ranks that hold different experts
   /// and, where an expert is split, an all-gather over those that share it. Where rows are gathered, one
   /// all-gather over the stage: of each row its activations, as they are or as FP8 (`sends_fp8_rows`), and 8

@@ -31,6 +31,7 @@ struct Embed {
   [[nodiscard]] static OpCost cost(const EmbedArgs& args) { return embed_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const EmbedArgs& args) { return embed_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const EmbedArgs& args);
+  static void accesses(const EmbedArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<Embed>> cpu_variants();
 };
 

@@ -65,6 +65,21 @@ void Experts::check(const ExpertsArgs& args) {
   BALEEN_CHECK_EQ(args.x.extent(0), args.ids.extent(0));
 }
 
+void Experts::accesses(const ExpertsArgs& args, Accesses& to) {
+  to.read(args.x, args.ids, args.weights).read(args.x_fp8, args.x.extent(0), args.x.extent(1));
+  to.read(args.next.ids).write(args.out);
+  for (const ExpertPlaces& places : {args.places, args.next.places}) {
+    const auto num_experts = static_cast<std::size_t>(
+        places.of_expert != nullptr || places.copied != nullptr ? std::ssize(args.routed) : 0);
+    to.read(std::span(places.of_expert, places.of_expert != nullptr ? num_experts : 0));
+    if (places.copied == nullptr) continue;
+    const ExpertSlots& slots = places.slots;
+    to.read(std::span(slots.buffered, num_experts));
+    to.update(std::span(slots.routed, 1), std::span(places.copied, num_experts), std::span(slots.state, 1),
+              std::span(slots.counts, 1), MemoryRange{places.blocks, places.count * places.block_bytes});
+  }
+}
+
 std::span<const CpuVariant<Experts>> Experts::cpu_variants() {
   static constexpr std::array<CpuVariant<Experts>, 3> kVariants{
       {{.name = kSimdVariant, .run = experts_cpu, .scratch_bytes = scratch_bytes},

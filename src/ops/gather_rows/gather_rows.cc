@@ -40,6 +40,8 @@ namespace baleen::ops {
 
 CallShape GatherRows::shape(const GatherRowsArgs& args) { return {.num_rows = std::ssize(args.pairs)}; }
 
+void GatherRows::accesses(const GatherRowsArgs& args, Accesses& to) { to.read(args.from).write(args.to); }
+
 std::span<const CpuVariant<GatherRows>> GatherRows::cpu_variants() {
   static constexpr std::array<CpuVariant<GatherRows>, 1> kVariants{
       {{.name = kReferenceVariant,

@@ -35,6 +35,7 @@ struct GatherRows {
     return gather_rows_backward_cost(args);
   }
   [[nodiscard]] static CallShape shape(const GatherRowsArgs& args);
+  static void accesses(const GatherRowsArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<GatherRows>> cpu_variants();
 };
 

@@ -129,6 +129,8 @@ CallShape GroupedLinear::shape(const GroupedLinearArgs& args) {
                                 args.x.extent(1), args.weight->cols, args.weight->rows)};
 }
 
+void GroupedLinear::accesses(const GroupedLinearArgs& args, Accesses& to) { to.read(args.x).write(args.y); }
+
 std::span<const CpuVariant<GroupedLinear>> GroupedLinear::cpu_variants() {
   static constexpr std::array<CpuVariant<GroupedLinear>, 5> kVariants{
       {{.name = kSimdVariant, .run = grouped_linear_cpu, .scratch_bytes = scratch_bytes},

@@ -41,6 +41,7 @@ struct GroupedLinear {
     return grouped_linear_backward_cost(args);
   }
   [[nodiscard]] static CallShape shape(const GroupedLinearArgs& args);
+  static void accesses(const GroupedLinearArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<GroupedLinear>> cpu_variants();
 };
 

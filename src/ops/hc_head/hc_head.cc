@@ -13,6 +13,10 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 
 CallShape HcHead::shape(const HcHeadArgs& args) { return {.num_rows = args.y.extent(0)}; }
 
+void HcHead::accesses(const HcHeadArgs& args, Accesses& to) {
+  to.read(args.streams, args.weights.fn, args.weights.base, args.weights.scale).write(args.y, args.products);
+}
+
 std::span<const CpuVariant<HcHead>> HcHead::cpu_variants() {
   static constexpr std::array<CpuVariant<HcHead>, 3> kVariants{
       {{.name = kSimdVariant, .run = hc_head_cpu, .scratch_bytes = scratch_bytes},

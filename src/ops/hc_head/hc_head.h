@@ -44,6 +44,7 @@ struct HcHead {
   [[nodiscard]] static OpCost cost(const HcHeadArgs& args) { return hc_head_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const HcHeadArgs& args) { return hc_head_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const HcHeadArgs& args);
+  static void accesses(const HcHeadArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<HcHead>> cpu_variants();
 };
 

@@ -6,6 +6,10 @@ namespace baleen::ops {
 
 CallShape HcPost::shape(const HcPostArgs& args) { return {.num_rows = args.f.extent(0)}; }
 
+void HcPost::accesses(const HcPostArgs& args, Accesses& to) {
+  to.read(args.f, args.post, args.comb, args.entering()).write(args.streams);
+}
+
 std::span<const CpuVariant<HcPost>> HcPost::cpu_variants() {
   static constexpr std::array<CpuVariant<HcPost>, 2> kVariants{
       {{.name = kSimdVariant, .run = hc_post_cpu},

@@ -46,6 +46,7 @@ struct HcPost {
   [[nodiscard]] static OpCost cost(const HcPostArgs& args) { return hc_post_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const HcPostArgs& args) { return hc_post_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const HcPostArgs& args);
+  static void accesses(const HcPostArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<HcPost>> cpu_variants();
 };
 

@@ -77,6 +77,7 @@ struct HcPre {
   [[nodiscard]] static OpCost cost(const HcPreArgs& args) { return hc_pre_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const HcPreArgs& args) { return hc_pre_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const HcPreArgs& args);
+  static void accesses(const HcPreArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<HcPre>> cpu_variants();
 };
 

@@ -31,6 +31,10 @@ void Indexer::check(const IndexerArgs& args) {
   BALEEN_CHECK_LE(1, args.selected.extent(1));
 }
 
+void Indexer::accesses(const IndexerArgs& args, Accesses& to) {
+  to.read(args.q, args.head_weights, args.cosine, args.sine, args.keys).write(args.selected);
+}
+
 std::span<const CpuVariant<Indexer>> Indexer::cpu_variants() {
   static constexpr std::array<CpuVariant<Indexer>, 2> kVariants{
       {{.name = kSimdVariant, .run = indexer_cpu, .scratch_bytes = scratch_bytes},

@@ -48,6 +48,7 @@ struct Indexer {
   [[nodiscard]] static OpCost cost(const IndexerArgs& args) { return indexer_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const IndexerArgs& args) { return indexer_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const IndexerArgs& args);
+  static void accesses(const IndexerArgs& args, Accesses& to);
   static void check(const IndexerArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Indexer>> cpu_variants();
 };

@@ -22,6 +22,10 @@ void KvStore::check(const KvStoreArgs& args) {
   BALEEN_CHECK_EQ(args.window.format.rope, 2 * args.cosine.extent(1));
 }
 
+void KvStore::accesses(const KvStoreArgs& args, Accesses& to) {
+  to.read(args.kv, args.weight, args.cosine, args.sine).write(args.window);
+}
+
 std::span<const CpuVariant<KvStore>> KvStore::cpu_variants() {
   static constexpr std::array<CpuVariant<KvStore>, 2> kVariants{
       {{.name = kSimdVariant, .run = kv_store_cpu, .scratch_bytes = scratch_bytes},

@@ -37,6 +37,7 @@ struct KvStore {
   [[nodiscard]] static OpCost cost(const KvStoreArgs& args) { return kv_store_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const KvStoreArgs& args) { return kv_store_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const KvStoreArgs& args);
+  static void accesses(const KvStoreArgs& args, Accesses& to);
   static void check(const KvStoreArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<KvStore>> cpu_variants();
 };

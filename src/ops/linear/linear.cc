@@ -91,6 +91,11 @@ CallShape Linear::shape(const LinearArgs& args) {
   return shape;
 }
 
+void Linear::accesses(const LinearArgs& args, Accesses& to) {
+  to.read(args.x).read(args.x_fp8, args.x.extent(0), args.x.extent(1));
+  for (const LinearOutput& output : args.outputs) to.write(output.y);
+}
+
 std::span<const CpuVariant<Linear>> Linear::cpu_variants() {
   static constexpr std::array<CpuVariant<Linear>, 5> kVariants{
       {{.name = kSimdVariant, .run = linear_cpu, .scratch_bytes = scratch_bytes},

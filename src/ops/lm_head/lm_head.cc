@@ -66,6 +66,8 @@ CallShape LmHead::shape(const LmHeadArgs& args) {
           .detail = fmt::format("[{} -> {}]", args.weight->cols, args.weight->rows)};
 }
 
+void LmHead::accesses(const LmHeadArgs& args, Accesses& to) { to.read(args.x).write(args.logits); }
+
 std::span<const CpuVariant<LmHead>> LmHead::cpu_variants() {
   static constexpr std::array<CpuVariant<LmHead>, 4> kVariants{
       {{.name = kSimdVariant, .run = lm_head_cpu, .scratch_bytes = scratch_bytes},

@@ -27,6 +27,7 @@ struct LmHead {
   [[nodiscard]] static OpCost cost(const LmHeadArgs& args) { return lm_head_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const LmHeadArgs& args) { return lm_head_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const LmHeadArgs& args);
+  static void accesses(const LmHeadArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<LmHead>> cpu_variants();
 };
 

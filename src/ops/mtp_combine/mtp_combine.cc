@@ -52,6 +52,10 @@ namespace baleen::ops {
 
 CallShape MtpCombine::shape(const MtpCombineArgs& args) { return {.num_rows = args.streams.extent(0)}; }
 
+void MtpCombine::accesses(const MtpCombineArgs& args, Accesses& to) {
+  to.read(args.embedded).update(args.streams);
+}
+
 std::span<const CpuVariant<MtpCombine>> MtpCombine::cpu_variants() {
   static constexpr std::array<CpuVariant<MtpCombine>, 1> kVariants{
       {{.name = kReferenceVariant, .run = mtp_combine_ref}}};

@@ -37,6 +37,7 @@ struct MtpCombine {
     return mtp_combine_backward_cost(args);
   }
   [[nodiscard]] static CallShape shape(const MtpCombineArgs& args);
+  static void accesses(const MtpCombineArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<MtpCombine>> cpu_variants();
 };
 

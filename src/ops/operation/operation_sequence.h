@@ -7,6 +7,7 @@
 ///     static constexpr std::string_view kName;      "linear"
 ///     static OpCost cost(const Args&);              what an ideal kernel does
 ///     static CallShape shape(const Args&);          how large a call is, for people and for time models
+///     static void accesses(const Args&, Accesses&);   adds what it reads and writes: all but weights and batch
 ///     static std::span<const CpuVariant<Op>> cpu_variants();   its implementations on a CPU, best first
 ///
 /// and optionally
@@ -32,6 +33,7 @@
 
 #include "ops/operation/device_traits.h"
 #include "ops/operation/operation.h"
+#include "tensor/accesses.h"
 
 namespace baleen {
 
@@ -68,6 +70,7 @@ struct OperationInfo {
   OpCost (*cost)(const void* args, const DeviceTraits& traits);
   OpCost (*backward_cost)(const void* args, const DeviceTraits& traits);
   CallShape (*shape)(const void* args);
+  void (*accesses)(const void* args, Accesses& to);
   std::vector<RankMessage> (*messages)(const void* args);
   std::vector<RankMessage> (*backward_messages)(const void* args);  ///< as many as `messages`
   void (*check)(const void* args);
@@ -92,6 +95,8 @@ inline constexpr OperationInfo kOperationInfo{
       return {};
     },
     .shape = [](const void* args) { return Op::shape(*static_cast<const typename Op::Args*>(args)); },
+    .accesses = [](const void* args,
+                   Accesses& to) { Op::accesses(*static_cast<const typename Op::Args*>(args), to); },
     .messages = [](const void* args) -> std::vector<RankMessage> {
       if constexpr (requires(const typename Op::Args& typed) { Op::messages(typed); })
         return Op::messages(*static_cast<const typename Op::Args*>(args));
@@ -124,6 +129,11 @@ struct OperationSequence {
   OpCost (*cost)(const void* const* args, const DeviceTraits& traits);
   /// Of an operation or a fusion.
   CallShape (*shape)(const void* const* args);
+
+  /// Adds what its parts read and write.
+  void add_accesses(const void* const* args, Accesses& to) const {
+    for (const OperationInfo* part : parts) part->accesses(*args++, to);
+  }
 };
 
 namespace operation_details {

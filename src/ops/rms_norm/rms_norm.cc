@@ -27,6 +27,10 @@ CallShape RmsNorm::shape(const RmsNormArgs& args) {
           .detail = fmt::format("width {}", args.x.extent(1))};
 }
 
+void RmsNorm::accesses(const RmsNormArgs& args, Accesses& to) {
+  to.read(args.x, args.weight).write(args.y).write(args.y_fp8, args.y.extent(0), args.y.extent(1));
+}
+
 std::span<const CpuVariant<RmsNorm>> RmsNorm::cpu_variants() {
   static constexpr std::array<CpuVariant<RmsNorm>, 3> kVariants{
       {{.name = kSimdVariant, .run = rms_norm_cpu},

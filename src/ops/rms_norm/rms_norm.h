@@ -48,6 +48,7 @@ struct RmsNorm {
   [[nodiscard]] static OpCost cost(const RmsNormArgs& args) { return rms_norm_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const RmsNormArgs& args) { return rms_norm_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const RmsNormArgs& args);
+  static void accesses(const RmsNormArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<RmsNorm>> cpu_variants();
 };
 

@@ -44,6 +44,7 @@ struct Rope {
   [[nodiscard]] static OpCost cost(const RopeArgs& args) { return rope_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const RopeArgs& args) { return rope_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const RopeArgs& args);
+  static void accesses(const RopeArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<Rope>> cpu_variants();
 };
 

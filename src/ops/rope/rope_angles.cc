@@ -30,6 +30,10 @@ namespace baleen::ops {
 
 CallShape RopeAngles::shape(const RopeAnglesArgs& args) { return {.num_rows = args.batch.num_rows()}; }
 
+void RopeAngles::accesses(const RopeAnglesArgs& args, Accesses& to) {
+  to.read(args.frequencies).write(args.cosine, args.sine);
+}
+
 std::span<const CpuVariant<RopeAngles>> RopeAngles::cpu_variants() {
   static constexpr std::array<CpuVariant<RopeAngles>, 1> kVariants{
       {{.name = kReferenceVariant,

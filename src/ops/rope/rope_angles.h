@@ -27,6 +27,7 @@ struct RopeAngles {
   static constexpr std::string_view kName = "rope_angles";
   [[nodiscard]] static OpCost cost(const RopeAnglesArgs& args) { return rope_angles_cost(args); }
   [[nodiscard]] static CallShape shape(const RopeAnglesArgs& args);
+  static void accesses(const RopeAnglesArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<RopeAngles>> cpu_variants();
 };
 

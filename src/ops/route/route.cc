@@ -15,6 +15,12 @@ CallShape Route::shape(const RouteArgs& args) {
   return {.num_rows = args.logits.extent(0), .detail = args.hash_table.empty() ? "by score" : "by token"};
 }
 
+void Route::accesses(const RouteArgs& args, Accesses& to) {
+  to.read(args.logits, args.bias, args.hash_table, args.tokens)
+      .write(args.ids, args.weights, std::span(args.routed, args.routed == nullptr ? 0 : 1))
+      .update(args.load);
+}
+
 std::span<const CpuVariant<Route>> Route::cpu_variants() {
   static constexpr std::array<CpuVariant<Route>, 2> kVariants{
       {{.name = kSimdVariant, .run = route_cpu, .scratch_bytes = scratch_bytes},

@@ -54,6 +54,7 @@ struct Route {
   [[nodiscard]] static OpCost cost(const RouteArgs& args) { return route_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const RouteArgs& args) { return route_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const RouteArgs& args);
+  static void accesses(const RouteArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<Route>> cpu_variants();
 };
 

@@ -51,6 +51,7 @@ struct Sample {
   static constexpr std::string_view kName = "sample";
   [[nodiscard]] static OpCost cost(const SampleArgs& args) { return sample_cost(args); }
   [[nodiscard]] static CallShape shape(const SampleArgs& args);
+  static void accesses(const SampleArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<Sample>> cpu_variants();
 };
 

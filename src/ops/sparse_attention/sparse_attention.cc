@@ -38,6 +38,10 @@ void SparseAttention::check(const SparseAttentionArgs& args) {
   BALEEN_CHECK(args.ratio != 4 || args.selected.extent(0) == args.q.extent(0));
 }
 
+void SparseAttention::accesses(const SparseAttentionArgs& args, Accesses& to) {
+  to.read(args.q, args.window, args.compressed, args.selected, args.sink).write(args.out);
+}
+
 std::span<const CpuVariant<SparseAttention>> SparseAttention::cpu_variants() {
   static constexpr std::array<CpuVariant<SparseAttention>, 2> kVariants{
       {{.name = kSimdVariant,

@@ -61,6 +61,7 @@ struct SparseAttention {
     return sparse_attention_backward_cost(args);
   }
   [[nodiscard]] static CallShape shape(const SparseAttentionArgs& args);
+  static void accesses(const SparseAttentionArgs& args, Accesses& to);
   static void check(const SparseAttentionArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<SparseAttention>> cpu_variants();
 };

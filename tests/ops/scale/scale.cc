@@ -39,6 +39,8 @@ OpCost Scale::cost(const ScaleArgs& args) {
 
 CallShape Scale::shape(const ScaleArgs& args) { return {.num_rows = args.x.extent(0)}; }
 
+void Scale::accesses(const ScaleArgs& args, Accesses& to) { to.read(args.x).write(args.y); }
+
 void Scale::check(const ScaleArgs& args) { BALEEN_CHECK(args.y.extents() == args.x.extents()); }
 
 std::span<const CpuVariant<Scale>> Scale::cpu_variants() {
