@@ -9,9 +9,8 @@
 #pragma once
 
 #include "cuda/device_batch.h"
+#include "cuda/launch_stream.h"
 #include "tensor/buffer.h"
-
-struct CUstream_st;  // cudaStream_t without the toolkit's headers
 
 namespace baleen {
 
@@ -19,7 +18,7 @@ class PeerRank;      // comm/peer
 class StreamBranch;  // stream_branch.h, which needs the toolkit
 
 struct CudaContext {
-  CUstream_st* stream = nullptr;
+  LaunchStream stream;
   Arena& scratch;     ///< device memory; what an operation takes it gives back when its launches are queued
   DeviceBatch batch;  ///< of the step
   int num_sms = 132;

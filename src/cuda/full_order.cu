@@ -8,8 +8,8 @@ __global__ void nothing() {}
 
 }  // namespace
 
-void keep_full_order(cudaStream_t stream) {
-  launch_kernel("ordering kernels", nothing, {.grid = dim3(1), .threads = 1, .early = false}, stream);
+void keep_full_order(const LaunchStream& stream) {
+  launch_kernel("ordering kernels", nothing, {.grid = dim3(1), .threads = 1}, stream);
 }
 
 }  // namespace baleen

@@ -4,9 +4,11 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <tuple>
 #include <utility>
 
 #include "cuda/cuda_error.h"
+#include "cuda/launch_stream.h"
 
 namespace baleen {
 
@@ -22,18 +24,36 @@ struct LaunchShape {
 /// much, because what is allowed is the GPU's and threads of several ranks may launch there.
 void allow_most_shared_memory(const void* kernel, const char* name);
 
-/// Queues `kernel`, where `shape.early` as a programmatic dependent of whatever is before it on `stream`: it
-/// begins with what does not depend on that and calls `wait_for_previous_kernel` (ptx/grid_dependency.h)
-/// before all else. `name` is for the error.
+namespace launch_details {
+
+/// What a kernel of these parameters says of its order: `KernelOrder`, if that is the last of them.
+template <class... Params>
+struct OrderOf {
+  static constexpr bool kIsSaid = false;
+};
+template <class First, class... Rest>
+struct OrderOf<First, Rest...> {
+  using Last = std::tuple_element_t<sizeof...(Rest), std::tuple<First, Rest...>>;
+  static constexpr bool kIsSaid = requires { Last::kNextKernel; };
+};
+
+}  // namespace launch_details
+
+/// Queues `kernel`. If its last parameter is a `KernelOrder` (ptx/grid_dependency.h), which is not among
+/// `args`, and where `shape.early`, as a programmatic dependent of whatever is before it on `stream`: it
+/// begins with what does not depend on that and calls `wait_for_previous_kernel` before all else. `name` is
+/// for the error.
 template <class... Params, class... Args>
-void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShape& shape, CUstream_st* stream,
-                   Args&&... args) {
+void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShape& shape,
+                   const LaunchStream& stream, Args&&... args) {
+  using Order = launch_details::OrderOf<Params...>;
   constexpr std::int64_t kWithoutAsking = 48 << 10;
   if (shape.shared_bytes > kWithoutAsking)
     allow_most_shared_memory(reinterpret_cast<const void*>(kernel), name);
+  const bool early = Order::kIsSaid && shape.early;
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = shape.early ? 1 : 0;
+  attributes[0].val.programmaticStreamSerializationAllowed = early ? 1 : 0;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
   cudaLaunchConfig_t config{};
@@ -43,7 +63,15 @@ void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShap
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = 2;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), name);
+  NextKernel next = NextKernel::kBehindWait;
+  if constexpr (Order::kIsSaid) {
+    next = Order::Last::kNextKernel;
+    check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)..., typename Order::Last()),
+               name);
+  } else {
+    check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), name);
+  }
+  if (stream.order != nullptr) stream.order->add_launch(stream, early, next);
 }
 
 }  // namespace baleen

@@ -1,7 +1,7 @@
 /// Work beside that of a stream.
 #pragma once
 
-#include "cuda/cuda_stream.h"
+#include "cuda/stream_place.h"
 
 namespace baleen {
 
@@ -11,23 +11,24 @@ class StreamBranch {
  public:
   /// What is queued on the returned stream runs behind all that was queued on `stream` before, and beside
   /// what is queued there from now on.
-  cudaStream_t fork(cudaStream_t stream) {
+  LaunchStream fork(const LaunchStream& stream) {
+    branch_ = {stream_.get(), stream.order};
     forked_.record(stream);
-    forked_.make_wait(stream_.get());
+    forked_.make_wait(branch_);
     is_open_ = true;
-    return stream_.get();
+    return branch_;
   }
   /// What is queued on `stream` from now on runs behind the branch. Its first kernel must not start early
   /// (`LaunchShape::early`): that is promised of one predecessor, and it has two.
-  void join(cudaStream_t stream) {
-    joined_.record(stream_.get());
+  void join(const LaunchStream& stream) {
+    joined_.record(branch_);
     joined_.make_wait(stream);
     is_open_ = false;
   }
   /// Where something is queued behind a join, what runs on it from now on is beside the stream again.
-  cudaStream_t reopen() {
+  LaunchStream reopen() {
     is_open_ = true;
-    return stream_.get();
+    return branch_;
   }
   /// Forked, not joined since.
   [[nodiscard]] bool is_open() const { return is_open_; }
@@ -35,7 +36,8 @@ class StreamBranch {
  private:
   bool is_open_ = false;
   CudaStream stream_{true};  // a few blocks that copy, for which others wait
-  CudaEvent forked_{cudaEventDisableTiming}, joined_{cudaEventDisableTiming};
+  LaunchStream branch_;      // of that stream; from the first fork on
+  StreamPlace forked_, joined_;
 };
 
 }  // namespace baleen

@@ -166,7 +166,6 @@ void Attention::project_queries(const Call& call) {
 
 void Attention::compress(const Call& call) {
   const auto& [block, pass, weights, shape, values] = call;
-  // Settled behind the rotation of queries, of which a rank that attends with no row has none.
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
                         const Activations<2>& gate, const CompressorState& state,
                         const CompressorOverlap& overlap, const LatentPool& latent,
@@ -179,7 +178,6 @@ void Attention::compress(const Call& call) {
                                               .frequencies = angles_.frequencies(call.shape.rope),
                                               .ratio = static_cast<int>(call.shape.ratio),
                                               .precision = context_.precision,
-                                              .rows_are_settled = call.num_attending() > 0,
                                               .batch = call.pass.step.batch,
                                               .state = state,
                                               .overlap = overlap,
@@ -204,7 +202,6 @@ void Attention::select(const Call& call) {
                                          .cosine = angles_.cosine(shape.rope, pass, call.attending()),
                                          .sine = angles_.sine(shape.rope, pass, call.attending()),
                                          .precision = context_.precision,
-                                         .queries_are_settled = true,
                                          .batch = part.batch,
                                          .first_row = part.first_row,
                                          .keys = context_.cache.index_keys(block),

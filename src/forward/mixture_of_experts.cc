@@ -53,7 +53,6 @@ ExpertsArgs MixtureOfExperts::choose(std::int64_t block, const Pass& pass, const
   if (copied) store->arrive(block);
   return {.x = x,
           .x_fp8 = half.u_fp8,
-          .x_is_settled = true,
           .ids = routing.ids,
           .weights = routing.weights,
           .routed = weights.routed,
@@ -134,7 +133,6 @@ ExpertsArgs MixtureOfExperts::arrived_of(const Exchange& exchange, const Pass& p
   ExpertsArgs arrived = exchange.call;
   arrived.x = rows(messages.arrived, num_rows);
   arrived.x_fp8 = messages.arrived_fp8;  // none of rows that are gathered as they are
-  arrived.x_is_settled = false;
   arrived.ids = rows(messages.arrived_ids, num_rows);
   arrived.weights = rows(messages.arrived_weights, num_rows);
   return arrived;

@@ -30,7 +30,7 @@ class TestCuda {
       : stream_(make_stream()),
         memory_(stream_),
         scratch_(scratch_bytes, memory_),
-        context_{.stream = stream_, .scratch = scratch_, .batch = {}, .branch = &branch_} {
+        context_{.stream = {stream_}, .scratch = scratch_, .batch = {}, .branch = &branch_} {
     int sms = 0;
     check_cuda(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), "reading the device");
     context_.num_sms = sms;

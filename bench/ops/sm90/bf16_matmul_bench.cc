@@ -38,7 +38,7 @@ class Bench {
       : stream_(make_stream()),
         memory_(stream_),
         scratch_(1 << 20, memory_),
-        context_{stream_, scratch_, {}},
+        context_{{stream_}, scratch_, {}},
         blas_(stream_) {}
 
   void run(const Case& c, std::int64_t num_rows) {

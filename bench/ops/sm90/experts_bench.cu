@@ -66,7 +66,7 @@ class Bench {
         stream_(make_stream()),
         memory_(stream_),
         scratch_(scratch_bytes(), memory_),
-        context_{stream_, scratch_, {}} {
+        context_{{stream_}, scratch_, {}} {
     using E = ExpertWeights;
     routed_.resize(kExperts);
     std::uint32_t seed = 1;

@@ -11,8 +11,8 @@ namespace baleen {
 
 /// The first thing that all threads do. Where ranks share a GPU, the kernel behind this one must not begin
 /// early: it would take the room that kernels of other ranks need before this one can end.
-__device__ inline void begin_exchange(const PeerView& peers) {
-  if (!peers.shares_gpu) ptx::launch_next_kernel();
+__device__ inline void begin_exchange(const PeerView& peers, const NextAtOnce& order) {
+  if (!peers.shares_gpu) order.launch_next();
   ptx::wait_for_previous_kernel();
 }
 

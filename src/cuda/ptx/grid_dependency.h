@@ -1,19 +1,62 @@
 /// Programmatic dependent launch: a kernel starts while its predecessor still runs.  (PTX: griddepcontrol)
 #pragma once
 
-namespace baleen::ptx {
+#include "cuda/next_kernel.h"
 
-/// Before the first access to anything that an earlier kernel writes (or still reads, if it is written here).
-/// At once when the kernel was launched the ordinary way. What kernels of the same chain write is never read
-/// with `__ldg` (ld.global.nc), which is for memory that nothing writes while the kernel runs: it began
-/// before they ended.
+namespace baleen {
+
+namespace ptx {
+
+/// Before the first access to anything that an earlier kernel writes (or still reads, if it is written here);
+/// what a launch may do before, `LaunchStream::is_settled` says. At once when the kernel was launched the
+/// ordinary way. What kernels of the same chain write is never read with `__ldg` (ld.global.nc), which is for
+/// memory that nothing writes while the kernel runs: it began before they ended.
 __device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-/// The next kernel may be launched; what this one writes is seen by it only after its own wait. What earlier
-/// kernels have written it may read at once, past the first-level cache, where all blocks of this one call
-/// this behind their wait.
-__device__ inline void launch_next_kernel() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
+}  // namespace ptx
 
-}  // namespace baleen::ptx
+/// Last parameter of a kernel that may start early: when it lets the next one begin. `launch_kernel` makes
+/// it, and tells `LaunchOrder` the same. A kernel has no other way to let the next one begin, and is launched
+/// in full order without it. Every grid waits for the kernel before it in some thread, or who waits for this
+/// one alone would not know that one to be done.
+template <NextKernel kNext>
+class KernelOrder;
+
+/// The next kernel may be launched at any time. What this one writes that one sees behind its own wait.
+template <>
+class KernelOrder<NextKernel::kAtOnce> {
+ public:
+  static constexpr NextKernel kNextKernel = NextKernel::kAtOnce;
+
+  __host__ KernelOrder() {}
+  __device__ void launch_next() const { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+};
+
+/// The next kernel is launched when every block has waited, called `launch_next` or ended. What earlier
+/// kernels have written that one may read at once, past the first-level cache.
+template <>
+class KernelOrder<NextKernel::kBehindWait> {
+ public:
+  static constexpr NextKernel kNextKernel = NextKernel::kBehindWait;
+
+  /// What a thread has that has waited.
+  class Waited {
+   public:
+    __device__ void launch_next() const { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+   private:
+    friend class KernelOrder;
+    __device__ Waited() {}
+  };
+
+  __host__ KernelOrder() {}
+  __device__ Waited wait() const {
+    ptx::wait_for_previous_kernel();
+    return {};
+  }
+};
+
+using NextAtOnce = KernelOrder<NextKernel::kAtOnce>;
+using NextBehindWait = KernelOrder<NextKernel::kBehindWait>;
+
+}  // namespace baleen

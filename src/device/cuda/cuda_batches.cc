@@ -87,7 +87,9 @@ DeviceBatch CudaBatches::upload_padded(BatchUpload& upload, const RaggedBatch& b
   // A replayed step is captured for as many sequences as rows: which of them are there, the batch says.
   const std::int64_t num_sequences =
       num_rows <= traits_.max_replayed_rows ? num_rows : static_cast<std::int64_t>(batch.slices.size());
-  return upload.upload(batch, num_rows, num_sequences);
+  const DeviceBatch on_device = upload.upload(batch, num_rows, num_sequences);
+  context_.stream.order->forget();
+  return on_device;
 }
 
 StepRows CudaBatches::begin_padded(const RaggedBatch& batch, std::int64_t num_rows) {

@@ -77,6 +77,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] MessageLane& messages() override { return messages_; }
   /// The same, for what only a GPU's has.
   [[nodiscard]] CudaMessages& message_lane() { return messages_; }
+  /// What its kernels may read early.
+  [[nodiscard]] const LaunchOrder& launch_order() const { return order_; }
   [[nodiscard]] Executor& executor() override { return *executor_; }
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.
   void set_profiling(bool on) override;
@@ -95,6 +97,7 @@ class CudaDevice final : public Device {
   CudaPinnedMemory pinned_memory_;
   CudaCopies copies_;
   StreamBranch branch_;
+  LaunchOrder order_{stream_.get()};
   Arena scratch_;
   CudaContext context_;
   CudaBatches batches_;

@@ -26,17 +26,18 @@ void CudaMessages::post(int number, int num_units, const std::function<void()>& 
   if (!beside_) return messages();
   const auto place = static_cast<std::size_t>(number);
   if (std::ranges::none_of(posted_, std::identity())) num_sms_ = context_.num_sms;
+  const LaunchStream lane{stream_.get(), context_.stream.order};
   forked_.record(context_.stream);
-  forked_.make_wait(stream_.get());
-  keep_full_order(stream_.get());
+  forked_.make_wait(lane);
+  keep_full_order(lane);
   {
     const Restored restored{context_, context_};
-    context_.stream = stream_.get();
+    context_.stream = lane;
     context_.branch = nullptr;
     context_.num_sms = std::min(num_units, num_sms_);
     messages();
   }
-  done_[place].record(stream_.get());
+  done_[place].record(lane);
   posted_[place] = true;
   context_.num_sms = std::max(1, num_sms_ - num_units);
 }

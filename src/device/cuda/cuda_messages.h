@@ -4,7 +4,7 @@
 #include <array>
 
 #include "cuda/cuda_context.h"
-#include "cuda/cuda_stream.h"
+#include "cuda/stream_place.h"
 #include "device/message_lane.h"
 
 namespace baleen {
@@ -37,9 +37,8 @@ class CudaMessages final : public MessageLane {
   int num_sms_ = 0;  ///< what operations have where nothing is posted
   std::array<bool, kNumPosts> posted_{};
   CudaStream stream_{true};  // a few blocks for which other ranks wait
-  CudaEvent forked_{cudaEventDisableTiming};
-  std::array<CudaEvent, kNumPosts> done_{CudaEvent(cudaEventDisableTiming),
-                                         CudaEvent(cudaEventDisableTiming)};
+  StreamPlace forked_;
+  std::array<StreamPlace, kNumPosts> done_;
 };
 
 }  // namespace baleen

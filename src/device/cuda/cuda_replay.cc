@@ -35,6 +35,7 @@ void CudaReplay::run(StepPart part, const std::function<void()>& operations) {
   const CudaGraph* const graph = captured(part);
   if (graph == nullptr) return operations();
   graph->launch(context_.stream);
+  context_.stream.order->forget();
 }
 
 void CudaReplay::capture(StepPart part, std::int64_t num_rows,
@@ -55,10 +56,12 @@ void CudaReplay::make_graph(StepPart part, std::int64_t num_rows, const std::fun
   // Once for real: kernels load and set their attributes at their first launch, which a capture does not
   // allow.
   operations();
+  context_.stream.order->forget();
   // A kernel that waits for another rank must not keep the driver from making the graph.
   check_cuda(cudaStreamSynchronize(context_.stream), "running a step before its capture");
   meet();
   graph_of(part, num_rows) = std::make_unique<CudaGraph>(context_.stream, operations);
+  context_.stream.order->forget();
   graph_of(part, num_rows)->upload(context_.stream);
   check_cuda(cudaStreamSynchronize(context_.stream), "capturing a step");
   meet();

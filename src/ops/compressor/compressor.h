@@ -74,8 +74,6 @@ struct CompressorArgs {
   std::span<const float> frequencies;  ///< [rotary_dim / 2] of the layer
   int ratio = 4;                       ///< 4 (overlapping, w = 2) or 128 (w = 1)
   Precision precision = Precision::kReleased;
-  /// kv and gate are older than the operation before the layer's compressors: they may be read beside it.
-  bool rows_are_settled = false;
   RaggedBatch batch;
   CompressorState state;
   CompressorOverlap overlap;  ///< of the same compressor, found through window_pages; base null: not kept

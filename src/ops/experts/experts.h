@@ -54,7 +54,6 @@ struct ExpertSplit {
 struct ExpertsArgs {
   ConstActivations<2> x;                  ///< [T, d]
   Fp8Rows x_fp8{};                        ///< x for FP8 products, where an earlier operation has made it
-  bool x_is_settled = false;              ///< both are older than the `route` before: may be read beside it
   View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all

@@ -24,9 +24,6 @@ struct IndexerArgs {
   ConstActivations<2> cosine;        ///< [T, rotary_dim / 2]
   ConstActivations<2> sine;
   Precision precision = Precision::kReleased;
-  /// q and head_weights are older than the operation before the layer's compressors: they may be read
-  /// beside it.
-  bool queries_are_settled = false;
   RaggedBatch batch;
   std::int64_t first_row = 0;      ///< of the step's batch, of which `batch` may be a part
   IndexKeyPool keys;               ///< entries of this step already stored

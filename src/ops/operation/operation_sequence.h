@@ -7,7 +7,7 @@
 ///     static constexpr std::string_view kName;      "linear"
 ///     static OpCost cost(const Args&);              what an ideal kernel does
 ///     static CallShape shape(const Args&);          how large a call is, for people and for time models
-///     static void accesses(const Args&, Accesses&);   adds what it reads and writes: all but weights and batch
+///     static void accesses(const Args&, Accesses&);   adds what it reads and writes, but for weights
 ///     static std::span<const CpuVariant<Op>> cpu_variants();   its implementations on a CPU, best first
 ///
 /// and optionally

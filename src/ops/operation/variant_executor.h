@@ -77,6 +77,10 @@ class VariantExecutor final : public Executor {
       for (std::size_t i = 0; i < parts.size(); ++i) parts[i]->check(args[i]);
     }
     ++runs_[place];
+    if constexpr (requires { context_.stream.order; }) {
+      if (context_.stream.order != nullptr)
+        chosen.sequence->add_accesses(args, context_.stream.order->begin_operation());
+    }
     if (timer_ == nullptr) return chosen.run(args, context_);
     const OpCost cost = chosen.sequence->cost(args, traits_);
     timer_->begin();

@@ -24,8 +24,9 @@ __device__ void copy_own(const CopyExchange& p, int first, int step) {
 }
 
 /// An empty message is a vector too: every exchange goes both ways.
-__global__ void __launch_bounds__(kThreads) push_rows(const __grid_constant__ CopyExchange p) {
-  begin_exchange(p.peers);
+__global__ void __launch_bounds__(kThreads)
+    push_rows(const __grid_constant__ CopyExchange p, NextAtOnce order) {
+  begin_exchange(p.peers, order);
   const int first = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   const int step = static_cast<int>(gridDim.x * kThreads);
   for (int place = 0; place < p.peers.size; ++place) {
@@ -50,9 +51,10 @@ __global__ void __launch_bounds__(kThreads) push_rows(const __grid_constant__ Co
   end_exchange(p.peers);
 }
 
-__global__ void __launch_bounds__(kThreads) read_rows(const __grid_constant__ CopyExchange p) {
+__global__ void __launch_bounds__(kThreads)
+    read_rows(const __grid_constant__ CopyExchange p, NextAtOnce order) {
   __shared__ std::byte* addresses[kMaxPeers];
-  begin_exchange(p.peers);
+  begin_exchange(p.peers, order);
   const int thread = static_cast<int>(threadIdx.x);
   if (is_peer(p.peers, thread)) {
     if (blockIdx.x == 0) tell_address(p.peers, thread, 0, p.shared);

@@ -13,19 +13,18 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kMaxBlocks = 1024;
 constexpr int kBegun = 0, kEnded = 1;
 
-/// Kernels around NCCL's begin when what is before them has ended: a launch of NCCL's says nothing about
-/// when the next may begin.
-constexpr bool kEarly = false;
+// Kernels around NCCL's begin when what is before them has ended: a launch of NCCL's says nothing about when
+// the next may begin. So they have no `KernelOrder`.
 
 __global__ void count_exchange(ExchangeCounts counts, int which) {
-  ptx::wait_for_previous_kernel();
   const std::uint32_t count = counts.in_gpu[which] + 1;
   counts.in_gpu[which] = count;
   static_cast<volatile std::uint32_t*>(counts.in_host)[which] = count;
 }
 
-__global__ void __launch_bounds__(kThreads) add_arrived_kernel(const __grid_constant__ ArrivedSums p) {
-  ptx::launch_next_kernel();
+__global__ void __launch_bounds__(kThreads)
+    add_arrived_kernel(const __grid_constant__ ArrivedSums p, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
   for (std::int64_t v = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; v < p.count;
@@ -40,7 +39,6 @@ __global__ void __launch_bounds__(kThreads) add_arrived_kernel(const __grid_cons
 /// A member is one y of the grid.
 template <bool kCuts>
 __global__ void __launch_bounds__(kThreads) move_columns(const __grid_constant__ ColumnParts p) {
-  ptx::wait_for_previous_kernel();
   const auto member = static_cast<std::int64_t>(blockIdx.y);
   const std::int64_t width = p.width(member), count = p.rows * width;
   auto* const part = reinterpret_cast<uint4*>(member == p.place ? p.own : p.parts + member * p.stride);
@@ -66,15 +64,14 @@ void launch_columns(const ColumnParts& columns, CudaContext& context) {
   launch_kernel(
       "moving columns", move_columns<kCuts>,
       {.grid = dim3(blocks_for(columns.rows * columns.part_vectors), static_cast<unsigned>(columns.size)),
-       .threads = kThreads,
-       .early = kEarly},
+       .threads = kThreads},
       context.stream, columns);
 }
 
 }  // namespace
 
 void NcclExchange::run(CudaContext& context) const {
-  const LaunchShape one{.grid = dim3(1), .threads = 1, .early = kEarly};
+  const LaunchShape one{.grid = dim3(1), .threads = 1};
   launch_kernel("counting exchanges", count_exchange, one, context.stream, nccl_.counts(), kBegun);
   nccl_.exchange(group_, send_, receive_, context.stream);
   launch_kernel("counting exchanges", count_exchange, one, context.stream, nccl_.counts(), kEnded);

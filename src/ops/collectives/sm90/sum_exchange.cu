@@ -17,8 +17,9 @@ __device__ uint4 bits_of(const float4& values) {
           __float_as_uint(values.w)};
 }
 
-__global__ void __launch_bounds__(kPushThreads) push_sums(const __grid_constant__ SumExchange p) {
-  begin_exchange(p.peers);
+__global__ void __launch_bounds__(kPushThreads)
+    push_sums(const __grid_constant__ SumExchange p, NextAtOnce order) {
+  begin_exchange(p.peers, order);
   const int own = p.peers.place;
   const int first = static_cast<int>(blockIdx.x * kPushThreads + threadIdx.x);
   const int step = static_cast<int>(gridDim.x * kPushThreads);
@@ -55,9 +56,10 @@ __global__ void __launch_bounds__(kPushThreads) push_sums(const __grid_constant_
   end_exchange(p.peers);
 }
 
-__global__ void __launch_bounds__(kReadThreads) read_sums(const __grid_constant__ SumExchange p) {
+__global__ void __launch_bounds__(kReadThreads)
+    read_sums(const __grid_constant__ SumExchange p, NextAtOnce order) {
   __shared__ const uint4* arrays[kMaxPeers];
-  begin_exchange(p.peers);
+  begin_exchange(p.peers, order);
   const int thread = static_cast<int>(threadIdx.x), own = p.peers.place;
   if (thread == own) arrays[own] = reinterpret_cast<const uint4*>(p.x);
   if (is_peer(p.peers, thread)) {

@@ -54,7 +54,7 @@ struct CompressorParams {
   float eps;
   int head_dim;
   int rope;
-  bool rows_are_settled;
+  bool is_settled;  ///< all of it may be done before the kernel's wait
   DeviceBatch batch;
   CompressorState state;
   CompressorOverlap overlap;
@@ -369,18 +369,25 @@ __device__ void compress(const CompressorParams& p) {
   worker.keep_rows();
 }
 
+// With ratio 128 attention comes next, the first of two kernels in a decode step. One of them takes up to 10
+// us longer when attention begins while this kernel has just begun (on two H100s in every layer, on one in
+// some; the cause was not found).
+template <int kRatio>
+constexpr NextKernel kNextOf = PoolShape<kRatio>::kOverlaps ? NextKernel::kAtOnce : NextKernel::kBehindWait;
+
 template <int kRatio>
 __global__ void __launch_bounds__(PoolShape<kRatio>::kMaxThreads, PoolShape<kRatio>::kMinBlocks)
-    compressor_kernel(const __grid_constant__ CompressorParams p) {
-  // With ratio 128 attention comes next, the first of two kernels in a decode step. One of them takes up to
-  // 10 us longer when attention begins while this kernel has just begun (on two H100s in every layer, on one
-  // in some; the cause was not found).
-  constexpr bool kNextAtOnce = kRatio == 4;
-  if constexpr (kNextAtOnce) ptx::launch_next_kernel();
-  if (!p.rows_are_settled) ptx::wait_for_previous_kernel();
+    compressor_kernel(const __grid_constant__ CompressorParams p, KernelOrder<kNextOf<kRatio>> order) {
+  constexpr bool kNextAtOnce = kNextOf<kRatio> == NextKernel::kAtOnce;
+  if constexpr (kNextAtOnce) order.launch_next();
+  if (!p.is_settled) ptx::wait_for_previous_kernel();
   compress<kRatio>(p);
-  ptx::wait_for_previous_kernel();  // in any case: it is done when this kernel is
-  if constexpr (!kNextAtOnce) ptx::launch_next_kernel();
+  // In any case: the kernel before is done when this one is.
+  if constexpr (kNextAtOnce) {
+    ptx::wait_for_previous_kernel();
+  } else {
+    order.wait().launch_next();
+  }
 }
 
 template <int kRatio>
@@ -423,6 +430,8 @@ void compressor(const CompressorArgs& args, CudaContext& context) {
     BALEEN_CHECK(overlaps && head_dim == kPiece * kWarpLanes && args.index_key.format.dim == head_dim);
     BALEEN_CHECK(args.index_key.format.precision == Precision::kReleased);
   }
+  Accesses accesses;
+  ops::Compressor::accesses(args, accesses);
   CompressorParams params{.kv = args.kv.data(),
                           .gate = args.gate.data(),
                           .kv_stride = args.kv.stride(0),
@@ -433,7 +442,7 @@ void compressor(const CompressorArgs& args, CudaContext& context) {
                           .eps = args.eps,
                           .head_dim = static_cast<int>(head_dim),
                           .rope = static_cast<int>(2 * args.frequencies.size()),
-                          .rows_are_settled = args.rows_are_settled,
+                          .is_settled = context.stream.is_settled(accesses),
                           .batch = context.batch,
                           .state = args.state,
                           .overlap = args.overlap};

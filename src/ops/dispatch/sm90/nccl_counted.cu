@@ -39,8 +39,9 @@ __device__ int tokens_in(const CountedOutputs& o, int piece) {
 }
 
 /// A block a piece and, along y, a member.
-__global__ void __launch_bounds__(kThreads) count_outputs_kernel(const __grid_constant__ CountedOutputs o) {
-  ptx::wait_for_previous_kernel();
+__global__ void __launch_bounds__(kThreads)
+    count_outputs_kernel(const __grid_constant__ CountedOutputs o, NextBehindWait order) {
+  order.wait();
   const CombineLaunch& p = o.combine;
   const int piece = static_cast<int>(blockIdx.x), member = static_cast<int>(blockIdx.y);
   const int first = piece * o.piece_tokens * p.num_selected, count = tokens_in(o, piece) * p.num_selected;
@@ -65,8 +66,8 @@ __global__ void __launch_bounds__(kThreads) count_outputs_kernel(const __grid_co
 
 /// A block a token of the piece and, along y, a member.
 __global__ void __launch_bounds__(kThreads)
-    pack_outputs_kernel(const __grid_constant__ CountedOutputs o, std::int32_t piece) {
-  ptx::wait_for_previous_kernel();
+    pack_outputs_kernel(const __grid_constant__ CountedOutputs o, std::int32_t piece, NextBehindWait order) {
+  order.wait();
   const CombineLaunch& p = o.combine;
   const int member = static_cast<int>(blockIdx.y);
   if (member == p.peers.place) return;
@@ -84,11 +85,11 @@ __global__ void __launch_bounds__(kThreads)
 
 /// A block a token of this rank.
 __global__ void __launch_bounds__(kThreads)
-    add_counted_kernel(const __grid_constant__ CountedOutputs o, std::int32_t piece) {
+    add_counted_kernel(const __grid_constant__ CountedOutputs o, std::int32_t piece, NextAtOnce order) {
   __shared__ const Bf16Bits* rows[kMaxSelected];
   __shared__ int holders[kMaxSelected];
   __shared__ int count;
-  ptx::launch_next_kernel();
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const CombineLaunch& p = o.combine;
   const int token = piece * o.piece_tokens + static_cast<int>(blockIdx.x);

@@ -27,8 +27,9 @@ __device__ Piece load_packed(const DispatchLaunch& p, const std::byte* row, std:
 }
 
 /// A block a token of this rank, or a place where it has none.
-__global__ void __launch_bounds__(kThreads) pack_tokens_kernel(const __grid_constant__ PackedTokens t) {
-  ptx::wait_for_previous_kernel();
+__global__ void __launch_bounds__(kThreads)
+    pack_tokens_kernel(const __grid_constant__ PackedTokens t, NextBehindWait order) {
+  order.wait();
   const DispatchLaunch& p = t.dispatch;
   const int token = t.first_token + static_cast<int>(blockIdx.x), k = p.num_selected;
   const bool there = token < p.num_tokens;
@@ -51,9 +52,10 @@ __global__ void __launch_bounds__(kThreads) pack_tokens_kernel(const __grid_cons
 }
 
 /// A block a token of a member, which is a y of the grid.
-__global__ void __launch_bounds__(kThreads) place_tokens_kernel(const __grid_constant__ PackedTokens t) {
+__global__ void __launch_bounds__(kThreads)
+    place_tokens_kernel(const __grid_constant__ PackedTokens t, NextAtOnce order) {
   __shared__ std::int32_t ids[kMaxSelected];
-  ptx::launch_next_kernel();
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const DispatchLaunch& p = t.dispatch;
   const int k = p.num_selected, thread = static_cast<int>(threadIdx.x);
@@ -80,11 +82,12 @@ __global__ void __launch_bounds__(kThreads) place_tokens_kernel(const __grid_con
 }
 
 /// A block a token of this rank.
-__global__ void __launch_bounds__(kThreads) add_returned_kernel(const __grid_constant__ ReturnedOutputs r) {
+__global__ void __launch_bounds__(kThreads)
+    add_returned_kernel(const __grid_constant__ ReturnedOutputs r, NextAtOnce order) {
   __shared__ const Bf16Bits* rows[kMaxSelected];
   __shared__ int holders[kMaxSelected];
   __shared__ int count;
-  ptx::launch_next_kernel();
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const CombineLaunch& p = r.combine;
   const int token = r.first_token + static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);

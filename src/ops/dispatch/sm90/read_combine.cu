@@ -15,10 +15,11 @@ struct TokenRows {
 };
 
 /// A warp a token.
-__global__ void __launch_bounds__(kThreads) read_combine_kernel(const __grid_constant__ CombineLaunch p) {
+__global__ void __launch_bounds__(kThreads)
+    read_combine_kernel(const __grid_constant__ CombineLaunch p, NextAtOnce order) {
   __shared__ const Bf16Bits* arrays[kMaxPeers];
   __shared__ TokenRows found[kBlockTokens];
-  begin_exchange(p.peers);
+  begin_exchange(p.peers, order);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == p.peers.place) arrays[thread] = p.y;
   if (is_peer(p.peers, thread)) {

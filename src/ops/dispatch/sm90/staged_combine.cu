@@ -67,12 +67,13 @@ __device__ bool meets(const PeerView& peers) {
 /// A block has the same token of every rank. `kPushes`: this kernel brings outputs to the tokens' ranks; else
 /// those that made them have.
 template <bool kPushes>
-__global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_constant__ CombineLaunch p) {
+__global__ void __launch_bounds__(kThreads)
+    staged_combine_kernel(const __grid_constant__ CombineLaunch p, NextAtOnce order) {
   __shared__ PushedSlots pushed[kMaxPeers];
   __shared__ const Bf16Bits* rows[kMaxSelected];
   __shared__ int holders[kMaxSelected];
   __shared__ int count;
-  begin_exchange(p.peers);
+  begin_exchange(p.peers, order);
   const int thread = static_cast<int>(threadIdx.x), token = static_cast<int>(blockIdx.x);
   for (int place = thread / 32; place < p.peers.size; place += kThreads / 32) {
     if (place == p.peers.place) continue;
@@ -113,7 +114,8 @@ __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_c
   end_exchange(p.peers);
 }
 
-void launch_blocks(void (*kernel)(CombineLaunch), const CombineLaunch& launch, CudaContext& context) {
+void launch_blocks(void (*kernel)(CombineLaunch, NextAtOnce), const CombineLaunch& launch,
+                   CudaContext& context) {
   const int blocks = launch.places / launch.num_selected;
   launch_kernel("combining over ranks", kernel,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);

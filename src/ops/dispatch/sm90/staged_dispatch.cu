@@ -42,9 +42,10 @@ __device__ void receive_row(const DispatchLaunch& p, int place, int token) {
 }
 
 /// A block has the same token of every rank.
-__global__ void __launch_bounds__(kThreads) staged_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
+__global__ void __launch_bounds__(kThreads)
+    staged_dispatch_kernel(const __grid_constant__ DispatchLaunch p, NextAtOnce order) {
   __shared__ int holders[kMaxSelected];
-  begin_exchange(p.peers);
+  begin_exchange(p.peers, order);
   const int token = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
   const std::int64_t own_rows = static_cast<std::int64_t>(p.peers.place) * p.places;
   const Piece first = first_piece(p, token, thread);

@@ -41,9 +41,9 @@ __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) 
 
 /// A warp a token; it reads the row once and writes it to each of its experts.
 __global__ void __launch_bounds__(kThreads)
-    written_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
+    written_dispatch_kernel(const __grid_constant__ DispatchLaunch p, NextAtOnce order) {
   __shared__ ArrivalArrays arrays[kMaxPeers];
-  begin_exchange(p.peers);
+  begin_exchange(p.peers, order);
   share_arrays(p, arrays);
   __syncthreads();
   write_ids(p, arrays);

@@ -15,8 +15,8 @@ constexpr int kMaxThreads = 512;
 constexpr int kValues = 8;  // of a thread at a time
 
 __global__ void embed_kernel(const TokenId* tokens, const Bf16Bits* table, Bf16Bits* out, int num_streams,
-                             int width) {
-  ptx::launch_next_kernel();
+                             int width, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const std::int64_t row = blockIdx.x;
   const Bf16Bits* const from = table + std::int64_t{tokens[row]} * width;

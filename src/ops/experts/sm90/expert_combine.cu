@@ -24,11 +24,11 @@ struct CombineParams {
 };
 
 /// One block a token.
-__global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParams p) {
+__global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParams p, NextAtOnce order) {
   // The token's rows in ascending order, which is that of the experts.
   __shared__ std::int32_t rows[kWarpLanes];
   __shared__ int num_rows;
-  ptx::launch_next_kernel();
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const std::int64_t token = blockIdx.x;
   if (threadIdx.x < kWarpLanes) {

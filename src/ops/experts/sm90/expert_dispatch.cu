@@ -60,7 +60,7 @@ __device__ QuantisedWord load_word(const DispatchParams& p, std::int64_t token, 
 }
 
 /// A block plans for its own tokens: it counts all assignments, and those of tokens before its own.
-__global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams p) {
+__global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams p, NextBehindWait order) {
   extern __shared__ int shared[];
   __shared__ int warp_sums[kWarps];
   const int num_experts = p.input.num_experts, num_selected = p.input.num_selected;
@@ -79,10 +79,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
     next_row[expert] = 0;
   }
   __syncthreads();
-  // In this order: the products' blocks read `ids`, which an earlier kernel writes, before they wait for this
-  // one.
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
+  order.wait().launch_next();
 
   for (int i = thread; i < num_own; i += kThreads)
     own_ids[i] = p.input.local_expert(p.input.ids[first_slot + i]);

@@ -225,12 +225,11 @@ __device__ int fetch_from_disk(const FetchParams& p, const FetchPlan& plan, int 
   return num_copied;
 }
 
-__global__ void __launch_bounds__(kPlanThreads) fetch_kernel(const __grid_constant__ FetchParams p) {
+__global__ void __launch_bounds__(kPlanThreads)
+    fetch_kernel(const __grid_constant__ FetchParams p, NextBehindWait order) {
   __shared__ FetchPlan plan;
   const int thread = static_cast<int>(threadIdx.x);
-  // In this order: kernels behind this one read `ids`, which an earlier one writes, before they wait for it.
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
+  order.wait().launch_next();
   const OwnExpert own = assign_slots(p, plan);
   read_pieces(p, plan);
   const bool from_disk = own.comes && own.on_disk && plan.slot_of[thread] == kNoSlot;
@@ -275,7 +274,7 @@ __global__ void __launch_bounds__(kPlanThreads) fetch_kernel(const __grid_consta
   }
 }
 
-void launch_fetch(const FetchParams& params, int num_blocks, CUstream_st* stream, bool early) {
+void launch_fetch(const FetchParams& params, int num_blocks, const LaunchStream& stream, bool early) {
   BALEEN_CHECK(params.input.num_experts <= kPlanThreads && params.slots.count <= kMaxSlotsOfBlock);
   BALEEN_CHECK(params.num_pieces <= kMaxFetchPieces);
   BALEEN_CHECK_EQ(params.expert_bytes % static_cast<std::int64_t>(sizeof(uint4)), 0);
@@ -304,11 +303,11 @@ FetchParams describe(const ExpertsArgs& args, bool guess) {
 
 }  // namespace
 
-void fetch_chosen_experts(const ExpertsArgs& args, CUstream_st* stream, bool early) {
+void fetch_chosen_experts(const ExpertsArgs& args, const LaunchStream& stream, bool early) {
   launch_fetch(describe(args, false), kFetchBlocks, stream, early);
 }
 
-void fetch_guessed_experts(const ExpertsArgs& args, CUstream_st* stream) {
+void fetch_guessed_experts(const ExpertsArgs& args, const LaunchStream& stream) {
   launch_fetch(describe(args, true), kGuessBlocks, stream, false);
 }
 

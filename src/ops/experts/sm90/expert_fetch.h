@@ -17,11 +17,11 @@ inline constexpr int kGuessBlocks = 4;
 /// Queues on `stream`: every expert of `args.places` outside the device's memory that a token has comes to
 /// a slot or to the buffer, unless a slot has it; once, however many tokens have it. `copied` then says
 /// where it is. Which those are, only the device knows. `early`: `LaunchShape::early`.
-void fetch_chosen_experts(const ExpertsArgs& args, CUstream_st* stream, bool early);
+void fetch_chosen_experts(const ExpertsArgs& args, const LaunchStream& stream, bool early);
 
 /// Queues on `stream`: experts on the host that `args.next` names come to slots of that layer, until a router
 /// sets `ExpertSlots::routed`. What has come by then stays; `fetch_chosen_experts` brings the rest of those
 /// that are chosen.
-void fetch_guessed_experts(const ExpertsArgs& args, CUstream_st* stream);
+void fetch_guessed_experts(const ExpertsArgs& args, const LaunchStream& stream);
 
 }  // namespace baleen::sm90

@@ -235,7 +235,8 @@ __device__ void quantise_x(const FourTokenParams& p, const ColumnMemory& columns
 /// Both products' first: a = silu(w1 x) (w3 x) of all assignments. Blocks share them in pieces of 32 rows of
 /// w1 and as many of w3.
 template <WeightFormat kRouted, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_constant__ FourTokenParams p) {
+__global__ void __launch_bounds__(kMaxThreads, 1)
+    inner_kernel(const __grid_constant__ FourTokenParams p, NextBehindWait order) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
   __shared__ ScaledMagnitudes tables[kMagnitudeTables];
   __shared__ float routing_weights[kMaxSlots];
@@ -243,12 +244,9 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
                              kProductColumns);
   const int row = row_in_piece(), grid = static_cast<int>(gridDim.x);
   if (threadIdx.x < kMagnitudeTables) tables[threadIdx.x] = scaled_magnitudes(static_cast<int>(threadIdx.x));
-  // The next kernel is launched behind the wait because it reads `ids`, which an earlier kernel writes,
-  // before it waits for this one.
   const auto wait = [&] {
     if (p.x_is_settled) quantise_x(p, columns);
-    ptx::wait_for_previous_kernel();
-    ptx::launch_next_kernel();
+    order.wait().launch_next();
   };
   const auto prepare = [&] {
     if (static_cast<int>(threadIdx.x) < p.num_slots()) routing_weights[threadIdx.x] = p.weights[threadIdx.x];
@@ -396,10 +394,12 @@ __host__ __device__ int max_columns(const FourTokenParams& p) {
   return p.num_slots() + (p.has_shared ? p.num_tokens : 0);
 }
 
-/// The other: y = w2 a of all assignments, and their sums. A block has 32 columns of `out`; a warpgroup takes
-/// the rows of two experts at a time, the last one the shared expert's first.
+/// The other: y = w2 a of all assignments, and their sums. Reads `ids` before its wait. A block has 32
+/// columns of `out`; a warpgroup takes the rows of two experts at a time, the last one the shared expert's
+/// first.
 template <WeightFormat kRouted, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_constant__ FourTokenParams p) {
+__global__ void __launch_bounds__(kMaxThreads, 1)
+    down_kernel(const __grid_constant__ FourTokenParams p, NextBehindWait order) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
   __shared__ ScaledMagnitudes tables[kMagnitudeTables];
   __shared__ float y[kMaxAssignments][kPieceRows];
@@ -414,8 +414,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
   const auto prepare = [&] {
     if (warp_index() == 0) plan_columns(p, chosen, plan);
     ptx::named_barrier_sync(kBlockBarrier, blockDim.x);
-    ptx::wait_for_previous_kernel();
-    ptx::launch_next_kernel();
+    order.wait().launch_next();
     quantise_inner(p, plan, num_routed, num_routed + (p.has_shared ? p.num_tokens : 0), columns);
     ptx::fence_proxy_async();
     ptx::named_barrier_sync(kBlockBarrier, blockDim.x);
@@ -504,6 +503,7 @@ void launch_both(const FourTokenParams& p, CudaContext& context) {
                  .shared_bytes = ring_bytes(inner_groups, kStages) +
                                  ColumnMemory::bytes(padded_slices(p.width), kProductColumns)},
                 context.stream, p);
+  context.stream.expect_earlier_operations_done();
   const int pairs = (std::min(p.num_slots(), p.num_experts) + 1) / 2;
   const int down_groups = std::min(pairs + shared_groups, kMaxGroups);
   launch_kernel("multiplying few tokens' experts, w2", down_kernel<kRouted, kStages>,
@@ -553,7 +553,8 @@ void four_token_experts(const ExpertsArgs& args, const std::int32_t* places, Bf1
                                .weights = args.weights.data(),
                                .x = args.x.bf16().data(),
                                .x_fp8 = args.x_fp8,
-                               .x_is_settled = args.x_is_settled,
+                               .x_is_settled = context.stream.is_settled(Accesses().read(args.x).read(
+                                   args.x_fp8, args.x.extent(0), args.x.extent(1))),
                                .inner = inner,
                                .out = args.partial_sums ? nullptr : args.out.bf16().data(),
                                .sums = args.partial_sums ? args.out.data() : nullptr,

@@ -527,7 +527,7 @@ class Consumer {
 
 template <class Shape, WeightFormat kRouted, bool kSplit>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
-    expert_products_kernel(const __grid_constant__ ExpertProducts p) {
+    expert_products_kernel(const __grid_constant__ ExpertProducts p, NextAtOnce order) {
   extern __shared__ __align__(1024) std::uint8_t raw[];
   ProductMemory<Shape>& memory = *reinterpret_cast<ProductMemory<Shape>*>(raw);
   const int thread = threadIdx.x;
@@ -540,7 +540,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   const TokenTile* tiles = p.tiles;
   const std::int32_t* num_tiles = p.num_tiles;
-  ptx::launch_next_kernel();
+  order.launch_next();
   if constexpr (Shape::kPlannedTiles > 0) {
     static_assert(Shape::kThreads == kPlanThreads);
     memory.plan.assignments[thread] = 0;
@@ -620,6 +620,9 @@ void launch_products(const ExpertProducts& products, WeightFormat routed_format,
   if constexpr (!Shape::kExchanges) {
     if (split) kernel = kernel_of.template operator()<true>();
   }
+  // Before its wait it reads ids, or counters that the kernel before the exchange cleared.
+  if constexpr (Shape::kPlannedTiles > 0 || Shape::kExchanges)
+    context.stream.expect_earlier_operations_done();
   launch_kernel("multiplying experts", kernel,
                 {.grid = dim3(static_cast<unsigned>(how.num_blocks)),
                  .threads = Shape::kThreads,

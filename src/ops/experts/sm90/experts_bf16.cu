@@ -88,8 +88,8 @@ __device__ float rounded_dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
 }
 
 /// Block (v, n): outputs [32 n, 32 n + 32) of assignment v.
-__global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Params p) {
-  ptx::launch_next_kernel();
+__global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Params p, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   Assignment assignment;
   if (!find_assignment(p, blockIdx.x, assignment)) return;
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Par
   }
 }
 
-__global__ void __launch_bounds__(kWarps* kWarpLanes) down_kernel(const Bf16Params p) {
-  ptx::launch_next_kernel();
+__global__ void __launch_bounds__(kWarps* kWarpLanes) down_kernel(const Bf16Params p, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   Assignment assignment;
   if (!find_assignment(p, blockIdx.x, assignment)) return;
@@ -162,7 +162,7 @@ void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extent
                               args.shared != nullptr ? args.shared->w1.rows : first.w1.rows),
                           .swiglu_limit = args.swiglu_limit};
   const std::int64_t assignments = extents.num_slots() + extents.num_shared;
-  const auto launch = [&](void (*kernel)(Bf16Params), std::int64_t outputs) {
+  const auto launch = [&](void (*kernel)(Bf16Params, NextAtOnce), std::int64_t outputs) {
     launch_kernel(
         "multiplying BF16 experts", kernel,
         {.grid = dim3(static_cast<unsigned>(assignments), static_cast<unsigned>(outputs / kOutputsPerBlock)),

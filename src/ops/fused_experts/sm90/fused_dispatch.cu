@@ -187,7 +187,7 @@ __device__ void place_row(const FusedDispatchLaunch& p, int place, int token, in
 
 /// A block has the same token of every rank. Each block plans for itself, with the experts of all places.
 __global__ void __launch_bounds__(kThreads, kFusedBlocksPerSm)
-    fused_dispatch_kernel(const __grid_constant__ FusedDispatchLaunch p) {
+    fused_dispatch_kernel(const __grid_constant__ FusedDispatchLaunch p, NextBehindWait order) {
   extern __shared__ std::uint32_t raw[];
   auto* const experts = reinterpret_cast<std::int16_t*>(raw);
   __shared__ PlanMemory memory;
@@ -196,8 +196,8 @@ __global__ void __launch_bounds__(kThreads, kFusedBlocksPerSm)
   const int group = thread / kRowThreads;
   memory.assignments[thread] = 0;
   // In this order: the products find counters that the kernel before has cleared.
-  ptx::wait_for_previous_kernel();
-  if (!sent.peers.shares_gpu) ptx::launch_next_kernel();
+  const NextBehindWait::Waited waited = order.wait();
+  if (!sent.peers.shares_gpu) waited.launch_next();
   if (is_peer(sent.peers, thread)) memory.flags[thread] = exchange_flag(sent.peers, thread);
   // The first group sends this rank's row and puts it into its tiles.
   const Piece first = group == 0 ? first_piece(sent, token, thread) : Piece{};

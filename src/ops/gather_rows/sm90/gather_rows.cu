@@ -24,8 +24,8 @@ struct RowPairs {
 template <class Unit>
 __global__ void __launch_bounds__(kThreads)
     gather_rows_kernel(const Unit* from, Unit* to, std::int64_t units_per_row,
-                       const __grid_constant__ RowPairs rows) {
-  ptx::launch_next_kernel();
+                       const __grid_constant__ RowPairs rows, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const RowPair pair = rows.pairs[blockIdx.x];
   const Unit* source = from + pair.from * units_per_row;

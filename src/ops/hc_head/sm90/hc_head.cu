@@ -41,10 +41,11 @@ __device__ float multiply(const float* fn, const float (&x)[kValues], float sum)
   return sum;
 }
 
-__global__ void __launch_bounds__(kThreads) hc_head_kernel(const __grid_constant__ HcHeadKernelArgs args) {
+__global__ void __launch_bounds__(kThreads)
+    hc_head_kernel(const __grid_constant__ HcHeadKernelArgs args, NextAtOnce order) {
   __shared__ float warp_sums[kWarps][kSums];
   __shared__ float pre[kHcStreams];
-  ptx::launch_next_kernel();
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t row = blockIdx.x;

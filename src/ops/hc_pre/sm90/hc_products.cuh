@@ -332,7 +332,7 @@ class HcStreams {
 template <bool kLeaving, int kWidth>
 __global__ void __launch_bounds__(kHcStreamThreads, 1)
     hc_products_kernel(const __grid_constant__ HcSiteArgs args, int rows_per_block, int octets_per_batch,
-                       float* sums) {
+                       float* sums, NextAtOnce order) {
   extern __shared__ __align__(128) std::byte hc_memory[];
   auto& shared = *reinterpret_cast<HcStreamsShared*>(hc_memory);
   const int ranks = hc_ranks(kWidth > 0 ? kWidth : args.width);
@@ -345,7 +345,7 @@ __global__ void __launch_bounds__(kHcStreamThreads, 1)
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
 
-  ptx::launch_next_kernel();
+  order.launch_next();
   HcFragments fragments;
   streams.load(fragments);
   ptx::wait_for_previous_kernel();

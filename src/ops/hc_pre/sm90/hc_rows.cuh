@@ -60,7 +60,7 @@ inline constexpr std::uint32_t kGatesBarrier = 2, kStreamBarrier = 1;
 /// kNorm: `args.y` is the norm of the weighted sum; otherwise the sum itself.
 template <int kWidth, bool kNorm>
 __global__ void __launch_bounds__(kHcRowsThreads)
-    hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums) {
+    hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums, NextAtOnce order) {
   constexpr int n = kHcStreams;
   constexpr int kMaxChannels = kWidth > 0 ? kWidth : kHcMaxRanks * kHcMaxSlice;
   constexpr int kPieces = kMaxChannels / (8 * kHcStreamThreads);  // of eight channels, of a thread
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   const int ranks = hc_ranks(width);
   const std::int64_t row = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpLanes;
-  ptx::launch_next_kernel();
+  order.launch_next();
   // The weights of a layer come from memory: on their way before the previous kernel has ended, where
   // registers hold them.
   constexpr bool kWeightsAhead = kWidth > 0 && kNorm;

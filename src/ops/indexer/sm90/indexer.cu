@@ -138,7 +138,8 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
       .lists = lists,
       .top_k = static_cast<int>(top_k),
       .capacity = 0,
-      .queries_are_settled = args.queries_are_settled};
+      .is_settled = context.stream.is_settled(
+          Accesses().read(args.q, args.head_weights, args.cosine, args.sine).write(args.selected))};
   if (many) {
     launch_scores<kManyQueries, kManyWarpgroups>(scoring, num_blocks, num_splits, context);
   } else {

@@ -83,7 +83,8 @@ __device__ inline void gather_cluster(MergeSpace& space) {
 }
 
 /// Grid: (blocks of a row, rows); the blocks of a row are a cluster.
-__global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_constant__ MergeArgs args) {
+__global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_constant__ MergeArgs args,
+                                                              NextAtOnce order) {
   extern __shared__ __align__(1024) std::byte shared[];
   auto& space = *reinterpret_cast<MergeSpace*>(shared);
   const std::int64_t row = blockIdx.y;
@@ -92,7 +93,7 @@ __global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_const
   // Even where there is nothing to merge: attention's blocks are then in place when the indices are. Begun
   // behind this kernel's wait they made attention's second kernel, as it was then, take 25 us of a decode
   // step instead of 13.
-  ptx::launch_next_kernel();
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const int visible = num_visible(args.batch.positions[row]);
   // Selected already; the same for the whole cluster.

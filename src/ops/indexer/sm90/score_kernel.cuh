@@ -264,8 +264,8 @@ struct ScoreArgs {
   std::int64_t selected_stride;
   SplitLists lists;  ///< unused with one split
   int top_k;
-  int capacity;              ///< candidates of a query
-  bool queries_are_settled;  ///< they are there before the kernel's wait
+  int capacity;     ///< candidates of a query
+  bool is_settled;  ///< queries may be read, and `selected` written, before the kernel's wait
 };
 
 /// Compressed entries that a query at `position` sees; none for a row of padding.
@@ -500,7 +500,7 @@ __device__ void finish_query(const ScoreArgs& args, int query, std::int64_t row,
 
 /// By the whole block: its split of its queries.
 template <int kQueries, int kWarpgroups, bool kPageIsTile>
-__device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space) {
+__device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space, const NextBehindWait& order) {
   constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x) * kQueries;
@@ -534,7 +534,7 @@ __device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space) 
     }
   }
   if (scored) prepare_queries<kQueries, kThreads>(args, first_row, space);
-  ptx::wait_for_previous_kernel();
+  const NextBehindWait::Waited waited = order.wait();
   if (scored) {
     for (int first = 0, num_keys = 0; first < kQueries;) {
       const int last = end_of_run(first, space, num_keys);
@@ -547,7 +547,7 @@ __device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space) 
   }
   // Not before: blocks of kernels to come, waiting on the other multiprocessors, fetch instructions where
   // this one does, which made it 3 us slower with one query.
-  ptx::launch_next_kernel();
+  waited.launch_next();
   __syncthreads();
   for (int query = 0; query < kQueries; ++query) {
     if (space.visible[query] > 0) finish_query<kQueries, kThreads>(args, query, first_row + query, space);
@@ -557,12 +557,13 @@ __device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space) 
 /// Grid: (blocks of kQueries rows, splits of their keys).
 template <int kQueries, int kWarpgroups, bool kPageIsTile>
 __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
-                             1) void score_kernel(const __grid_constant__ ScoreArgs args) {
+                             1) void score_kernel(const __grid_constant__ ScoreArgs args,
+                                                  NextBehindWait order) {
   extern __shared__ __align__(1024) std::byte shared[];
   auto& space = *reinterpret_cast<ScoreSpace<kQueries>*>(shared);
   if (threadIdx.x < kNumMagnitudes) space.magnitudes[threadIdx.x] = kMagnitudes[threadIdx.x];
-  if (!args.queries_are_settled) ptx::wait_for_previous_kernel();
-  score_split<kQueries, kWarpgroups, kPageIsTile>(args, space);
+  if (!args.is_settled) order.wait();
+  score_split<kQueries, kWarpgroups, kPageIsTile>(args, space, order);
 }
 
 }  // namespace baleen::sm90::index_kernels

@@ -11,8 +11,8 @@ constexpr int kRowsPerBlock = 4;
 
 template <int kPieces>
 __global__ void __launch_bounds__(kRowsPerBlock* kWarpLanes)
-    kv_store_kernel(const __grid_constant__ Rows rows) {
-  ptx::launch_next_kernel();
+    kv_store_kernel(const __grid_constant__ Rows rows, NextAtOnce order) {
+  order.launch_next();
   store_rows<kPieces>(rows, static_cast<int>(blockIdx.x));
 }
 

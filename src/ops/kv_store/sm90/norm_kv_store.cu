@@ -10,8 +10,8 @@ namespace {
 
 __global__ void __launch_bounds__(rms_norm_rows::kMaxWarps* kWarpLanes)
     norm_kv_store_kernel(const __grid_constant__ rms_norm_rows::Rows norm, int norm_blocks,
-                         const __grid_constant__ kv_store_rows::Rows store) {
-  ptx::launch_next_kernel();
+                         const __grid_constant__ kv_store_rows::Rows store, NextAtOnce order) {
+  order.launch_next();
   const auto block = static_cast<int>(blockIdx.x);
   if (block < norm_blocks) {
     rms_norm_rows::norm_rows(norm, block);

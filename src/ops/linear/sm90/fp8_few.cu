@@ -287,14 +287,14 @@ __device__ void store_tile(const Fp8Products& all, const FewTile& tile, const fl
 template <int kTokens, int kRows>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     fp8_products_few_kernel(const __grid_constant__ Fp8Products all,
-                            const __grid_constant__ CUtensorMap token_scales) {
+                            const __grid_constant__ CUtensorMap token_scales, NextAtOnce order) {
   using Shape = FewShape<kTokens, kRows>;
   using Memory = typename Shape::Memory;
   extern __shared__ std::uint8_t shared[];
   const std::uint32_t misaligned = ptx::shared_address(shared) % kSwizzleAlignment;
   auto& memory = *reinterpret_cast<Memory*>(shared + (kSwizzleAlignment - misaligned) % kSwizzleAlignment);
 
-  ptx::launch_next_kernel();
+  order.launch_next();
   if (threadIdx.x == 0) {
     memory.ring.init(1, kConsumerWarps);
     ptx::fence_mbarrier_init();

@@ -236,7 +236,7 @@ __device__ void store_f32(const Fp8Product& product, int num_tokens, int first_t
 
 template <int kPieces>
 __global__ void __launch_bounds__(kThreads, 1)
-    fp8_products_many_kernel(const __grid_constant__ Fp8Products all) {
+    fp8_products_many_kernel(const __grid_constant__ Fp8Products all, NextAtOnce order) {
   using Memory = ManyMemory<kPieces>;
   extern __shared__ std::uint8_t shared[];
   const std::uint32_t misaligned = ptx::shared_address(shared) % kSwizzleAlignment;
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   // The shuffle tells the compiler that it is the same for a warp.
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
 
-  ptx::launch_next_kernel();
+  order.launch_next();
   if (threadIdx.x == 0) {
     memory.ring.init(1, kCluster * kConsumerWarps);
     ptx::fence_mbarrier_init();

@@ -14,8 +14,8 @@ constexpr int kVector = 8;  ///< values of a thread: 16 lanes share a block
 /// x: rows of `width` values, `stride` apart.
 __global__ void __launch_bounds__(kThreads)
     quantise_rows_kernel(const __nv_bfloat16* x, std::int64_t stride, std::int64_t num_rows,
-                         std::int64_t width, Fp8Rows rows) {
-  ptx::launch_next_kernel();
+                         std::int64_t width, Fp8Rows rows, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const std::int64_t vector = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::int64_t row = vector * kVector / width;

@@ -8,6 +8,7 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/pipeline_ring.cuh"
+#include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
 #include "cuda/scale_group.cuh"
@@ -156,7 +157,7 @@ struct Ring {
 constexpr int kSharedBytes = 227 << 10;  // of a block
 
 struct Bf16Launch {
-  void (*kernel)(Bf16Products);
+  void (*kernel)(Bf16Products, NextAtOnce);
   dim3 grid;
   int threads;
   int shared_bytes;

@@ -177,7 +177,8 @@ struct Split {
 };
 
 template <int kTokens>
-__global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant__ Bf16Products work) {
+__global__ void __launch_bounds__(kThreads, 1)
+    bf16_split(const __grid_constant__ Bf16Products work, NextAtOnce order) {
   extern __shared__ std::byte dynamic[];
   __shared__ Bf16Barriers barriers;
   const SplitMemory memory(work.tile_outputs, kTokens, work.segment_slices);
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant_
   if (threadIdx.x == 0) {
     barriers.init(kLoaders, kWarpsPerWarpgroup, memory.num_stages);
     ptx::fence_mbarrier_init();
-    ptx::launch_next_kernel();
+    order.launch_next();
   }
   __syncthreads();
   const int tile = static_cast<int>(blockIdx.x) / kPair;

@@ -58,14 +58,15 @@ __device__ void multiply_tiles(const Bf16Products& work, const Ring& ring, int f
 }
 
 template <class S>
-__global__ void __launch_bounds__(kThreads, 1) bf16_stream(const __grid_constant__ Bf16Products work) {
+__global__ void __launch_bounds__(kThreads, 1)
+    bf16_stream(const __grid_constant__ Bf16Products work, NextAtOnce order) {
   extern __shared__ std::byte dynamic[];
   __shared__ Bf16Barriers barriers;
   const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
   if (threadIdx.x == 0) {
     barriers.init(kLoaders, kWarpgroups * kWarpsPerWarpgroup, S::kStages);
     ptx::fence_mbarrier_init();
-    ptx::launch_next_kernel();
+    order.launch_next();
   }
   __syncthreads();
   const int first_token = static_cast<int>(blockIdx.y) * S::kTokens;

@@ -74,8 +74,8 @@ constexpr int kLoaders = 2;
 
 /// Launches a kernel whose blocks take tile after tile, each with whole K, in the stages of `S`.
 template <class S>
-void launch_stream(void (*kernel)(Bf16Products), int threads, int shared_bytes, const Bf16Work& work,
-                   CudaContext& context) {
+void launch_stream(void (*kernel)(Bf16Products, NextAtOnce), int threads, int shared_bytes,
+                   const Bf16Work& work, CudaContext& context) {
   const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
                                                        .weight_bytes = kBoxRowBytes,
                                                        .weight_columns = S::kWeightBoxes,

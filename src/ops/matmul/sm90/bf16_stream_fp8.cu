@@ -162,7 +162,8 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
 }
 
 template <class S>
-__global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_constant__ Bf16Products work) {
+__global__ void __launch_bounds__(S::kThreads, 1)
+    bf16_stream_fp8(const __grid_constant__ Bf16Products work, NextAtOnce order) {
   extern __shared__ std::byte dynamic[];
   __shared__ Bf16Barriers weight_barriers, token_barriers;
   std::byte* const stages = align_to_group(dynamic);
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_c
     weight_barriers.init(1, kWarpsPerWarpgroup, S::kStages);
     token_barriers.init(1, kWarpsPerWarpgroup, S::kStages);
     ptx::fence_mbarrier_init();
-    ptx::launch_next_kernel();
+    order.launch_next();
   }
   __syncthreads();
   const int first_token = static_cast<int>(blockIdx.y) * S::kTokens;

@@ -255,14 +255,15 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__ Bf16Products work) {
+__global__ void __launch_bounds__(kThreads, 1)
+    bf16_tile(const __grid_constant__ Bf16Products work, NextAtOnce order) {
   extern __shared__ std::byte dynamic[];
   __shared__ Bf16Barriers barriers;
   const Ring ring{align_to_group(dynamic), barriers, T::kStages, T::kWeightBytes, T::kStageBytes};
   if (threadIdx.x == 0) {
     barriers.init(1, kPair * kMultipliers * kWarpsPerWarpgroup, T::kStages);
     ptx::fence_mbarrier_init();
-    ptx::launch_next_kernel();
+    order.launch_next();
   }
   ptx::cluster_sync();
   ptx::wait_for_previous_kernel();

@@ -14,8 +14,8 @@ constexpr int kThreads = 256;
 constexpr int kChannels = 8;  // of a thread
 
 __global__ void mtp_combine_kernel(const std::uint16_t* embedded, std::uint16_t* streams,
-                                   std::int64_t num_rows, int num_streams, int width) {
-  ptx::launch_next_kernel();
+                                   std::int64_t num_rows, int num_streams, int width, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const int pieces = width / kChannels;
   const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;

@@ -7,8 +7,9 @@ namespace {
 
 using namespace rms_norm_rows;
 
-__global__ void __launch_bounds__(kMaxWarps* kWarpLanes) rms_norm_kernel(const __grid_constant__ Rows rows) {
-  ptx::launch_next_kernel();
+__global__ void __launch_bounds__(kMaxWarps* kWarpLanes)
+    rms_norm_kernel(const __grid_constant__ Rows rows, NextAtOnce order) {
+  order.launch_next();
   norm_rows(rows, blockIdx.x);
 }
 

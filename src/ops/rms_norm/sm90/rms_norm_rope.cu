@@ -43,11 +43,9 @@ __device__ void rotate(float (&values)[kValues], const float* cosine, const floa
 }
 
 __global__ void __launch_bounds__(kHeadsPerBlock* kWarpLanes)
-    rms_norm_rope_kernel(const __grid_constant__ NormRopeArgs args) {
-  ptx::wait_for_previous_kernel();
-  // Now, and not before: what is older than this kernel the next ones may read
-  // (CompressorArgs::rows_are_settled).
-  ptx::launch_next_kernel();
+    rms_norm_rope_kernel(const __grid_constant__ NormRopeArgs args, NextBehindWait order) {
+  // Now, and not before: compressors and the indexer may then read beside this kernel what is older than it.
+  order.wait().launch_next();
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const std::int64_t head =
       std::int64_t{blockIdx.x} * kHeadsPerBlock + static_cast<int>(threadIdx.x) / kWarpLanes;

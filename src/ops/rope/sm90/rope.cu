@@ -20,11 +20,10 @@ struct RotationArgs {
 };
 
 /// A block has a token; a thread takes pairs of its heads one after the other.
-__global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ RotationArgs args) {
-  ptx::wait_for_previous_kernel();
-  // Now, and not before: what is older than this kernel the next ones may read
-  // (CompressorArgs::rows_are_settled).
-  ptx::launch_next_kernel();
+__global__ void __launch_bounds__(kThreads)
+    rope_kernel(const __grid_constant__ RotationArgs args, NextBehindWait order) {
+  // Now, and not before: compressors and the indexer may then read beside this kernel what is older than it.
+  order.wait().launch_next();
   const std::int64_t row = blockIdx.x;
   for (int i = static_cast<int>(threadIdx.x); i < args.num_heads * args.num_pairs; i += kThreads) {
     const int head = i / args.num_pairs, pair = i % args.num_pairs;

@@ -21,8 +21,9 @@ struct AnglesParams {
 };
 
 /// A thread an angle.
-__global__ void __launch_bounds__(kThreads) rope_angles_kernel(const __grid_constant__ AnglesParams p) {
-  ptx::launch_next_kernel();
+__global__ void __launch_bounds__(kThreads)
+    rope_angles_kernel(const __grid_constant__ AnglesParams p, NextAtOnce order) {
+  order.launch_next();
   ptx::wait_for_previous_kernel();
   const std::int64_t index = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::int64_t row = index / p.num_pairs;

@@ -137,7 +137,8 @@ __device__ void choose(const std::uint32_t* keys, int num_experts, int num_selec
   }
 }
 
-__global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constant__ RouteParams p) {
+__global__ void __launch_bounds__(kMaxExperts)
+    route_kernel(const __grid_constant__ RouteParams p, NextBehindWait order) {
   __shared__ float scores[kMaxExperts];
   __shared__ float group_keys[kMaxExperts];
   __shared__ std::uint32_t keys[kMaxExperts];
@@ -146,9 +147,8 @@ __global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constan
   const std::int64_t row = blockIdx.x;
   const bool exists = thread < p.num_experts;
   const float bias = p.bias != nullptr && exists ? p.bias[thread] : 0.0F;
-  ptx::wait_for_previous_kernel();
-  // Now, and not before: the next kernel may read what was there before this one (ExpertsArgs::x_is_settled).
-  ptx::launch_next_kernel();
+  // Now, and not before: experts may then read x beside this kernel.
+  order.wait().launch_next();
 
   if (p.routed != nullptr && row == 0 && thread == 0) *p.routed = 1;
   const float logit = exists ? p.logits[row * p.logits_stride + thread] : 0.0F;

@@ -396,10 +396,11 @@ class RowSampler {
   int phase_ = 0;             ///< of the board
 };
 
-__global__ void __launch_bounds__(kThreads, 2) sample_kernel(const __grid_constant__ SampleParams p) {
+__global__ void __launch_bounds__(kThreads, 2)
+    sample_kernel(const __grid_constant__ SampleParams p, NextAtOnce order) {
   __shared__ Board board;
   extern __shared__ float weights[];
-  ptx::launch_next_kernel();
+  order.launch_next();
   if (threadIdx.x == 0) {
     for (std::uint64_t& barrier : board.barriers) ptx::mbarrier_init(&barrier, 1);
     ptx::fence_mbarrier_init();

@@ -385,7 +385,8 @@ constexpr int kConsumerRegisters = 224;
 
 __global__ void __launch_bounds__(kTileThreads, 1)
     attend_dequantised_kernel(const __grid_constant__ AttentionLaunch launch,
-                              const __grid_constant__ DequantisedSpan span, int groups) {
+                              const __grid_constant__ DequantisedSpan span, int groups,
+                              NextBehindWait order) {
   extern __shared__ std::byte dynamic_shared[];
   __shared__ DequantisedBarriers barriers;
   DequantisedSmem& smem = *reinterpret_cast<DequantisedSmem*>(dynamic_shared + bytes_to_tile(dynamic_shared));
@@ -397,8 +398,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
+  order.wait().launch_next();
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
     ptx::registers_down_to<kProducerRegisters>();
     DequantisedProducer(launch, span, groups, smem, barriers).run();

@@ -60,13 +60,13 @@ struct V32Row {
 };
 
 template <class Row>
-__global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch launch) {
+__global__ void __launch_bounds__(kThreads)
+    attention_any_kernel(AttentionLaunch launch, NextBehindWait order) {
   __shared__ float weights[kRunEntries];  // scores before
   __shared__ RowPlace places[kRunEntries];
   __shared__ float factor;
   __shared__ float out[kMaxWidth];
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
+  order.wait().launch_next();
   const int query = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarpLanes, lane = thread % kWarpLanes;
   const int width = launch.nope + launch.rope;

@@ -89,12 +89,13 @@ template <bool kInPairs, bool kOneQuery>
 class KeyProducer {
  public:
   __device__ KeyProducer(const AttentionLaunch& launch, const CUtensorMap& q_map, const WorkPlan& plan,
-                         TileSmem& smem, TileBarriers& barriers)
+                         TileSmem& smem, TileBarriers& barriers, const NextBehindWait& order)
       : launch_(launch),
         q_map_(q_map),
         plan_(plan),
         smem_(smem),
         barriers_(barriers),
+        order_(order),
         thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads) {}
 
   __device__ void run() {
@@ -139,8 +140,8 @@ class KeyProducer {
   /// With several parts an item `gather_tiles` comes next: begun any earlier it took 10 us longer in a
   /// decode step.
   __device__ void wait_and_launch_next() const {
-    ptx::wait_for_previous_kernel();
-    if (plan_.parts > 1) ptx::launch_next_kernel();
+    const NextBehindWait::Waited waited = order_.wait();
+    if (plan_.parts > 1) waited.launch_next();
   }
 
   [[nodiscard]] __device__ EntryList list_of(int query) const {
@@ -385,6 +386,7 @@ class KeyProducer {
   const WorkPlan& plan_;
   TileSmem& smem_;
   TileBarriers& barriers_;
+  const NextBehindWait& order_;
   int thread_;
   int num_done_ = 0;    ///< tasks
   int num_filled_ = 0;  ///< runs, over all tasks
@@ -534,7 +536,8 @@ constexpr int kConsumerRegisters = 192;
 template <bool kInPairs, bool kOneQuery>
 __global__ void __launch_bounds__(kTileThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
-                           const __grid_constant__ CUtensorMap q_map, const __grid_constant__ WorkPlan plan) {
+                           const __grid_constant__ CUtensorMap q_map, const __grid_constant__ WorkPlan plan,
+                           NextBehindWait order) {
   extern __shared__ std::byte dynamic_shared[];
   __shared__ TileBarriers barriers;
   TileSmem& smem = *reinterpret_cast<TileSmem*>(dynamic_shared + bytes_to_tile(dynamic_shared));
@@ -553,11 +556,11 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   }
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
     ptx::registers_down_to<kProducerRegisters>();
-    KeyProducer<kInPairs, kOneQuery>(launch, q_map, plan, smem, barriers).run();
+    KeyProducer<kInPairs, kOneQuery>(launch, q_map, plan, smem, barriers, order).run();
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
-    ptx::wait_for_previous_kernel();
-    if (plan.parts == 1) ptx::launch_next_kernel();  // with more the producer does
+    const NextBehindWait::Waited waited = order.wait();
+    if (plan.parts == 1) waited.launch_next();  // with more the producer does
     TileConsumer<kInPairs>(launch, plan, smem, barriers).run();
   }
   if constexpr (kInPairs) ptx::cluster_sync();  // the other one may still say here that it has read

@@ -84,9 +84,8 @@ __device__ void dequantise(const RowPool& pool, const PageId* pages, int first, 
 
 __global__ void __launch_bounds__(kThreads)
     dequantise_rows_kernel(const __grid_constant__ AttentionLaunch launch,
-                           const __grid_constant__ DequantisedSpan span) {
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
+                           const __grid_constant__ DequantisedSpan span, NextBehindWait order) {
+  order.wait().launch_next();
   const int warp = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) / kWarpLanes;
   const int num_warps = static_cast<int>(gridDim.x) * kThreads / kWarpLanes;
   for (int i = 0; i < span.num_sequences; ++i) {

@@ -118,8 +118,8 @@ __device__ void add_run(const RunOperands& run, int thread, int row, const std::
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
-    gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
-                        const __grid_constant__ WorkPlan plan) {
+    gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch, const __grid_constant__ WorkPlan plan,
+                        NextBehindWait order) {
   extern __shared__ std::byte dynamic_shared[];
   GatherSmem& smem = *reinterpret_cast<GatherSmem*>(dynamic_shared + bytes_to_tile(dynamic_shared));
   const int dim_tile = static_cast<int>(blockIdx.x), item = static_cast<int>(blockIdx.y);
@@ -127,8 +127,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const int row = thread / kWarpLanes * 16 + thread % kWarpLanes / 4;
-  // Lists and cache rows are older than the kernel that computes weights, which lets this one begin after its
-  // own wait.
+  // Lists and cache rows are of earlier operations, which are done.
   const EntryList list = EntryList::of(launch, query);
   const int num_runs = __shfl_sync(kAllLanes, (list.size + kRunEntries - 1) / kRunEntries, 0);
   const bool shared = plan.shares(num_runs);
@@ -152,22 +151,21 @@ __global__ void __launch_bounds__(kThreads, 1)
     load_values(launch, dim_tile, count * kRunEntries, smem);
     ptx::fence_proxy_async();
     if (begin == 0) {
-      ptx::wait_for_previous_kernel();
+      order.wait();
       copy_operands();
       ptx::cp_async_commit();
       ptx::cp_async_wait<0>();
     }
     __syncthreads();
     const bool all_read = begin + count == num_runs;
-    if (all_read) ptx::launch_next_kernel();
+    if (all_read) order.wait().launch_next();
     if (warpgroup != 0) continue;
 #pragma unroll 1
     for (int run = 0; run < count; ++run) {
       add_run(smem.operands[run], thread, row, smem.values[run], sums, state);
     }
   }
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
+  order.wait().launch_next();
   if (!shared || warpgroup != 0) return;
   float inverse[2];
   inverse_denominators(sinks, state, num_runs == 0, inverse);
@@ -177,6 +175,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }  // namespace
 
 void gather_tiles(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& context) {
+  context.stream.expect_earlier_operations_done();
   launch_kernel("gather_tiles", gather_tiles_kernel,
                 {.grid = dim3(kDimTiles, static_cast<unsigned>(plan.items)),
                  .threads = kThreads,

@@ -12,6 +12,7 @@
 #include "ops/gather_rows/sm90/gather_rows.h"
 #include "ops/linear/sm90/quantise_rows.h"
 #include "ops/route/sm90/route.h"
+#include "tests/support/declared_launch.h"
 #include "tests/support/expert_problem.h"
 
 namespace baleen::sm90 {
@@ -19,6 +20,7 @@ namespace {
 
 using test::random_values;
 using test::RandomWeight;
+using test::run_declared;
 using test::TestCuda;
 TEST(ExpertsSm90, AgreeWithPlainLoops) {
   BALEEN_NEEDS_GPU();
@@ -324,7 +326,8 @@ TEST(ExpertsSm90, TheSharedExpertAlone) {
   }
 }
 
-/// Another x each time, made right before the `route`; nothing in between waits for the host.
+/// Another x each time, made right before the `route`; nothing in between waits for the host. With the order
+/// of launches, which says that x may be read early.
 TEST(ExpertsSm90, XIsReadBesideTheRoute) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
@@ -351,27 +354,35 @@ TEST(ExpertsSm90, XIsReadBesideTheRoute) {
     std::vector<RowPair> pairs;
     for (std::int32_t row = 0; row < num_rows; ++row) pairs.push_back({row, row});
     Bf16Bits* const outs = cuda.allocate<Bf16Bits>(kCalls * num_rows * width);
-    const auto call = [&](std::int64_t number, bool quantised, bool settled) {
+    LaunchOrder order(cuda.context().stream);
+    const auto call = [&](std::int64_t number, bool quantised, bool early) {
+      CudaContext& context = cuda.context();
+      context.stream.order = early ? &order : nullptr;
       const Bf16Bits* source = sources[number % 2];
-      sm90::gather_rows(
-          {.from = View<const Bf16Bits, 2>(source, {num_rows, width}), .pairs = pairs, .to = made},
-          cuda.context());
-      if (quantised) sm90::quantise_rows(x, x_fp8, cuda.context());
-      sm90::route({.logits = ConstActivations<2>(logits, {num_rows, geometry.num_experts}),
-                   .ids = ids,
-                   .weights = weights},
-                  cuda.context());
+      run_declared<ops::GatherRows>(
+          sm90::gather_rows,
+          {.from = View<const Bf16Bits, 2>(source, {num_rows, width}), .pairs = pairs, .to = made}, context);
+      if (quantised) {
+        if (early) order.begin_operation().read(x).write(x_fp8, num_rows, width);
+        sm90::quantise_rows(x, x_fp8, context);
+      }
+      run_declared<ops::Route>(sm90::route,
+                               {.logits = ConstActivations<2>(logits, {num_rows, geometry.num_experts}),
+                                .ids = ids,
+                                .weights = weights},
+                               context);
       Bf16Bits* const out = outs + number * num_rows * width;
-      sm90::experts({.x = x,
-                     .x_fp8 = quantised ? x_fp8 : Fp8Rows(),
-                     .x_is_settled = settled,
-                     .ids = ids,
-                     .weights = weights,
-                     .routed = layer.device(),
-                     .shared = &layer.device_shared(),
-                     .swiglu_limit = 10.0F,
-                     .out = View<Bf16Bits, 2>(out, {num_rows, width})},
-                    cuda.context());
+      ASSERT_EQ(context.stream.is_settled(Accesses().read(x).read(x_fp8, num_rows, width)), early);
+      run_declared<ops::Experts>(sm90::experts,
+                                 {.x = x,
+                                  .x_fp8 = quantised ? x_fp8 : Fp8Rows(),
+                                  .ids = ids,
+                                  .weights = weights,
+                                  .routed = layer.device(),
+                                  .shared = &layer.device_shared(),
+                                  .swiglu_limit = 10.0F,
+                                  .out = View<Bf16Bits, 2>(out, {num_rows, width})},
+                                 context);
     };
     const auto result = [&](std::int64_t number) {
       return cuda.download_bf16(outs + number * num_rows * width, num_rows * width);
