@@ -36,8 +36,8 @@ function(baleen_joint_compilation target size)
   endif()
 endfunction()
 
-# Keeps files out of groups: all with `alone`, otherwise those that include themselves once for each
-# instruction set.
+# Keeps files out of groups: all with `alone`, otherwise kernels, which CMake groups from 3.31 on, and files that
+# include themselves once for each instruction set.
 function(baleen_skip_joint_compilation sources alone)
   foreach(source ${sources})
     set(has_own_targets "")
@@ -45,7 +45,7 @@ function(baleen_skip_joint_compilation sources alone)
     if(source MATCHES "\\.cc$" AND EXISTS ${path})  # generated files are made later
       file(STRINGS ${source} has_own_targets REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
     endif()
-    if(alone OR has_own_targets)
+    if(alone OR has_own_targets OR source MATCHES "\\.cu$")
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
   endforeach()

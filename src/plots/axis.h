@@ -1,6 +1,7 @@
 /// An axis of a plot: a range of values with round ends, and round ticks on it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
