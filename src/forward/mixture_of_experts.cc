@@ -27,7 +27,7 @@ void MixtureOfExperts::begin(const Pass& pass) {
 void MixtureOfExperts::run(std::int64_t block, const Pass& pass, const HalfBlock& half) {
   const ExpertTransportTraits& transport = context_.layout.expert_transport();
   ExpertsArgs call = choose(block, pass, half, store_);
-  if (expected_load_) call.expected = expected_load_(block, pass.num_rows());
+  if (expected_load_) call.hints.expected = expected_load_(block, pass.num_rows());
   if (transport.for_one_rank) {
     context_.device.execute<ops::Experts>(call);
   } else {
@@ -57,26 +57,25 @@ ExpertsArgs MixtureOfExperts::choose(std::int64_t block, const Pass& pass, const
           .weights = routing.weights,
           .routed = weights.routed,
           .places = copied ? store->copied_places(block) : weights.places,
-          .next = routing.next,
           .shared = weights.has_shared ? &weights.shared : nullptr,
           .swiglu_limit = static_cast<float>(context_.config.swiglu_limit),
           .precision = context_.precision,
-          .out = rows(half.f, num_rows)};
+          .out = rows(half.f, num_rows),
+          .hints = {.next = routing.next}};
 }
 
 ExpertRanks MixtureOfExperts::place(ExpertsArgs& call, std::int64_t block) const {
   const MoeWeights& weights = context_.weights.block(block).moe;
   const ExpertRanks placement = context_.layout.experts(weights.map.get(), weights.map_table.data());
   call.first_expert = placement.first_expert();
-  call.routed_is_split = context_.layout.plan().moe_tp > 1;
+  call.split.routed = context_.layout.plan().moe_tp > 1;
   return placement;
 }
 
 /// Its share of the inner width, or all of it on the first rank, whose term is enough.
 void MixtureOfExperts::share_expert(ExpertsArgs& call) const {
-  call.shared_is_split =
-      call.shared != nullptr && call.shared->w1.rows != context_.config.moe_intermediate_size;
-  if (!call.shared_is_split && context_.layout.stage_ranks().place > 0) call.shared = nullptr;
+  call.split.shared = call.shared != nullptr && call.shared->w1.rows != context_.config.moe_intermediate_size;
+  if (!call.split.shared && context_.layout.stage_ranks().place > 0) call.shared = nullptr;
 }
 
 /// Every rank has all tokens and adds up the outputs of its own experts; then all ranks add up what they
@@ -105,11 +104,11 @@ DispatchArgs MixtureOfExperts::dispatch_of(const Exchange& exchange, const Pass&
   const bool sends_fp8 =
       activation_rounding(call.routed.front().w1.format, context_.precision) == ActivationRounding::kFp8;
   ExpertMessages& messages = messages_.of(pass);
-  if (call.expected) {
+  if (call.hints.expected) {
     DispatchedRows& received = messages.received;
     received.rows_from.assign(static_cast<std::size_t>(placement.stage->size()), own.size());
     received.num_rows = way == DispatchWay::kGatheredTokens ? placement.stage->size() * own.size()
-                                                            : std::llround(call.expected->assignments);
+                                                            : std::llround(call.hints.expected->assignments);
   }
   return {.placement = placement,
           .x = call.x.slice(own.begin, own.end),
@@ -225,7 +224,7 @@ ExpertsArgs MixtureOfExperts::shared_of(const Exchange& exchange, const Pass& pa
   shared.weights = {};
   shared.places = {};
   shared.out = rows(messages_.of(pass).shared, num_rows);
-  if (exchange.call.expected) shared.expected = ExpertLoad();
+  if (exchange.call.hints.expected) shared.hints.expected = ExpertLoad();
   return shared;
 }
 
@@ -233,8 +232,8 @@ ExpertsArgs MixtureOfExperts::routed_of(const Exchange& exchange, const Pass& pa
   ExpertsArgs routed = arrived_of(exchange, pass);
   routed.shared = nullptr;
   routed.out = rows(messages_.of(pass).outputs, routed.x.extent(0));
-  routed.partial_sums = exchange.call.routed_is_split;
-  routed.chosen_per_token = exchange.call.ids.extent(1);
+  routed.partial_sums = exchange.call.split.routed;
+  routed.hints.chosen_per_token = exchange.call.ids.extent(1);
   return routed;
 }
 

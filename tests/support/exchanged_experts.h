@@ -65,7 +65,7 @@ class RankCall {
                .swiglu_limit = 10.0F,
                .out = rows(room),
                .first_expert = placement.first_expert(),
-               .chosen_per_token = chosen};
+               .hints = {.chosen_per_token = chosen}};
     shared_ = routed_;
     shared_.x = x;
     shared_.x_fp8 = {};

@@ -187,8 +187,7 @@ class Call {
              .shared = options.with_shared ? &layer.device_shared() : nullptr,
              .swiglu_limit = options.limit,
              .partial_sums = options.partial(),
-             .routed_is_split = options.split.routed,
-             .shared_is_split = options.split.shared};
+             .split = options.split};
     if (options.partial()) {
       args_.out = Activations<2>(cuda.allocate<float>(num_rows * width), {num_rows, width});
     } else {
@@ -250,8 +249,7 @@ inline std::vector<float> reference(const Layer& layer, const Tokens& tokens, co
                .swiglu_limit = options.limit,
                .out = {out.data(), {tokens.num_rows, width}},
                .partial_sums = options.partial(),
-               .routed_is_split = options.split.routed,
-               .shared_is_split = options.split.shared});
+               .split = options.split});
   return out;
 }
 

@@ -133,8 +133,7 @@ class Bench {
          .out = partial ? Activations<2>(sums_, {num_tokens, kWidth})
                         : Activations<2>(View<Bf16Bits, 2>(out_, {num_tokens, kWidth})),
          .partial_sums = partial,
-         .routed_is_split = share_.is_split(),
-         .shared_is_split = share_.shared_is_split()},
+         .split = {.routed = share_.is_split(), .shared = share_.shared_is_split()}},
         context_);
   }
 

@@ -37,7 +37,7 @@ std::vector<VariantVerdict> fused_backends(const ExpertsArgs& routed, const Devi
   const RankGroup stage = RankGroup::strided(0, 1, plan.stage_ranks(), 0);
   const ExpertRanks placement{
       .stage = &stage, .ep = plan.ep, .num_experts = plan.local_experts(request.config) * plan.ep};
-  const std::int64_t num_slots = routed.chosen_per_token;
+  const std::int64_t num_slots = routed.hints.chosen_per_token;
   const std::int64_t num_rows = num_slots > 0 ? routed.x.extent(0) / (plan.stage_ranks() * num_slots) : 0;
   ExpertWeights shared = routed.routed.front();
   for (WeightMatrix ExpertWeights::*which : {&ExpertWeights::w1, &ExpertWeights::w2, &ExpertWeights::w3})
@@ -83,8 +83,8 @@ std::vector<VariantVerdict> backends(const ExpertTransportTraits& transport, con
       .precision = request.precision,
       .out = activations(transport.adds_sums ? ElementType::kF32 : traits.activation_type, width),
       .partial_sums = transport.adds_sums,
-      .routed_is_split = request.plan.moe_tp > 1,
-      .chosen_per_token = transport.way && num_slots == 1 ? config.num_experts_per_tok : 0};
+      .split = {.routed = request.plan.moe_tp > 1},
+      .hints = {.chosen_per_token = transport.way && num_slots == 1 ? config.num_experts_per_tok : 0}};
   if (fuses_on(transport, request.device)) return fused_backends(args, traits, request);
   const void* const arguments[] = {&args};
   return variant_verdicts(traits, request.forced_variants, kOperationSequence<ops::Experts>, arguments);

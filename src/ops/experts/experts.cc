@@ -47,12 +47,12 @@ CallShape Experts::shape(const ExpertsArgs& args) {
   const std::int64_t num_chosen = args.ids.extent(1);
   CallShape shape{.num_rows = args.x.extent(0),
                   .num_kernels = (num_chosen > 0 ? kRoutedKernels : 0) + (shares ? kSharedKernels : 0)};
-  if (args.chosen_per_token > 0)
-    shape.num_rows = (shape.num_rows * num_chosen + args.chosen_per_token - 1) / args.chosen_per_token;
-  if (args.expected && args.expected->tokens > 0) shape.num_rows = std::llround(args.expected->tokens);
-  if (args.expected && num_chosen > 0) {
+  if (args.hints.chosen_per_token > 0)
+    shape.num_rows = (shape.num_rows * num_chosen + args.hints.chosen_per_token - 1) / args.hints.chosen_per_token;
+  if (args.hints.expected && args.hints.expected->tokens > 0) shape.num_rows = std::llround(args.hints.expected->tokens);
+  if (args.hints.expected && num_chosen > 0) {
     shape.detail = fmt::format("{} experts, {:.0f} assignments{}", args.routed.size(),
-                               args.expected->assignments, shares ? ", shared" : "");
+                               args.hints.expected->assignments, shares ? ", shared" : "");
   } else {
     shape.detail =
         fmt::format("{} of {} experts{}", num_chosen, args.routed.size(), shares ? ", shared" : "");
@@ -67,8 +67,8 @@ void Experts::check(const ExpertsArgs& args) {
 
 void Experts::accesses(const ExpertsArgs& args, Accesses& to) {
   to.read(args.x, args.ids, args.weights).read(args.x_fp8, args.x.extent(0), args.x.extent(1));
-  to.read(args.next.ids).write(args.out);
-  for (const ExpertPlaces& places : {args.places, args.next.places}) {
+  to.read(args.hints.next.ids).write(args.out);
+  for (const ExpertPlaces& places : {args.places, args.hints.next.places}) {
     const auto num_experts = static_cast<std::size_t>(
         places.of_expert != nullptr || places.copied != nullptr ? std::ssize(args.routed) : 0);
     to.read(std::span(places.of_expert, places.of_expert != nullptr ? num_experts : 0));

@@ -28,6 +28,13 @@ struct ExpertWeights {
   WeightMatrix w3;
 };
 
+/// Which experts have their inner width split over ranks: their outputs are partial sums, and not rounded.
+struct ExpertSplit {
+  bool routed = false, shared = false;
+
+  [[nodiscard]] bool any() const { return routed || shared; }
+};
+
 /// What the experts of a rank are expected to get in a call, for where ids cannot be read.
 struct ExpertLoad {
   double assignments = 0;  ///< rows that go to experts of this rank, a token to each of its experts
@@ -37,43 +44,42 @@ struct ExpertLoad {
 };
 
 /// A guess of what tokens will choose in the block after this one, for devices with experts outside their
-/// memory: those that it names are fetched beside the operations that follow. Changes no result.
+/// memory: those that it names are fetched beside the operations that follow.
 struct ExpertGuess {
   View<const std::int32_t, 2> ids;  ///< [T, k] like ExpertsArgs::ids; empty: no guess
   ExpertPlaces places{};            ///< of that block
 };
 
-/// Whose inner width is split over ranks.
-struct ExpertSplit {
-  bool routed = false, shared = false;
+/// What a caller may know beside the mathematics. None of it changes a result.
+struct ExpertHints {
+  ExpertGuess next{};
+  /// k of the model, where rows are single assignments; 0: they are tokens.
+  std::int64_t chosen_per_token = 0;
+  std::optional<ExpertLoad> expected{};
 };
 
 /// Of ranks that share the experts, one has `routed` from `first_expert` on. What it returns are then its
 /// terms of the sum (`out` in float32, not rounded), or, of rows with one expert each, those experts'
 /// outputs.
 struct ExpertsArgs {
-  ConstActivations<2> x;                  ///< [T, d]
-  Fp8Rows x_fp8{};                        ///< x for FP8 products, where an earlier operation has made it
+  ConstActivations<2> x;  ///< [T, d]
+  /// The same as x rounded for FP8 products, where an earlier operation has made it; of rows that a dispatch
+  /// brought as FP8 the only form there is.
+  Fp8Rows x_fp8{};
   View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
-  ExpertPlaces places{};
-  ExpertGuess next{};
+  ExpertPlaces places{};                  ///< of `routed`
   const ExpertWeights* shared = nullptr;  ///< null: none
   float swiglu_limit = 0.0F;
   Precision precision = Precision::kReleased;
   Activations<2> out;  ///< [T, d]; not x
-
-  std::int64_t first_expert =
-      0;                      ///< id of routed[0]; ids of experts that are not in `routed` contribute nothing
+  /// Id of routed[0]; ids of experts that are not in `routed` contribute nothing.
+  std::int64_t first_expert = 0;
   bool partial_sums = false;  ///< `out` is float32 and the sum is not rounded
-  /// The inner width is split over ranks: outputs are partial sums themselves, and not rounded.
-  bool routed_is_split = false, shared_is_split = false;
-  std::int64_t chosen_per_token =
-      0;  ///< k of the model, where rows are single assignments; 0: they are tokens
-  std::optional<ExpertLoad> expected{};
+  ExpertSplit split{};
+  ExpertHints hints{};
 
-  [[nodiscard]] ExpertSplit split() const { return {routed_is_split, shared_is_split}; }
   /// Place in `routed` of the expert in `slot` of `row`; -1: none, or one of another rank.
   [[nodiscard]] std::int64_t local_expert(std::int64_t row, std::int64_t slot) const {
     const std::int64_t place = ids(row, slot) - first_expert;

@@ -136,7 +136,7 @@ ExpertLoad load_of(const ExpertsArgs& args) {
 }
 
 ExpertLoad expected_load(const ExpertsArgs& args) {
-  if (args.expected) return *args.expected;
+  if (args.hints.expected) return *args.hints.expected;
   const auto num_rows = static_cast<double>(args.x.extent(0));
   const auto num_selected = static_cast<double>(args.ids.extent(1));
   return {num_rows * num_selected,

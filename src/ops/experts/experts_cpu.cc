@@ -243,7 +243,7 @@ void run(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
          .y = outputs + slot * width,
          .y_stride = width,
          .round_bf16 = args.precision != Precision::kExact &&
-                       !(item.group->expert == args.shared ? args.shared_is_split : args.routed_is_split)});
+                       !(item.group->expert == args.shared ? args.split.shared : args.split.routed)});
   });
   constexpr std::int64_t kSumColumns = 1024;
   const std::int64_t pieces = (width + kSumColumns - 1) / kSumColumns;

@@ -49,10 +49,10 @@ void experts_ref(const ExpertsArgs& args) {
       const std::int64_t expert = args.local_expert(row, slot);
       if (expert < 0) continue;
       add(expert_output(args.routed[static_cast<std::size_t>(expert)], x, args.weights(row, slot),
-                        args.swiglu_limit, args.precision, args.routed_is_split));
+                        args.swiglu_limit, args.precision, args.split.routed));
     }
     if (args.shared != nullptr) {
-      add(expert_output(*args.shared, x, 1.0F, args.swiglu_limit, args.precision, args.shared_is_split));
+      add(expert_output(*args.shared, x, 1.0F, args.swiglu_limit, args.precision, args.split.shared));
     }
     const bool rounds = args.precision != Precision::kExact && !args.partial_sums;
     for (std::size_t i = 0; i < sum.size(); ++i) {

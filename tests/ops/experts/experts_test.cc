@@ -75,7 +75,7 @@ struct Tokens {
 
 std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision precision, test::Kernels kernels,
                        int num_threads, bool with_shared = true, std::int64_t begin = 0,
-                       std::int64_t end = -1, float limit = 10.0F) {
+                       std::int64_t end = -1, float limit = 10.0F, const ExpertHints& hints = {}) {
   if (end < 0) end = tokens.num_rows;
   const std::int64_t num_rows = end - begin, k = tokens.selected;
   test::TestCpu cpu(num_threads, experts_scratch_bytes(num_rows, k, kWidth, kInner, kNumExperts, num_threads),
@@ -88,7 +88,8 @@ std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision preci
                          .shared = with_shared ? &layer.shared() : nullptr,
                          .swiglu_limit = limit,
                          .precision = precision,
-                         .out = {out.data(), {num_rows, kWidth}}});
+                         .out = {out.data(), {num_rows, kWidth}},
+                         .hints = hints});
   return out;
 }
 
@@ -147,6 +148,18 @@ TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
       const auto part = run(layer, tokens, precision, test::kBest, 1, true, begin, end);
       EXPECT_SAME_BITS(part, std::span(whole).subspan(static_cast<std::size_t>(begin * kWidth), part.size()));
     }
+  }
+}
+
+TEST(Experts, HintsChangeNoResult) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  const Tokens tokens(9, 3, 8), others(9, 2, 77);
+  const ExpertHints wrong{.next = {.ids = {others.ids.data(), {9, 2}}},
+                          .chosen_per_token = 5,
+                          .expected = ExpertLoad{.assignments = 1, .distinct = 1, .tokens = 1000}};
+  for (const test::Kernels kernels : {test::kReference, test::kBest}) {
+    EXPECT_SAME_BITS(run(layer, tokens, Precision::kReleased, kernels, 2, true, 0, -1, 10.0F, wrong),
+                     run(layer, tokens, Precision::kReleased, kernels, 2));
   }
 }
 

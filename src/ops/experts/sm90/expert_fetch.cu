@@ -284,8 +284,8 @@ void launch_fetch(const FetchParams& params, int num_blocks, const LaunchStream&
 }
 
 FetchParams describe(const ExpertsArgs& args, bool guess) {
-  const View<const std::int32_t, 2>& ids = guess ? args.next.ids : args.ids;
-  const ExpertPlaces& places = guess ? args.next.places : args.places;
+  const View<const std::int32_t, 2>& ids = guess ? args.hints.next.ids : args.ids;
+  const ExpertPlaces& places = guess ? args.hints.next.places : args.places;
   ExpertsArgs assigned = args;
   assigned.ids = ids;
   assigned.places = places;

@@ -562,8 +562,8 @@ void four_token_experts(const ExpertsArgs& args, const std::int32_t* places, Bf1
                                .inner_width = static_cast<std::int32_t>(first.w1.rows),
                                .shared_inner_width = static_cast<std::int32_t>(
                                    args.shared != nullptr ? args.shared->w1.rows : first.w1.rows),
-                               .rounds_routed = !args.routed_is_split,
-                               .rounds_shared = !args.shared_is_split,
+                               .rounds_routed = !args.split.routed,
+                               .rounds_shared = !args.split.shared,
                                .num_tokens = static_cast<std::int32_t>(args.x.extent(0)),
                                .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
                                .first_expert = static_cast<std::int32_t>(args.first_expert),

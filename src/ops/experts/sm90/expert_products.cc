@@ -76,10 +76,10 @@ void check_expert_arguments(const ExpertsArgs& args, WeightFormat shared_format)
   check_expert(first, first.w1.format, width, inner_width);
   if (args.shared != nullptr) {
     BALEEN_CHECK_EQ(args.shared->w1.rows % kActivationGroup, 0);
-    if (!args.routed_is_split && !args.shared_is_split) BALEEN_CHECK_EQ(args.shared->w1.rows, inner_width);
+    if (!args.split.any()) BALEEN_CHECK_EQ(args.shared->w1.rows, inner_width);
     check_expert(*args.shared, shared_format, width, args.shared->w1.rows);
   }
-  BALEEN_CHECK(args.partial_sums || (!args.routed_is_split && !args.shared_is_split));
+  BALEEN_CHECK(args.partial_sums || !args.split.any());
 }
 
 std::int64_t inner_pitch_of(const ExpertsArgs& args) {

@@ -34,7 +34,7 @@ const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_sele
 
 /// Whether the next layer's experts are fetched by a guess. They come on the branch, behind those of this
 /// layer; the next call takes them in.
-bool guesses(const ExpertsArgs& args) { return !args.next.ids.empty(); }
+bool guesses(const ExpertsArgs& args) { return !args.hints.next.ids.empty(); }
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
@@ -63,11 +63,11 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
   const ScratchScope scope(context.scratch);
   const bool copies = args.places.copied != nullptr;
   const ExpertScratch scratch = lay_out_quantised(context.scratch, variant, extents, first.w1.cols,
-                                                  inner_pitch_of(args), args.split(), copies);
+                                                  inner_pitch_of(args), args.split, copies);
   if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
   const auto multiply = [&](bool copied, const ProductLaunch& how) {
     variant.launch(describe_products(args, variant, extents, scratch, copied), first.w1.format,
-                   args.routed_is_split || args.shared_is_split, how, context);
+                   args.split.any(), how, context);
   };
   if (copies) {
     BALEEN_CHECK(context.branch != nullptr);
@@ -136,7 +136,7 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
-      lay_out_bf16(context.scratch, extents, first.w1.cols, inner_pitch_of(args), args.split());
+      lay_out_bf16(context.scratch, extents, first.w1.cols, inner_pitch_of(args), args.split);
   dispatch_experts(args, extents, scratch.plan, {}, context);
   bf16_expert_products(args, extents, scratch.plan, scratch.inner_bf16, scratch.y, context);
   combine_experts(args, extents, scratch.plan, scratch.y, context);

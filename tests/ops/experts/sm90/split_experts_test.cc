@@ -150,7 +150,7 @@ TEST(SplitExpertsSm90, FourTokensOfARank) {
            .out = Activations<2>(out, {num_rows, width}),
            .first_expert = first,
            .partial_sums = true,
-           .shared_is_split = true},
+           .split = {.shared = true}},
           cuda.context());
       sums.push_back(cuda.download(out, num_rows * width));
     }
