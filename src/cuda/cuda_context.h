@@ -11,6 +11,7 @@
 #include "cuda/device_batch.h"
 #include "cuda/launch_stream.h"
 #include "tensor/buffer.h"
+#include "tensor/device_rates.h"
 
 namespace baleen {
 
@@ -22,6 +23,7 @@ struct CudaContext {
   Arena& scratch;     ///< device memory; what an operation takes it gives back when its launches are queued
   DeviceBatch batch;  ///< of the step
   int num_sms = 132;
+  DeviceRates rates{};              ///< what predictions take from the device's traits
   const PeerRank* peers = nullptr;  ///< for exchanges with other GPUs; null: there are none
   /// Rows of the step on the rank that has most: by these, arrays have places for what every rank sends.
   std::int64_t most_rows = 0;

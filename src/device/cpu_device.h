@@ -18,9 +18,10 @@ class ClockTimer final : public OperationTimer {
  public:
   explicit ClockTimer(OpProfile& profile) : profile_(profile) {}
   void begin() override { start_ = std::chrono::steady_clock::now(); }
-  void end(std::string_view name, const OpCost& cost) override {
+  void end(std::string_view name, const OpCost& cost, CallTime* call) override {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
     profile_.add(name, elapsed.count(), cost);
+    if (call != nullptr) call->add(elapsed.count());
   }
 
  private:

@@ -27,7 +27,11 @@ constexpr std::array<GpuArchitecture, 1> kArchitectures{
                  .l2_bytes = 50 << 20,
                  .has_fp8_units = true,
                  .has_tensor_copies = true,
-                 // H100: with 16 and 32 units a dispatch gains less in prompts and as much in decoding.
+                 // What a copy reaches, and a product of one token beyond its bytes, on an H200
+                 // (bench/results/kernels-h200.csv).
+                 .rates = {.memory_bytes_per_second = 4.25e12, .launch_seconds = 2.5e-6},
+                 // Two H100s (bench/results/overlap-h100-x2.csv, docs/ops/collectives.md): with 16 and 32
+                 // units a dispatch gains less in prompts and as much in decoding.
                  .posted = {.least_rows = 32, .dispatch_units = 24, .half_step_units = 8}}}}};
 
 }  // namespace

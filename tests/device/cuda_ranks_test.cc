@@ -100,7 +100,8 @@ class CudaRanks : public test::WithNccl {
           all_ready.arrive_and_wait();
           one.reading().capture(captured);
           results[static_cast<std::size_t>(rank)] = one.reading().read(reading);
-          fused_runs_ += one.device().num_runs("fused_experts", "sm90/fused");
+          for (const char* variant : {"sm90/fused_few_tokens", "sm90/fused_many_tokens"})
+            fused_runs_ += one.device().num_runs("fused_experts", variant);
           all_ready.arrive_and_wait();  // memory is freed when no rank waits for another any more
         } catch (const std::exception& error) {
           exchange.stop(error.what());

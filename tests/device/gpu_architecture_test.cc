@@ -108,6 +108,8 @@ TEST(GpuModule, AnswersWithoutAGpu) {
     ASSERT_EQ(verdicts.size(), 1u);
     EXPECT_EQ(verdicts[0].variant, "sm77/rows");
     EXPECT_EQ(verdicts[0].reason, rows == &wide ? "keeps a row in shared memory" : "");
+    // 2 us, and 64 bytes each way at 0.1 TB/s.
+    EXPECT_EQ(verdicts[0].predicted_seconds, rows == &wide ? std::nullopt : std::optional(2e-6 + 128 / 1e11));
   }
   EXPECT_THROW(static_cast<void>(loaded.module->verdicts(kSm77.traits, {{"scale", "sm77/fast"}},
                                                          kOperationSequence<ops::Scale>, nullptr)),

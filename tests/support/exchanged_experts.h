@@ -109,7 +109,7 @@ class RankCall {
     cuda_.context().num_sms = all;
   }
   [[nodiscard]] std::optional<Reason> why_not_fused() const {
-    return sm90::fused_experts_variants()[0].why_not(dispatch_, routed_, shared_, combine_, {});
+    return sm90::fused_experts_variants().back().why_not(dispatch_, routed_, shared_, combine_, {});
   }
   [[nodiscard]] std::vector<float> download(const Bf16Bits* out) const {
     return cuda_.download_bf16(out, combine_.out.extent(0) * combine_.out.extent(1));

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/support/cublaslt_bf16.h"
@@ -104,6 +105,38 @@ class Bench {
         fmt::format("ours {:.2f} us ({:.2f}x)", timing.median_us, timing.median_us / other.median_us));
   }
 
+  /// The kernels beside each other, where one takes over from the other.
+  void compare_kernels(const Case& c, std::int64_t num_rows) {
+    std::int64_t all_outputs = 0;
+    for (const std::int64_t n : c.num_outputs) all_outputs += n;
+    const std::int64_t weights = all_outputs * c.num_inputs, weight_bytes = weights * (c.fp8 ? 1 : 2);
+    const int num_inputs = bench::inputs_beyond_l2(static_cast<double>(weight_bytes));
+    std::vector<Buffer> buffers;
+    std::vector<Input> inputs;
+    const auto take = [&](std::int64_t size) { return buffers.emplace_back(size, memory_).data(); };
+    float* scales = reinterpret_cast<float*>(take(weights / (128 * 128) * 4 + 4));
+    bench::fill_scales(scales, weights / (128 * 128), stream_);
+    for (int i = 0; i < num_inputs; ++i) {
+      const std::int64_t x_count = num_rows * c.num_groups * c.num_inputs;
+      inputs.push_back({take(weight_bytes), reinterpret_cast<std::uint16_t*>(take(2 * x_count)),
+                        take(num_rows * all_outputs * 4)});
+      check_cuda(cudaMemsetAsync(inputs.back().w, 0, static_cast<std::size_t>(weight_bytes), stream_),
+                 "clearing");
+      bench::fill_bf16(inputs.back().x, x_count, 77, stream_);
+    }
+    const int num_segments = c.num_groups > 1 ? 1 : bf16_time::segments_of(c.num_outputs[0]);
+    const auto few = num_segments > 1 ? bf16_split : c.fp8 ? bf16_stream_fp8 : bf16_stream;
+    for (const auto kernel : {few, bf16_tile}) {
+      const bench::Timing timing = bench::time_launches(stream_, num_inputs, [&](int i) {
+        with_work(c, num_rows, inputs[static_cast<std::size_t>(i)], c.fp8 ? scales : nullptr, num_segments,
+                  [&](const Bf16Work& work) { kernel(work, context_); });
+      });
+      bench::report(fmt::format("{} by {}", c.name, kernel == bf16_tile ? "tile" : "the kernel for few rows"),
+                    fmt::format("T={}", num_rows), timing, static_cast<double>(weight_bytes),
+                    2.0 * static_cast<double>(num_rows) * static_cast<double>(weights));
+    }
+  }
+
  private:
   struct Input {
     std::byte* w;
@@ -161,27 +194,37 @@ class Bench {
 
   /// BF16 weights of one group, in one segment where there are several and the other way round.
   void multiply_cut_otherwise(const Case& c, std::int64_t num_rows, const Input& input) {
+    const int num_segments = bf16_time::segments_of(c.num_outputs[0]) == 1 ? kMaxSegments : 1;
+    with_work(c, num_rows, input, nullptr, num_segments,
+              [&](const Bf16Work& work) { sm90::run_bf16(work, context_); });
+  }
+
+  /// Calls `run` with the launch, y in float32.
+  template <class Run>
+  void with_work(const Case& c, std::int64_t num_rows, const Input& input, const float* scales,
+                 int num_segments, Run run) {
     std::vector<WeightMatrix> weights;
     std::vector<Bf16Work::Output> outputs;
     weights.reserve(c.num_outputs.size());
     std::int64_t first = 0;
     for (const std::int64_t n : c.num_outputs) {
-      weights.push_back({.format = WeightFormat::kBF16,
+      weights.push_back({.format = c.fp8 ? WeightFormat::kFp8 : WeightFormat::kBF16,
                          .rows = n,
                          .cols = c.num_inputs,
-                         .data = input.w + first * c.num_inputs * 2});
+                         .data = input.w + first * c.num_inputs * (c.fp8 ? 1 : 2),
+                         .block_scales = scales});
       outputs.push_back({&weights.back(),
                          Activations<2>(input.y + first * num_rows * 4, ElementType::kF32, {num_rows, n})});
       first += n;
     }
-    sm90::run_bf16({.x = reinterpret_cast<const std::byte*>(input.x),
-                    .num_rows = num_rows,
-                    .num_inputs = c.num_inputs,
-                    .row_stride = c.num_inputs,
-                    .group_stride = c.num_inputs,
-                    .num_segments = c.num_outputs[0] >= kManyOutputs ? kMaxSegments : 1,
-                    .outputs = outputs},
-                   context_);
+    run({.x = reinterpret_cast<const std::byte*>(input.x),
+         .num_rows = num_rows,
+         .num_groups = c.num_groups,
+         .num_inputs = c.num_inputs,
+         .row_stride = c.num_groups * c.num_inputs,
+         .group_stride = c.num_inputs,
+         .num_segments = num_segments,
+         .outputs = outputs});
   }
 
   double verify(const Case& c, std::int64_t num_rows, const Input& input, const float* scales) {
@@ -210,8 +253,9 @@ class Bench {
 }  // namespace
 }  // namespace baleen::sm90
 
-int main() {
+int main(int argc, char** argv) {
   using namespace baleen::sm90;
+  const bool crossover = argc == 2 && std::string_view(argv[1]) == "--crossover";
   const std::vector<Case> cases = {
       {"router gate", 1, 4096, {256}, false, false},
       {"compressor", 1, 4096, {1024, 1024}, false, false},
@@ -223,6 +267,10 @@ int main() {
   };
   Bench bench;
   for (const Case& c : cases) {
+    if (crossover) {
+      for (const std::int64_t num_rows : {64, 128, 192, 256}) bench.compare_kernels(c, num_rows);
+      continue;
+    }
     for (const std::int64_t num_rows : {1, 16, 64, 256, 4096}) {
       if (c.name == "lm_head" && num_rows > 256) continue;
       bench.run(c, num_rows);

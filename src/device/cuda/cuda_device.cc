@@ -70,6 +70,7 @@ CudaDevice::CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& 
                .scratch = scratch_,
                .batch = {},
                .num_sms = traits_.num_units,
+               .rates = traits_.rates,
                .branch = &branch_},
       batches_(index, traits_, capacity_of(options, traits_), options.two_batches, memory_, pinned_memory_,
                context_),
@@ -137,15 +138,18 @@ void EventTimer::begin() {
   begin_->record(stream_);
 }
 
-void EventTimer::end(std::string_view name, const OpCost& cost) {
+void EventTimer::end(std::string_view name, const OpCost& cost, CallTime* call) {
   CudaEvent end;
   end.record(stream_);
-  timed_.push_back({name, cost, std::move(*begin_), std::move(end)});
+  timed_.push_back({name, cost, call, std::move(*begin_), std::move(end)});
 }
 
 void EventTimer::read() {
-  for (const Timed& timed : timed_)
-    profile_.add(timed.name, timed.begin.seconds_until(timed.end), timed.cost);
+  for (const Timed& timed : timed_) {
+    const double seconds = timed.begin.seconds_until(timed.end);
+    profile_.add(timed.name, seconds, timed.cost);
+    if (timed.call != nullptr) timed.call->add(seconds);
+  }
   timed_.clear();
 }
 

@@ -28,7 +28,7 @@ class EventTimer final : public OperationTimer {
  public:
   EventTimer(CUstream_st* stream, OpProfile& profile) : stream_(stream), profile_(profile) {}
   void begin() override;
-  void end(std::string_view name, const OpCost& cost) override;
+  void end(std::string_view name, const OpCost& cost, CallTime* call) override;
   /// The stream has reached all of them.
   void read();
 
@@ -37,6 +37,7 @@ class EventTimer final : public OperationTimer {
   struct Timed {
     std::string_view name;
     OpCost cost;
+    CallTime* call;
     CudaEvent begin, end;
   };
 

@@ -48,8 +48,10 @@ CallShape Experts::shape(const ExpertsArgs& args) {
   CallShape shape{.num_rows = args.x.extent(0),
                   .num_kernels = (num_chosen > 0 ? kRoutedKernels : 0) + (shares ? kSharedKernels : 0)};
   if (args.hints.chosen_per_token > 0)
-    shape.num_rows = (shape.num_rows * num_chosen + args.hints.chosen_per_token - 1) / args.hints.chosen_per_token;
-  if (args.hints.expected && args.hints.expected->tokens > 0) shape.num_rows = std::llround(args.hints.expected->tokens);
+    shape.num_rows =
+        (shape.num_rows * num_chosen + args.hints.chosen_per_token - 1) / args.hints.chosen_per_token;
+  if (args.hints.expected && args.hints.expected->tokens > 0)
+    shape.num_rows = std::llround(args.hints.expected->tokens);
   if (args.hints.expected && num_chosen > 0) {
     shape.detail = fmt::format("{} experts, {:.0f} assignments{}", args.routed.size(),
                                args.hints.expected->assignments, shares ? ", shared" : "");
@@ -58,6 +60,17 @@ CallShape Experts::shape(const ExpertsArgs& args) {
         fmt::format("{} of {} experts{}", num_chosen, args.routed.size(), shares ? ", shared" : "");
   }
   return shape;
+}
+
+CallKey Experts::key(const ExpertsArgs& args) {
+  CallKey key{args.x.extent(0), args.ids.extent(1), static_cast<std::int64_t>(args.routed.size()),
+              args.hints.expected ? std::llround(args.hints.expected->distinct) : -1};
+  for (const ExpertWeights* expert : {args.routed.empty() ? nullptr : &args.routed.front(), args.shared}) {
+    key.add(expert == nullptr ? -1 : static_cast<std::int64_t>(expert->w1.format));
+    key.add(expert == nullptr ? 0 : expert->w1.rows);
+    key.add(expert == nullptr ? 0 : expert->w1.cols);
+  }
+  return key;
 }
 
 void Experts::check(const ExpertsArgs& args) {

@@ -137,6 +137,7 @@ struct Experts {
     return expected_experts_backward_cost(args);
   }
   [[nodiscard]] static CallShape shape(const ExpertsArgs& args);
+  [[nodiscard]] static CallKey key(const ExpertsArgs& args);
   static void accesses(const ExpertsArgs& args, Accesses& to);
   static void check(const ExpertsArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Experts>> cpu_variants();

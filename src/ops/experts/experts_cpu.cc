@@ -233,17 +233,16 @@ void run(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
     const Item item =
         locate(plan, index, &Group::first_outer_item, outer_partition, &ExpertWeights::w2, num_threads);
     const std::int64_t slot = item.group->first_slot + item.row;
-    matmul_tile(
-        {.weight = &item.group->expert->w2,
-         .n_begin = item.column,
-         .n_end = item.column + item.num_columns,
-         .rounding = rounding_of(item.group->expert->w2.format, args, plan.on_int8),
-         .packed = packed_inner + item.group->first_inner + item.row * item.group->expert->w1.rows,
-         .num_rows = item.num_rows,
-         .y = outputs + slot * width,
-         .y_stride = width,
-         .round_bf16 = args.precision != Precision::kExact &&
-                       !(item.group->expert == args.shared ? args.split.shared : args.split.routed)});
+    matmul_tile({.weight = &item.group->expert->w2,
+                 .n_begin = item.column,
+                 .n_end = item.column + item.num_columns,
+                 .rounding = rounding_of(item.group->expert->w2.format, args, plan.on_int8),
+                 .packed = packed_inner + item.group->first_inner + item.row * item.group->expert->w1.rows,
+                 .num_rows = item.num_rows,
+                 .y = outputs + slot * width,
+                 .y_stride = width,
+                 .round_bf16 = args.precision != Precision::kExact &&
+                               !(item.group->expert == args.shared ? args.split.shared : args.split.routed)});
   });
   constexpr std::int64_t kSumColumns = 1024;
   const std::int64_t pieces = (width + kSumColumns - 1) / kSumColumns;

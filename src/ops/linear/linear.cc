@@ -91,6 +91,15 @@ CallShape Linear::shape(const LinearArgs& args) {
   return shape;
 }
 
+CallKey Linear::key(const LinearArgs& args) {
+  CallKey key{args.x.extent(0), args.x.extent(1)};
+  for (const LinearOutput& output : args.outputs) {
+    key.add(static_cast<std::int64_t>(output.weight->format));
+    key.add(output.weight->rows);
+  }
+  return key;
+}
+
 void Linear::accesses(const LinearArgs& args, Accesses& to) {
   to.read(args.x).read(args.x_fp8, args.x.extent(0), args.x.extent(1));
   for (const LinearOutput& output : args.outputs) to.write(output.y);

@@ -54,6 +54,7 @@ struct Linear {
   [[nodiscard]] static OpCost cost(const LinearArgs& args) { return linear_cost(args); }
   [[nodiscard]] static OpCost backward_cost(const LinearArgs& args) { return linear_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const LinearArgs& args);
+  [[nodiscard]] static CallKey key(const LinearArgs& args);
   static void accesses(const LinearArgs& args, Accesses& to);
   [[nodiscard]] static std::span<const CpuVariant<Linear>> cpu_variants();
 };

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tensor/activations.h"
+#include "tensor/device_rates.h"
 
 namespace baleen {
 
@@ -47,6 +48,7 @@ struct DeviceTraits {
   bool has_fp8_units = false;
   /// Kernels queue copies of tensors (TMA).
   bool has_tensor_copies = false;
+  DeviceRates rates;
   PostedMessages posted;
 
   [[nodiscard]] bool replays() const { return max_replayed_rows > 0; }

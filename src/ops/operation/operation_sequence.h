@@ -19,12 +19,15 @@
 /// one rank nothing
 ///     static std::vector<RankMessage> backward_messages(const Args&);   where its backward sends something
 /// else than `backward_of` each of these
+///     static CallKey key(const Args&);              what predictions of its variants depend on: choices
+/// among them are kept by it; without one they are made anew at each call
 ///     static void check(const Args&);               stops the program on arguments that break the contract; called before each
 ///                                                   run on devices that do not pad steps
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +46,32 @@ struct CallShape {
   std::string detail{};        ///< which one it is, or its extents: "64 heads, ratio 4"
   std::int64_t num_heads = 0;  ///< that attention works on; 0: no heads
   int num_kernels = 1;         ///< that do it where nothing is fused
+};
+
+/// The figures that decide how long a call takes, mixed to one number.
+class CallKey {
+ public:
+  constexpr CallKey() = default;
+  constexpr CallKey(std::initializer_list<std::int64_t> figures) {
+    for (const std::int64_t figure : figures) add(figure);
+  }
+
+  constexpr void add(std::int64_t figure) {
+    constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15;
+    constexpr int kHalf = 32;
+    mixed_ = (mixed_ ^ static_cast<std::uint64_t>(figure)) * kOdd;
+    mixed_ ^= mixed_ >> kHalf;
+  }
+  constexpr void add(const CallKey& other) { add(static_cast<std::int64_t>(other.mixed_)); }
+
+  bool operator==(const CallKey&) const = default;
+  /// Its place among 2^`bits`.
+  [[nodiscard]] constexpr std::size_t place(int bits) const {
+    return mixed_ & ((std::uint64_t{1} << bits) - 1);
+  }
+
+ private:
+  std::uint64_t mixed_ = 1;
 };
 
 enum class MessageKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kSend };
@@ -73,6 +102,7 @@ struct OperationInfo {
   void (*accesses)(const void* args, Accesses& to);
   std::vector<RankMessage> (*messages)(const void* args);
   std::vector<RankMessage> (*backward_messages)(const void* args);  ///< as many as `messages`
+  CallKey (*key)(const void* args);                                 ///< null: it has none
   void (*check)(const void* args);
 };
 
@@ -109,6 +139,13 @@ inline constexpr OperationInfo kOperationInfo{
       for (RankMessage& message : messages) message = backward_of(message);
       return messages;
     },
+    .key =
+        [] {
+          CallKey (*key)(const void*) = nullptr;
+          if constexpr (requires(const typename Op::Args& typed) { Op::key(typed); })
+            key = [](const void* args) { return Op::key(*static_cast<const typename Op::Args*>(args)); };
+          return key;
+        }(),
     .check =
         [](const void* args) {
           if constexpr (requires(const typename Op::Args& typed) { Op::check(typed); })

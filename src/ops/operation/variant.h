@@ -16,20 +16,19 @@ using Reason = std::string_view;
 
 /// One implementation of `Ops`: of one operation, or of several in one pass. `Context` is where it runs.
 ///
-/// An operation's variants are listed best first. The first one that takes the arguments and for which no
-/// later one is known to be quicker runs, unless another is forced by name. Both questions are asked at every
-/// call and must be a few comparisons of extents; the answer to the first may also depend on formats,
-/// alignment and the device.
+/// Of the variants that take the arguments the one runs that is predicted to take the least time, unless
+/// another is forced by name; of equal predictions, and of variants without one, the first of the table, and
+/// one with a prediction before one without. What a variant requires is asked at every call and must be a few
+/// comparisons: of extents, formats, alignment, the device. What it takes is asked once for each `key` of the
+/// operation's calls, so a prediction may depend on the key and the device alone.
 template <class Context, class... Ops>
 struct Variant {
   std::string_view name;  ///< "simd", "reference", "sm90/few_tokens"
   void (*run)(const typename Ops::Args&... args, Context& context) = nullptr;
   /// Why it cannot run; null: it takes whatever the contract allows.
   std::optional<Reason> (*why_not)(const typename Ops::Args&... args, const DeviceTraits& traits) = nullptr;
-  /// Why another is quicker, as measured; the reason names the measurement. Does not keep it from being
-  /// forced.
-  std::optional<Reason> (*why_slower)(const typename Ops::Args&... args,
-                                      const DeviceTraits& traits) = nullptr;
+  /// Seconds that a call takes, as predicted (kernel_time.h); null: not known.
+  double (*predict)(const typename Ops::Args&... args, const DeviceTraits& traits) = nullptr;
   /// Scratch of the largest call in steps of such a shape; null: none.
   std::int64_t (*scratch_bytes)(const StepShape& shape, const DeviceTraits& traits) = nullptr;
 };

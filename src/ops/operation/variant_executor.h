@@ -16,7 +16,8 @@
 namespace baleen {
 
 /// Chooses for each part of a sequence that is left (`VariantChoice`). Which candidates there are is found
-/// once for each sequence; a call then costs a look-up and their predicates.
+/// once for each sequence, which of them is quickest once for each key of a call; a call then costs a look-up
+/// and the candidates' predicates.
 template <class Context>
 class VariantExecutor final : public Executor {
  public:
@@ -31,12 +32,13 @@ class VariantExecutor final : public Executor {
 
   /// Throws `Error` where no variant takes the arguments, with every variant's reason.
   void run(const OperationSequence& sequence, const void* const* args) override {
-    const Plan& plan = plan_of(sequence);
+    Plan& plan = plan_of(sequence);
     for (std::size_t part = 0; part < sequence.parts.size();) {
-      const std::size_t chosen = choice_.choose(plan[part], args);
-      if (chosen == choice_.kNone) fail_without_variant(*sequence.parts[part], plan[part], args);
-      if (report_ != nullptr) report(sequence.parts.subspan(part), args, chosen);
-      run_one(chosen, args);
+      Candidates& candidates = plan[part];
+      const std::size_t chosen = choice_.choose(candidates.places, args, &candidates.recent);
+      if (chosen == choice_.kNone) fail_without_variant(*sequence.parts[part], candidates.places, args);
+      CallTime* time = report_ != nullptr ? report(sequence.parts.subspan(part), args, chosen) : nullptr;
+      run_one(chosen, args, time);
       const std::size_t num_parts = choice_.variant(chosen).sequence->parts.size();
       part += num_parts;
       args += num_parts;
@@ -45,7 +47,8 @@ class VariantExecutor final : public Executor {
 
   /// Times every variant that runs; null: none.
   void set_timer(OperationTimer* timer) { timer_ = timer; }
-  /// Notes what was chosen and why; null: nothing. Takes microseconds a call.
+  /// Notes what was chosen and why, and with a timer how long it took; null: nothing. Takes microseconds a
+  /// call.
   void set_report(VariantReport* report) { report_ = report; }
 
   /// How often the variant `name` ran as `operation` (or fusion: "hc_post_pre_norm").
@@ -58,19 +61,24 @@ class VariantExecutor final : public Executor {
   }
 
  private:
-  /// For each operation of a sequence the variants that may begin there, as places in the table.
-  using Plan = std::vector<std::vector<std::size_t>>;
+  /// The variants that may begin at an operation of a sequence, as places in the table.
+  struct Candidates {
+    std::vector<std::size_t> places;
+    RecentChoices recent;
+  };
+  /// For each operation of a sequence.
+  using Plan = std::vector<Candidates>;
   using Parts = typename VariantChoice<Context>::Parts;
 
-  const Plan& plan_of(const OperationSequence& sequence) {
+  Plan& plan_of(const OperationSequence& sequence) {
     if (const auto found = plans_.find(&sequence); found != plans_.end()) return found->second;
     Plan plan;
     for (std::size_t part = 0; part < sequence.parts.size(); ++part)
-      plan.push_back(choice_.candidates(sequence.parts.subspan(part)));
+      plan.push_back({choice_.candidates(sequence.parts.subspan(part)), {}});
     return plans_.emplace(&sequence, std::move(plan)).first->second;
   }
 
-  void run_one(std::size_t place, const void* const* args) {
+  void run_one(std::size_t place, const void* const* args, CallTime* time) {
     const AnyVariant<Context>& chosen = choice_.variant(place);
     const Parts parts = chosen.sequence->parts;
     if (!traits_.replays()) {  // a padded step has more rows than its batch
@@ -85,18 +93,22 @@ class VariantExecutor final : public Executor {
     const OpCost cost = chosen.sequence->cost(args, traits_);
     timer_->begin();
     chosen.run(args, context_);
-    timer_->end(chosen.sequence->name, cost);
+    timer_->end(chosen.sequence->name, cost, time);
   }
 
-  void report(Parts parts, const void* const* args, std::size_t chosen) const {
+  /// Where the time of the call goes.
+  CallTime* report(Parts parts, const void* const* args, std::size_t chosen) const {
+    CallTime* time = nullptr;
     const CallShape shape = parts.front()->shape(args[0]);
     for (const std::size_t place : choice_.beginning_with(parts)) {
       VariantVerdict verdict = choice_.verdict(place, chosen, args);
       verdict.call =
           fmt::format("{} rows{}{}", shape.num_rows, shape.detail.empty() ? "" : ", ", shape.detail);
       verdict.cost = choice_.variant(place).sequence->cost(args, traits_);
-      report_->add(std::move(verdict));
+      CallTime& of_verdict = report_->add(std::move(verdict));
+      if (place == chosen) time = &of_verdict;
     }
+    return time;
   }
 
   [[noreturn]] void fail_without_variant(const OperationInfo& operation,

@@ -23,16 +23,16 @@ struct AnyVariant {
   void (*run_typed)(const void* typed, const void* const* args, Context& context) = nullptr;
   std::optional<Reason> (*why_not_typed)(const void* typed, const void* const* args,
                                          const DeviceTraits& traits) = nullptr;
-  std::optional<Reason> (*why_slower_typed)(const void* typed, const void* const* args,
-                                            const DeviceTraits& traits) = nullptr;
+  double (*predict_typed)(const void* typed, const void* const* args, const DeviceTraits& traits) = nullptr;
   std::int64_t (*scratch_bytes)(const StepShape& shape, const DeviceTraits& traits) = nullptr;
 
   void run(const void* const* args, Context& context) const { run_typed(typed, args, context); }
   [[nodiscard]] std::optional<Reason> why_not(const void* const* args, const DeviceTraits& traits) const {
     return why_not_typed == nullptr ? std::nullopt : why_not_typed(typed, args, traits);
   }
-  [[nodiscard]] std::optional<Reason> why_slower(const void* const* args, const DeviceTraits& traits) const {
-    return why_slower_typed == nullptr ? std::nullopt : why_slower_typed(typed, args, traits);
+  /// Seconds; none: the variant has no prediction.
+  [[nodiscard]] std::optional<double> predict(const void* const* args, const DeviceTraits& traits) const {
+    return predict_typed == nullptr ? std::nullopt : std::optional(predict_typed(typed, args, traits));
   }
 };
 
@@ -77,9 +77,9 @@ class VariantTable {
             *static_cast<const typename Ops::Args*>(args[kIndex])..., traits);
       };
     }
-    if (variant.why_slower != nullptr) {
-      any.why_slower_typed = [](const void* typed, const void* const* args, const DeviceTraits& traits) {
-        return static_cast<const Typed*>(typed)->why_slower(
+    if (variant.predict != nullptr) {
+      any.predict_typed = [](const void* typed, const void* const* args, const DeviceTraits& traits) {
+        return static_cast<const Typed*>(typed)->predict(
             *static_cast<const typename Ops::Args*>(args[kIndex])..., traits);
       };
     }

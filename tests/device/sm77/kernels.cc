@@ -1,5 +1,6 @@
 #include <array>
 
+#include "ops/operation/kernel_time.h"
 #include "tests/device/sm77/sm77.h"
 #include "tests/ops/scale/scale.h"
 
@@ -19,6 +20,10 @@ std::span<const CudaVariant<ops::Scale>> scale_variants() {
           if (args.x.extent(1) * 4 > traits.shared_bytes_per_block) return "keeps a row in shared memory";
           return std::nullopt;
         },
+        .predict =
+            [](const ScaleArgs& args, const DeviceTraits& traits) {
+              return seconds_of({.bytes = ops::Scale::cost(args).total_bytes()}, traits.rates);
+            },
         .scratch_bytes = [](const StepShape& shape,
                             const DeviceTraits& /*traits*/) { return shape.max_rows * shape.hidden_size; }}}};
   return kVariants;

@@ -99,7 +99,8 @@ TEST(ExpertOracle, BackendsOfGpusAnswerForWhatTheyAreBrought) {
   EXPECT_EQ(chosen_pair(request({.tp = 2}, kOneGpu, 512)), "all-reduce sm90/many_tokens");
   // A place for each of 2 x 1 x 6 assignments.
   ExpertRequest one_by_one = request({.dp = 2}, kOneGpu, 1);
-  EXPECT_EQ(chosen_pair(one_by_one), "fused sm90/fused");
+  EXPECT_EQ(chosen_pair(one_by_one), "fused sm90/fused_few_tokens");
+  EXPECT_EQ(chosen_pair(request({.dp = 2}, kOneGpu, 256)), "fused sm90/fused_many_tokens");
   one_by_one.plan.expert_transport = ExpertTransport::kPeerMemory;
   EXPECT_EQ(chosen_pair(one_by_one), "peer-memory sm90/few_tokens");
   // Above its number of tokens a step is done one operation after the other, also where it is named.
@@ -107,7 +108,7 @@ TEST(ExpertOracle, BackendsOfGpusAnswerForWhatTheyAreBrought) {
   EXPECT_EQ(chosen_pair(large), "peer-memory sm90/many_tokens");
   large.plan.expert_transport = ExpertTransport::kFused;
   EXPECT_EQ(chosen_pair(large), "peer-memory sm90/many_tokens");
-  EXPECT_EQ(candidate(expert_candidates(large), "fused", "sm90/fused").verdict.reason,
+  EXPECT_EQ(candidate(expert_candidates(large), "fused", "sm90/fused_many_tokens").verdict.reason,
             "stages the rows of at most 256 tokens a rank, and 16,384 assignments of all ranks");
   ExpertRequest bf16 = request({.dp = 2}, kOneGpu, 1);
   bf16.weights = WeightFormat::kBF16;

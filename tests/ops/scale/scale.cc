@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "ops/operation/argument_bytes.h"
+#include "ops/operation/kernel_time.h"
 
 namespace baleen {
 
@@ -37,6 +38,8 @@ OpCost Scale::cost(const ScaleArgs& args) {
   return cost;
 }
 
+CallKey Scale::key(const ScaleArgs& args) { return {args.x.extent(0), args.x.extent(1)}; }
+
 CallShape Scale::shape(const ScaleArgs& args) { return {.num_rows = args.x.extent(0)}; }
 
 void Scale::accesses(const ScaleArgs& args, Accesses& to) { to.read(args.x).write(args.y); }
@@ -44,6 +47,8 @@ void Scale::accesses(const ScaleArgs& args, Accesses& to) { to.read(args.x).writ
 void Scale::check(const ScaleArgs& args) { BALEEN_CHECK(args.y.extents() == args.x.extents()); }
 
 std::span<const CpuVariant<Scale>> Scale::cpu_variants() {
+  // Of a value, and of waking threads: as made up as the operation.
+  constexpr double kValueSeconds = 1e-9, kWakeSeconds = 5e-6;
   static constexpr std::array<CpuVariant<Scale>, 2> kVariants{
       {{.name = "rows",
         .run = scale_by_rows,
@@ -51,16 +56,21 @@ std::span<const CpuVariant<Scale>> Scale::cpu_variants() {
           if (args.x.extent(1) % 4 != 0) return "takes widths that are a multiple of 4";
           return std::nullopt;
         },
-        .why_slower = [](const ScaleArgs& args, const DeviceTraits& traits) -> std::optional<Reason> {
-          if (args.x.extent(0) < traits.num_units) return "reference is quicker with fewer rows than threads";
-          return std::nullopt;
-        },
+        .predict =
+            [](const ScaleArgs& args, const DeviceTraits& traits) {
+              const double row = kValueSeconds * static_cast<double>(args.x.extent(1));
+              return kWakeSeconds + row * pieces_in_turn(args.x.extent(0), traits.num_units);
+            },
         .scratch_bytes =
             [](const StepShape& shape, const DeviceTraits& /*traits*/) {
               return Arena::bytes_for<float>(shape.max_rows * shape.hidden_size);
             }},
        {.name = kReferenceVariant,
-        .run = [](const ScaleArgs& args, CpuContext& /*context*/) { scale_ref(args); }}}};
+        .run = [](const ScaleArgs& args, CpuContext& /*context*/) { scale_ref(args); },
+        .predict =
+            [](const ScaleArgs& args, const DeviceTraits& /*traits*/) {
+              return kValueSeconds * static_cast<double>(args.x.size());
+            }}}};
   return kVariants;
 }
 

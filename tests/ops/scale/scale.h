@@ -25,6 +25,7 @@ struct Scale {
   static constexpr std::string_view kName = "scale";
   [[nodiscard]] static OpCost cost(const ScaleArgs& args);
   [[nodiscard]] static CallShape shape(const ScaleArgs& args);
+  [[nodiscard]] static CallKey key(const ScaleArgs& args);
   static void accesses(const ScaleArgs& args, Accesses& to);
   static void check(const ScaleArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Scale>> cpu_variants();

@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -34,20 +37,67 @@ struct Rows {
   }
 };
 
+/// Of rows whose work is worth waking threads for.
+constexpr std::int64_t kWide = 4096;
+
 CpuDevice device_with(std::vector<ForcedVariant> forced) {
   const VariantTable<CpuContext> table = cpu_variants(TestOperations());
-  return {2, table.scratch_bytes({.max_rows = 8, .hidden_size = 8}, cpu_traits(2)), std::move(forced), table};
+  return {2, table.scratch_bytes({.max_rows = 8, .hidden_size = kWide}, cpu_traits(2)), std::move(forced),
+          table};
 }
 
-TEST(Scale, RunsTheBestVariantThatTakesTheArguments) {
+TEST(Scale, RunsTheVariantThatIsPredictedToBeQuickest) {
   CpuDevice device = device_with({});
-  Rows wide(8, 8), odd(8, 7), few(1, 8);
+  Rows wide(8, kWide), odd(8, kWide - 1), few(1, 8);
   for (Rows* rows : {&wide, &odd, &few}) {
     device.execute<ops::Scale>(rows->args);
     EXPECT_TRUE(rows->right());
   }
   EXPECT_EQ(device.num_runs("scale", "rows"), 1);
   EXPECT_EQ(device.num_runs("scale", "reference"), 2);
+}
+
+/// Kept by the key of a call, and by which variants take it: rows like the first, fewer, the first again.
+TEST(Scale, AChoiceIsKeptForCallsOfItsKeyAlone) {
+  CpuDevice device = device_with({});
+  Rows wide(8, kWide), other(8, kWide), few(1, 8);
+  for (Rows* rows : {&wide, &few, &other, &few, &wide}) device.execute<ops::Scale>(rows->args);
+  EXPECT_EQ(device.num_runs("scale", "rows"), 3);
+  EXPECT_EQ(device.num_runs("scale", "reference"), 2);
+  EXPECT_TRUE(wide.right() && other.right() && few.right());
+}
+
+/// Before one without a prediction comes one with, of equal ones the first; and before variants of one
+/// operation one that does both of a sequence.
+TEST(Scale, PredictionsDecideAmongVariantsOfTheSameOperations) {
+  using One = CpuVariant<ops::Scale>;
+  using Both = CpuVariant<ops::Scale, ops::Scale>;
+  const auto second = [](const ScaleArgs& /*args*/, const DeviceTraits& /*traits*/) { return 1.0; };
+  const auto run = [](const ScaleArgs& /*args*/, CpuContext& /*context*/) {};
+  const std::array<One, 4> ones{
+      {{.name = "unknown", .run = run},
+       {.name = "first", .run = run, .predict = second},
+       {.name = "equal", .run = run, .predict = second},
+       {.name = "never",
+        .run = run,
+        .why_not = [](const ScaleArgs& /*args*/, const DeviceTraits& /*traits*/) -> std::optional<Reason> {
+          return "takes nothing";
+        },
+        .predict = [](const ScaleArgs& /*args*/, const DeviceTraits& /*traits*/) { return 0.0; }}}};
+  const std::array<Both, 1> both{
+      {{.name = "both",
+        .run = [](const ScaleArgs& /*one*/, const ScaleArgs& /*other*/, CpuContext& /*context*/) {}}}};
+  VariantTable<CpuContext> table;
+  table.add(std::span<const One>(ones));
+  table.add(std::span<const Both>(both));
+  const VariantChoice choice(table, cpu_traits(2), {});
+  Rows rows(8, 8);
+  const void* const args[] = {&rows.args, &rows.args};
+  const auto chosen_of = [&](const OperationSequence& sequence) {
+    return choice.variant(choice.choose(choice.candidates(sequence.parts), args)).name;
+  };
+  EXPECT_EQ(chosen_of(kOperationSequence<ops::Scale>), "first");
+  EXPECT_EQ((chosen_of(kOperationSequence<ops::Scale, ops::Scale>)), "both");
 }
 
 TEST(Scale, AForcedVariantRunsAndNoOther) {
@@ -81,7 +131,7 @@ TEST(Scale, ForcingWhatThereIsNotIsASentence) {
 
 TEST(Scale, IsProfiledAndReportedByGenericCode) {
   CpuDevice device = device_with({});
-  Rows wide(8, 8), odd(8, 7);
+  Rows wide(8, kWide), odd(8, kWide - 1), few(1, 8);
   VariantReport report;
   device.set_profiling(true);
   device.set_report(&report);
@@ -91,12 +141,23 @@ TEST(Scale, IsProfiledAndReportedByGenericCode) {
   EXPECT_EQ(record.calls, 2);
   EXPECT_EQ(record.cost.total_bytes(),
             ops::Scale::cost(wide.args).total_bytes() + ops::Scale::cost(odd.args).total_bytes());
-  bool refused = false;
-  for (const VariantVerdict& verdict : report.verdicts()) {
-    refused |= verdict.variant == "rows" && verdict.outcome == VariantOutcome::kRefused &&
-               verdict.reason == "takes widths that are a multiple of 4";
+  device.execute<ops::Scale>(few.args);
+  ASSERT_EQ(report.verdicts().size(), 6u);  // two variants of three calls
+  std::array<VariantVerdict, 6> verdicts;
+  std::ranges::copy(report.verdicts(), verdicts.begin());
+  const auto& [wide_rows, wide_reference, odd_rows, odd_reference, few_rows, few_reference] = verdicts;
+  EXPECT_EQ(wide_rows.outcome, VariantOutcome::kChosen);
+  EXPECT_EQ(wide_reference.outcome, VariantOutcome::kSlower);
+  EXPECT_LT(wide_rows.predicted_seconds, wide_reference.predicted_seconds);
+  EXPECT_EQ(odd_rows.outcome, VariantOutcome::kRefused);
+  EXPECT_EQ(odd_rows.reason, "takes widths that are a multiple of 4");
+  EXPECT_EQ(odd_rows.predicted_seconds, std::nullopt);
+  EXPECT_EQ(few_rows.outcome, VariantOutcome::kSlower);
+  EXPECT_EQ(few_reference.outcome, VariantOutcome::kChosen);
+  // What ran was timed, and nothing else.
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(report.time(i).calls, report.verdicts()[i].outcome == VariantOutcome::kChosen ? 1 : 0) << i;
   }
-  EXPECT_TRUE(refused);
 }
 
 TEST(Scale, IsSizedAndRecordedByGenericCode) {

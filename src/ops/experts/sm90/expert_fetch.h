@@ -19,9 +19,9 @@ inline constexpr int kGuessBlocks = 4;
 /// where it is. Which those are, only the device knows. `early`: `LaunchShape::early`.
 void fetch_chosen_experts(const ExpertsArgs& args, const LaunchStream& stream, bool early);
 
-/// Queues on `stream`: experts on the host that `args.hints.next` names come to slots of that layer, until a router
-/// sets `ExpertSlots::routed`. What has come by then stays; `fetch_chosen_experts` brings the rest of those
-/// that are chosen.
+/// Queues on `stream`: experts on the host that `args.hints.next` names come to slots of that layer, until a
+/// router sets `ExpertSlots::routed`. What has come by then stays; `fetch_chosen_experts` brings the rest of
+/// those that are chosen.
 void fetch_guessed_experts(const ExpertsArgs& args, const LaunchStream& stream);
 
 }  // namespace baleen::sm90

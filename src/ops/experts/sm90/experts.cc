@@ -17,6 +17,7 @@
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/experts.h"
 #include "ops/experts/sm90/experts_bf16.h"
+#include "ops/operation/run_quickest.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -26,10 +27,6 @@ constexpr std::int64_t kMaxFewAssignments = 512;
 
 bool are_few(std::int64_t num_tokens, std::int64_t num_selected) {
   return num_tokens <= kMaxFewTokens && num_tokens * num_selected <= kMaxFewAssignments;
-}
-
-const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
-  return are_few(num_tokens, num_selected) ? kFewTokens : kManyTokens;
 }
 
 /// Whether the next layer's experts are fetched by a guess. They come on the branch, behind those of this
@@ -131,8 +128,8 @@ void experts_many_tokens(const ExpertsArgs& args, CudaContext& context) {
 void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_expert_arguments(args, WeightFormat::kBF16);
-  const DispatchExtents extents =
-      extents_of(args, variant_for(args.x.extent(0), args.ids.extent(1)).max_tokens);
+  const bool few = are_few(args.x.extent(0), args.ids.extent(1));
+  const DispatchExtents extents = extents_of(args, (few ? kFewTokens : kManyTokens).max_tokens);
   const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
@@ -172,9 +169,7 @@ std::optional<Reason> why_not_bf16(const ExpertsArgs& args) {
 }
 
 void experts(const ExpertsArgs& args, CudaContext& context) {
-  if (!why_not_bf16(args)) return experts_bf16(args, context);
-  if (!why_not_four_tokens(args)) return experts_four_tokens(args, context);
-  (why_not_few_tokens(args) ? experts_many_tokens : experts_few_tokens)(args, context);
+  run_quickest(experts_variants(), context, args);
 }
 
 }  // namespace baleen::sm90

@@ -15,8 +15,8 @@ namespace baleen::sm90 {
 /// has no expert.
 void experts(const ExpertsArgs& args, CudaContext& context);
 
-// The ways there are; `experts` takes the first that can. FP4 and FP8 weights: the bits are the same in all
-// of them.
+// The ways there are; `experts` takes the one that is predicted to take the least time. FP4 and FP8 weights:
+// the bits are the same in all of them.
 
 void experts_four_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context);

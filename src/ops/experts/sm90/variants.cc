@@ -1,7 +1,8 @@
-// The variants of experts on Hopper, best first.
+// The variants of experts on Hopper.
 
 #include <array>
 
+#include "ops/experts/sm90/expert_time.h"
 #include "ops/experts/sm90/experts.h"
 
 namespace baleen::sm90 {
@@ -28,14 +29,17 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
        {.name = "sm90/four_tokens",
         .run = experts_four_tokens,
         .why_not = why_not<why_not_four_tokens>,
+        .predict = four_tokens_seconds,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/few_tokens",
         .run = experts_few_tokens,
         .why_not = why_not<why_not_few_tokens>,
+        .predict = few_tokens_seconds,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/many_tokens",
         .run = experts_many_tokens,
         .why_not = why_not<why_not_many_tokens>,
+        .predict = many_tokens_seconds,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }

@@ -8,13 +8,11 @@
 #include "ops/collectives/sm90/collectives.h"
 #include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/experts.h"
+#include "ops/fused_experts/sm90/fused_time.h"
+#include "ops/operation/run_quickest.h"
 
 namespace baleen::sm90 {
 namespace {
-
-/// Up to so many assignments of an expert, places that stay empty included, the shape for few tokens an
-/// expert is quicker: on two H100s 735 and 777 us at 4.5 of them, 761 and 764 at 6, 843 and 781 at 9.
-constexpr std::int64_t kMaxFewAssignments = 5;
 
 /// Sizes of a call, on every rank the same but for the shared expert's tokens.
 struct FusedExtents {
@@ -23,11 +21,9 @@ struct FusedExtents {
   std::int64_t places;   ///< of a rank
 };
 
-/// `num_experts`: of all ranks; `num_slots`: of this one.
-FusedExtents extents_of(std::int64_t all_places, std::int64_t places, std::int64_t num_experts,
+/// `num_slots`: experts of this rank.
+FusedExtents extents_of(const ProductVariant& variant, std::int64_t all_places, std::int64_t places,
                         std::int64_t num_slots, std::int64_t own_tokens) {
-  const ProductVariant& variant =
-      all_places <= kMaxFewAssignments * num_experts ? kFewExchanged : kManyExchanged;
   return {.variant = variant,
           .rows = {.num_tokens = all_places,
                    .num_selected = 1,
@@ -83,12 +79,13 @@ bool can_fuse(const DispatchArgs& dispatch, const CudaContext& context, const Pe
          can_stage(view, places, dispatch.ids.extent(1), dispatch.x.extent(1));
 }
 
-void run_at_once(const DispatchArgs& dispatch, const ExpertsArgs& routed, const ExpertsArgs& shared,
-                 const CombineArgs& combine, const PeerView& view, CudaContext& context) {
+void run_at_once(const ProductVariant& variant, const DispatchArgs& dispatch, const ExpertsArgs& routed,
+                 const ExpertsArgs& shared, const CombineArgs& combine, const PeerView& view,
+                 CudaContext& context) {
   const std::int64_t num_tokens = dispatch.x.extent(0), num_selected = dispatch.ids.extent(1);
   const std::int64_t width = dispatch.x.extent(1), inner_width = routed.routed[0].w1.rows;
   const std::int64_t num_places = most_places(dispatch, context);
-  const FusedExtents extents = extents_of(view.size * num_places, num_places, dispatch.placement.num_experts,
+  const FusedExtents extents = extents_of(variant, view.size * num_places, num_places,
                                           static_cast<std::int64_t>(routed.routed.size()), num_tokens);
   BALEEN_CHECK(dispatch.x.dense() && dispatch.ids.dense() && dispatch.weights.dense());
   BALEEN_CHECK_LE(num_tokens * num_selected, extents.places);
@@ -150,6 +147,15 @@ void run_at_once(const DispatchArgs& dispatch, const ExpertsArgs& routed, const 
                     context);
 }
 
+/// Of all ranks, for which a shape has scratch: with small tiles more than with large ones, and it is slower
+/// long before.
+template <const ProductVariant& kVariant>
+std::int64_t places_of(std::int64_t num_experts) {
+  constexpr std::int64_t kMaxOfExpert = 6;
+  return kVariant.whole_scale_groups ? kMaxFusedPlaces : kMaxOfExpert * num_experts;
+}
+
+template <const ProductVariant& kVariant>
 std::optional<Reason> why_not(const DispatchArgs& dispatch, const ExpertsArgs& routed,
                               const ExpertsArgs& shared, const CombineArgs& /*combine*/,
                               const DeviceTraits& /*traits*/) {
@@ -167,58 +173,77 @@ std::optional<Reason> why_not(const DispatchArgs& dispatch, const ExpertsArgs& r
   if (num_selected > kMaxSelected) return "has room for at most 16 experts of a token";
   if (std::ssize(routed.routed) > kMaxFusedExperts) return "plans for at most 512 experts of a rank";
   const std::int64_t places = routed.x.extent(0) / ranks;
+  if (ranks * places > places_of<kVariant>(dispatch.placement.num_experts))
+    return "has scratch for six assignments for each expert";
   if (places > kMaxFusedTokens * num_selected || ranks * places > kMaxFusedPlaces)
     return "stages the rows of at most 256 tokens a rank, and 16,384 assignments of all ranks";
   const std::int64_t inner_width = routed.routed[0].w1.rows;
-  const FusedExtents extents = extents_of(ranks * places, places, dispatch.placement.num_experts,
-                                          std::ssize(routed.routed), dispatch.x.extent(0));
+  const FusedExtents extents =
+      extents_of(kVariant, ranks * places, places, std::ssize(routed.routed), dispatch.x.extent(0));
   if (num_counters(extents, inner_width) > kMaxPeerCounters) return "has counters for fewer tiles";
   return std::nullopt;
 }
 
 /// Enough for whatever share of the tokens of all ranks is this one's.
+template <const ProductVariant& kVariant>
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
   const std::int64_t num_experts = shape.n_routed_experts;
   if (shape.num_experts_per_tok == 0 || num_experts == 0) return 0;
-  const std::int64_t most_places = std::min(shape.max_rows * shape.num_experts_per_tok, kMaxFusedPlaces);
+  const std::int64_t most_places = std::min(
+      {shape.max_rows * shape.num_experts_per_tok, kMaxFusedPlaces, places_of<kVariant>(num_experts)});
   const std::int64_t own = std::min(shape.max_rows, kMaxFusedTokens);
-  std::int64_t most = 0;
-  for (const std::int64_t limit : {kMaxFewAssignments * num_experts, most_places}) {
-    ScratchCounter counter;
-    const FusedExtents extents = extents_of(std::min(limit, most_places), own * shape.num_experts_per_tok,
-                                            num_experts, num_experts, own);
-    static_cast<void>(lay_out(counter, extents, shape.hidden_size, shape.moe_intermediate_size));
-    most = std::max(most, counter.bytes);
-  }
-  return most;
+  ScratchCounter counter;
+  const FusedExtents extents =
+      extents_of(kVariant, most_places, own * shape.num_experts_per_tok, num_experts, own);
+  static_cast<void>(lay_out(counter, extents, shape.hidden_size, shape.moe_intermediate_size));
+  return counter.bytes;
 }
 
-}  // namespace
-
-void fused_experts(const DispatchArgs& dispatch, const ExpertsArgs& routed, const ExpertsArgs& shared,
-                   const CombineArgs& combine, CudaContext& context) {
+/// At once where this step can, else one operation after the other.
+template <const ProductVariant& kVariant>
+void run_fused(const DispatchArgs& dispatch, const ExpertsArgs& routed, const ExpertsArgs& shared,
+               const CombineArgs& combine, CudaContext& context) {
   const PeerRank& peers = peers_of(context, FusedExperts::kName);
   const PeerView view = peers.view(*dispatch.placement.stage);
   if (!view.shares_gpu && can_fuse(dispatch, context, view))
-    return run_at_once(dispatch, routed, shared, combine, view, context);
+    return run_at_once(kVariant, dispatch, routed, shared, combine, view, context);
   sm90::dispatch(dispatch, context);
   experts(routed, context);
   experts(shared, context);
   sm90::combine(combine, context);
 }
 
+}  // namespace
+
+void fused_experts(const DispatchArgs& dispatch, const ExpertsArgs& routed, const ExpertsArgs& shared,
+                   const CombineArgs& combine, CudaContext& context) {
+  run_quickest(fused_experts_variants(), context, dispatch, routed, shared, combine);
+}
+
 void fused_experts_at_once(const DispatchArgs& dispatch, const ExpertsArgs& routed, const ExpertsArgs& shared,
                            const CombineArgs& combine, CudaContext& context) {
   const PeerView view = peers_of(context, FusedExperts::kName).view(*dispatch.placement.stage);
   BALEEN_CHECK(can_fuse(dispatch, context, view));
-  run_at_once(dispatch, routed, shared, combine, view, context);
+  const DeviceTraits traits{.num_units = context.num_sms, .rates = context.rates};
+  const bool few = !why_not<kFewExchanged>(dispatch, routed, shared, combine, traits) &&
+                   fused_few_seconds(dispatch, routed, shared, combine, traits) <=
+                       fused_many_seconds(dispatch, routed, shared, combine, traits);
+  run_at_once(few ? kFewExchanged : kManyExchanged, dispatch, routed, shared, combine, view, context);
 }
 
 std::span<const CudaVariant<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>>
 fused_experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>, 1>
-      kVariants{
-          {{.name = "sm90/fused", .run = fused_experts, .why_not = why_not, .scratch_bytes = scratch_bytes}}};
+  static constexpr std::array<CudaVariant<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>, 2>
+      kVariants{{{.name = "sm90/fused_few_tokens",
+                  .run = run_fused<kFewExchanged>,
+                  .why_not = why_not<kFewExchanged>,
+                  .predict = fused_few_seconds,
+                  .scratch_bytes = scratch_bytes<kFewExchanged>},
+                 {.name = "sm90/fused_many_tokens",
+                  .run = run_fused<kManyExchanged>,
+                  .why_not = why_not<kManyExchanged>,
+                  .predict = fused_many_seconds,
+                  .scratch_bytes = scratch_bytes<kManyExchanged>}}};
   return kVariants;
 }
 

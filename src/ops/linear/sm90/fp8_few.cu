@@ -23,6 +23,7 @@
 #include "cuda/tensor_map.h"
 #include "ops/linear/sm90/fp8_products.h"
 #include "ops/linear/sm90/fp8_slice.cuh"
+#include "ops/linear/sm90/linear_time.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -362,13 +363,10 @@ void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, s
                       CudaContext& context) {
   std::int64_t rows = 0;
   for (const LinearOutput& output : outputs) rows += output.weight->rows;
-  // The widest tiles of which there is one for three multiprocessors in four.
-  const auto enough = [&](int tile_rows) {
-    return 4 * rows >= std::int64_t{3} * tile_rows * context.num_sms;
-  };
-  (enough(64)   ? launch_few<64>
-   : enough(32) ? launch_few<32>
-                : launch_few<16>)(outputs, x, num_tokens, context);
+  const std::int64_t tile_rows = few_tile_rows(rows, context.num_sms);
+  (tile_rows == 64   ? launch_few<64>
+   : tile_rows == 32 ? launch_few<32>
+                     : launch_few<16>)(outputs, x, num_tokens, context);
 }
 
 }  // namespace baleen::sm90

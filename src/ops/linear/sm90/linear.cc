@@ -8,6 +8,7 @@
 #include "ops/linear/sm90/linear.h"
 #include "ops/linear/sm90/quantise_rows.h"
 #include "ops/matmul/sm90/matmul_bf16.h"
+#include "ops/operation/run_quickest.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -94,23 +95,7 @@ void linear_many_tokens(const LinearArgs& args, CudaContext& context) {
   linear_by(fp8_products_many, args, context);
 }
 
-void linear(const LinearArgs& args, CudaContext& context) {
-  (few_tokens_are_slower(args, context.num_sms) ? linear_many_tokens : linear_few_tokens)(args, context);
-}
-
-bool few_tokens_are_slower(const LinearArgs& args, int num_sms) {
-  constexpr std::int64_t kFewTokens = 64;
-  constexpr std::int64_t kFewTokensOfFewRows = 192;
-  constexpr std::int64_t kSide = 128;
-  const std::int64_t num_tokens = args.x.extent(0);
-  if (num_tokens <= kFewTokens) return false;
-  std::int64_t tiles = 0;
-  for (const LinearOutput& output : args.outputs) {
-    if (output.weight->format == WeightFormat::kFp8) tiles += (output.weight->rows + kSide - 1) / kSide;
-  }
-  tiles *= (num_tokens + kSide - 1) / kSide;
-  return num_tokens > kFewTokensOfFewRows || tiles >= num_sms;
-}
+void linear(const LinearArgs& args, CudaContext& context) { run_quickest(linear_variants(), context, args); }
 
 std::int64_t linear_scratch_bytes(std::int64_t max_rows, std::int64_t max_inputs) {
   return Arena::bytes_for<std::uint8_t>(max_rows * max_inputs) +

@@ -16,12 +16,9 @@ namespace baleen::sm90 {
 void linear_few_tokens(const LinearArgs& args, CudaContext& context);
 /// FP8 products in tiles of 128 weight rows x 256 tokens.
 void linear_many_tokens(const LinearArgs& args, CudaContext& context);
-/// The quicker of the two.
+/// By the variant that is predicted to take the least time.
 void linear(const LinearArgs& args, CudaContext& context);
 
-/// Whether many_tokens is quicker: from 65 tokens on, but from 193 only where its tiles are too few for the
-/// device's multiprocessors. Measured by `sm90_linear_bench`, rows "few" and "many" (docs/ops/linear.md).
-[[nodiscard]] bool few_tokens_are_slower(const LinearArgs& args, int num_sms);
 /// FP8 rows of x, for callers that have none.
 [[nodiscard]] std::int64_t linear_scratch_bytes(std::int64_t max_rows, std::int64_t max_inputs);
 

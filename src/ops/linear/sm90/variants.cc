@@ -1,10 +1,11 @@
-// The variants of linear on Hopper, best first.
+// The variants of linear on Hopper.
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "ops/linear/sm90/linear.h"
+#include "ops/linear/sm90/linear_time.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -24,24 +25,20 @@ std::optional<Reason> why_not(const LinearArgs& args, const DeviceTraits& /*trai
   return std::nullopt;
 }
 
-std::optional<Reason> why_few_slower(const LinearArgs& args, const DeviceTraits& traits) {
-  if (!few_tokens_are_slower(args, traits.num_units)) return std::nullopt;
-  return "many_tokens is quicker from 65 tokens on where its tiles fill the device, from 193 on always "
-         "(sm90_linear_bench, rows few and many)";
-}
-
 }  // namespace
 
 std::span<const CudaVariant<ops::Linear>> linear_variants() {
-  static constexpr std::array<CudaVariant<ops::Linear>, 2> kVariants{{{.name = "sm90/few_tokens",
-                                                                       .run = linear_few_tokens,
-                                                                       .why_not = why_not,
-                                                                       .why_slower = why_few_slower,
-                                                                       .scratch_bytes = scratch_bytes},
-                                                                      {.name = "sm90/many_tokens",
-                                                                       .run = linear_many_tokens,
-                                                                       .why_not = why_not,
-                                                                       .scratch_bytes = scratch_bytes}}};
+  static constexpr std::array<CudaVariant<ops::Linear>, 2> kVariants{
+      {{.name = "sm90/few_tokens",
+        .run = linear_few_tokens,
+        .why_not = why_not,
+        .predict = linear_seconds<few_tokens_work>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/many_tokens",
+        .run = linear_many_tokens,
+        .why_not = why_not,
+        .predict = linear_seconds<many_tokens_work>,
+        .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }
 

@@ -12,18 +12,15 @@
 #include <span>
 
 #include "cuda/cuda_context.h"
+#include "ops/matmul/sm90/bf16_time.h"
 #include "ops/matmul/sm90/matmul_bf16.h"
 
 namespace baleen::sm90 {
 
-constexpr int kSliceInputs = 128;
+constexpr int kSliceInputs = bf16_time::kSliceInputs;
 /// y leaves a warpgroup in pieces of 64 outputs of as many tokens as these bytes hold.
 constexpr int kStagingBytes = 8192;
-/// Of weights with few outputs: otherwise a decode step would leave most of the chip idle. (The last may be
-/// empty.)
-constexpr int kMaxSegments = 8;
-/// From here on every SM has outputs of its own, and K is one segment.
-constexpr std::int64_t kManyOutputs = 8192;
+using bf16_time::kMaxSegments;
 
 /// One launch, as its caller describes it.
 struct Bf16Work {
@@ -80,6 +77,8 @@ struct Bf16Boxes {
   int token_columns;   ///< of a box, of 128 bytes each
   bool stores_boxes = false;  ///< y too, where it can
 };
+/// The launch as its predicted time depends on it.
+[[nodiscard]] bf16_time::Shape shape_of(const Bf16Work& work);
 [[nodiscard]] Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes);
 
 /// Few rows, one segment, BF16 weights: all pass once, as fast as memory gives them.
@@ -91,7 +90,7 @@ void bf16_split(const Bf16Work& work, CudaContext& context);
 /// Many rows, any segments: as fast as the tensor cores multiply.
 void bf16_tile(const Bf16Work& work, CudaContext& context);
 
-/// Work of any size, by the kernel that suits it.
+/// Work of any size, by the kernel that is predicted to take the least time.
 void run_bf16(const Bf16Work& work, CudaContext& context);
 
 }  // namespace baleen::sm90

@@ -7,7 +7,6 @@
 // distributed shared memory and are added in order. Two threads keep a ring full, of weights and of x; the
 // weights of the first round, usually all, are on their way before the previous kernel has ended.
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 #include "cuda/ptx/cluster.h"
@@ -216,34 +215,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::cluster_sync();  // no block exits while the other reads its sums
 }
 
-/// What a round of blocks takes beside its bytes (start, a trip to memory, the exchange of sums), in rows of
-/// half a K that an SM loads meanwhile.
-constexpr int kRoundRows = 32;
-
-/// The number of outputs of a tile that takes the least time: a block's bytes come at the pace of an SM.
-int best_tile(const Bf16Work& work, int tokens, int num_sms) {
-  const std::int64_t loaded_tokens = std::min<std::int64_t>(tokens, work.num_rows);
-  const std::int64_t token_tiles = (work.num_rows + tokens - 1) / tokens;
-  int best = kMmaOutputs;
-  std::int64_t best_time = std::numeric_limits<std::int64_t>::max();
-  for (int tile = kMmaOutputs; tile > 0; tile -= kGroupRows) {
-    std::int64_t blocks = 0;
-    for (const Bf16Work::Output& output : work.outputs) {
-      blocks += kPair * token_tiles * ((output.weight->rows + tile - 1) / tile);
-    }
-    const std::int64_t time = (blocks + num_sms - 1) / num_sms * (tile + loaded_tokens + kRoundRows);
-    if (time < best_time) {
-      best_time = time;
-      best = tile;
-    }
-  }
-  return best;
-}
-
 template <int kTokens>
 void launch(const Bf16Work& work, CudaContext& context) {
   const auto num_slices = static_cast<int>(work.num_inputs / kSliceInputs);
-  const int tile_outputs = best_tile(work, kTokens, context.num_sms);
+  const auto tile_outputs =
+      static_cast<int>(bf16_time::split_tile(shape_of(work), kTokens, context.num_sms).outputs);
   const SplitMemory memory(tile_outputs, kTokens, (num_slices + kMaxSegments - 1) / kMaxSegments);
   BALEEN_CHECK(memory.num_stages > 0);
   const Bf16Products parameters =

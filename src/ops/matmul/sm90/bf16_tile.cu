@@ -23,6 +23,7 @@ constexpr int kPair = 2;         // blocks of a cluster
 constexpr int kMultipliers = 2;  // warpgroups; one more loads
 constexpr int kThreads = (kMultipliers + 1) * kWarpgroupThreads;
 constexpr int kTileOutputs = kMultipliers * kMmaOutputs;
+static_assert(kTileOutputs == bf16_time::kTileOutputs);
 constexpr int kStepsPerSlice = kBoxesPerSlice;
 
 template <bool kFp8Weights, int kTileTokens, bool kHasSegments>
@@ -280,22 +281,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::cluster_sync();  // no block exits while its neighbour still frees its stages
 }
 
-/// What a tile costs beyond its tokens (filling the ring, storing y, weights that fewer tokens share), in
-/// tokens.
-constexpr int kTileOverhead = 40;
-
-/// How long the chip takes with tiles of so many tokens, in tokens.
-std::int64_t estimated_time(const Bf16Work& work, int tile_tokens, int num_sms) {
-  std::int64_t tiles = 0;
-  for (const Bf16Work::Output& output : work.outputs) {
-    tiles += (output.weight->rows + kTileOutputs - 1) / kTileOutputs;
-  }
-  const std::int64_t pairs = (tiles / work.num_groups + kPair - 1) / kPair * work.num_groups;
-  const std::int64_t items = pairs * ((work.num_rows + tile_tokens - 1) / tile_tokens);
-  const std::int64_t clusters = num_sms / kPair;
-  return (items + clusters - 1) / clusters * (tile_tokens + kTileOverhead);
-}
-
 template <bool kFp8, int kTokens, bool kSegments>
 void launch(const Bf16Work& work, CudaContext& context) {
   using T = Tile<kFp8, kTokens, kSegments>;
@@ -314,17 +299,13 @@ void launch(const Bf16Work& work, CudaContext& context) {
               parameters, context);
 }
 
-/// With the tile that is done soonest, largest first.
-template <bool kFp8, bool kSegments, int kTokens, int... kSmaller>
-void launch_best(const Bf16Work& work, CudaContext& context) {
-  if constexpr (sizeof...(kSmaller) > 0) {
-    const std::int64_t others = std::min({estimated_time(work, kSmaller, context.num_sms)...});
-    if (others < estimated_time(work, kTokens, context.num_sms)) {
-      launch_best<kFp8, kSegments, kSmaller...>(work, context);
-      return;
-    }
-  }
-  launch<kFp8, kTokens, kSegments>(work, context);
+/// With the tile of `kTokens` that is done soonest.
+template <bool kFp8, bool kSegments, int... kTokens>
+void launch_quickest(const Bf16Work& work, CudaContext& context) {
+  const std::int64_t tokens = bf16_time::tile_tokens(shape_of(work), context.num_sms);
+  const bool is_launched =
+      ((tokens == kTokens && (launch<kFp8, kTokens, kSegments>(work, context), true)) || ...);
+  BALEEN_CHECK(is_launched);
 }
 
 }  // namespace
@@ -332,12 +313,11 @@ void launch_best(const Bf16Work& work, CudaContext& context) {
 void bf16_tile(const Bf16Work& work, CudaContext& context) {
   if (work.outputs.front().weight->format == WeightFormat::kFp8) {
     BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
-    launch_best<true, false, 256, 128>(work, context);
+    launch_quickest<true, false, 256, 128>(work, context);
   } else if (work.num_segments == 1) {
-    launch_best<false, false, 256, 128>(work, context);
+    launch_quickest<false, false, 256, 128>(work, context);
   } else {
-    launch_best<false, true, 192, 128, 64>(  // 256 tokens have no registers for two sets of sums
-        work, context);
+    launch_quickest<false, true, 192, 128, 64>(work, context);
   }
 }
 

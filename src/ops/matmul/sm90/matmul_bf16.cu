@@ -10,6 +10,8 @@
 namespace baleen::sm90 {
 namespace {
 
+static_assert(kMaxMatmulBf16Products == bf16_time::kMaxProducts);
+
 constexpr int kBoxBytes = 128;  // of a row of x or y: the span of the swizzle
 
 bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
@@ -75,17 +77,26 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
   return parameters;
 }
 
+bf16_time::Shape shape_of(const Bf16Work& work) {
+  bf16_time::Shape shape{.num_rows = work.num_rows,
+                         .num_inputs = work.num_inputs,
+                         .num_groups = work.num_groups,
+                         .num_segments = work.num_segments,
+                         .has_fp8_weights = work.outputs.front().weight->format == WeightFormat::kFp8};
+  for (const Bf16Work::Output& output : work.outputs) shape.add(output.weight->rows);
+  return shape;
+}
+
 void run_bf16(const Bf16Work& work, CudaContext& context) {
-  constexpr std::int64_t kFewRows = 128;
   if (work.num_rows == 0) return;
-  if (work.num_rows > kFewRows) {
-    bf16_tile(work, context);
-  } else if (work.outputs.front().weight->format == WeightFormat::kFp8) {
-    bf16_stream_fp8(work, context);
-  } else if (work.num_segments == 1) {
-    bf16_stream(work, context);
-  } else {
-    bf16_split(work, context);
+  const bf16_time::Shape shape = shape_of(work);
+  switch (bf16_time::kernel_for(shape, context.num_sms, context.rates)) {
+    case bf16_time::Kernel::kTile:
+      return bf16_tile(work, context);
+    case bf16_time::Kernel::kSplit:
+      return bf16_split(work, context);
+    case bf16_time::Kernel::kStream:
+      return shape.has_fp8_weights ? bf16_stream_fp8(work, context) : bf16_stream(work, context);
   }
 }
 
@@ -102,7 +113,7 @@ void matmul_bf16(std::span<const MatmulBf16> products, CudaContext& context) {
       BALEEN_CHECK(product.weight->format == WeightFormat::kBF16);
       BALEEN_CHECK(product.x.address() == x.address() && product.x.extents() == x.extents() &&
                    product.x.stride(0) == x.stride(0) && product.x.element_type() == x.element_type());
-      if ((product.weight->rows >= kManyOutputs) == (num_segments == 1)) {
+      if (bf16_time::segments_of(product.weight->rows) == num_segments) {
         outputs[count++] = {product.weight, product.y};
       }
     }
