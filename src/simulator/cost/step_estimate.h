@@ -45,8 +45,8 @@ struct StepEstimate {
   [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }
 };
 
-/// Figures of operations come from the profile's tables, or all of them from the device's own shares of the
-/// peaks.
+/// Figures of operations come from the profile's tables, those of this program's kernels without one from the
+/// predictions of their variants, or all of them from the device's own shares of the peaks.
 enum class PerformanceModel : std::uint8_t { kMeasured, kAnalytic };
 
 /// `workload` valid. Stages of a pipeline work on as many micro-batches as there are stages, when
@@ -59,7 +59,8 @@ enum class PerformanceModel : std::uint8_t { kMeasured, kAnalytic };
 /// device.
 [[nodiscard]] StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch,
                                            const Workload& workload, const DeviceProfile& device,
-                                           const HostExperts& host = {});
+                                           const HostExperts& host = {},
+                                           PerformanceModel performance = PerformanceModel::kMeasured);
 
 /// Those that a rank with this memory has.
 [[nodiscard]] HostExperts host_experts(const RankModel& model, const RankMemory& memory,

@@ -67,6 +67,7 @@ OpTime TimeModel::backward_time_of(const GraphOp& op) const {
   GraphOp backward = op;
   backward.cost = op.backward;
   backward.message = op.backward_message;
+  backward.predicted_seconds.reset();
   const bool runs =
       backward.is_collective() || backward.cost.total_flops() > 0 || backward.cost.total_bytes() > 0;
   return runs ? time_of(backward) : OpTime();
@@ -125,6 +126,8 @@ OpTime TimeModel::operation_time(const GraphOp& op) const {
   time.static_seconds *= op.num_kernels;
   const double work = std::max(time.compute_seconds, time.memory_seconds);
   time.seconds = time.static_seconds + work;
+  // What was measured of an operation says more than what is predicted of its kernels.
+  if (known == profile_.operations.end() && op.predicted_seconds) time.seconds = *op.predicted_seconds;
   // However little there is to do, half of it is not another kernel's time.
   if (graph_) time.seconds = std::max(time.seconds / 2, time.seconds - profile_.graph_overlap_seconds);
   time.bound = time.static_seconds > work                    ? Bound::kLatency

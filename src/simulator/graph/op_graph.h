@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "ops/operation/operation.h"
+#include "ops/operation/operation_sequence.h"
 #include "simulator/graph/rank_model.h"
 #include "simulator/graph/workload.h"
 
@@ -26,7 +27,9 @@ struct GraphOp {
   double num_rows = 0;  ///< tokens that it works on: how well a kernel does depends on it
   /// Kernels that do it where nothing is fused: an operation on several weights has one for each.
   int num_kernels = 1;
-  double num_heads = 0;      ///< that attention works on; 0: no heads
+  double num_heads = 0;  ///< that attention works on; 0: no heads
+  /// Of the variant that a device would choose; none: it has no prediction, or none is made.
+  std::optional<double> predicted_seconds{};
   OpCost cost;               ///< what an operation costs
   OpCost backward;           ///< what its backward costs; nothing where it has none
   RankMessage message;       ///< between ranks
@@ -52,6 +55,10 @@ struct GraphOptions {
   /// How many of a block's experts the step activates, where that is known: recorded ids. Otherwise as many
   /// as routing without preferences would.
   std::function<double(std::int64_t block)> active_experts = nullptr;
+  /// Seconds that the chosen variant of a call, an operation or a fusion, is predicted to take; null, or
+  /// none: not known.
+  std::function<std::optional<double>(const OperationSequence& sequence, const void* const* args)> predict =
+      nullptr;
 };
 
 /// Runs the engine's forward pass over `batch` on a device that only writes down what it is asked. `workload`

@@ -16,7 +16,8 @@ void RecordingDevice::record(const OperationSequence& sequence, const void* cons
     OpCost backward;
     for (std::size_t i = 0; i < sequence.parts.size(); ++i)
       backward += sequence.parts[i]->backward_cost(args[i], traits_);
-    return add(sequence.name, sequence.shape(args), sequence.cost(args, traits_), backward);
+    return add(sequence.name, sequence.shape(args), sequence.cost(args, traits_), backward,
+               predict(sequence, args));
   }
   for (const OperationInfo* part : sequence.parts) {
     const std::vector<RankMessage> messages = part->messages(*args);
@@ -25,13 +26,14 @@ void RecordingDevice::record(const OperationSequence& sequence, const void* cons
     const OpCost cost = part->cost(*args, traits_);
     // A collective is its messages and nothing else.
     if (cost.total_flops() > 0 || cost.total_bytes() > 0)
-      add(part->name, part->shape(*args), cost, part->backward_cost(*args, traits_));
+      add(part->name, part->shape(*args), cost, part->backward_cost(*args, traits_),
+          predict({.name = part->name, .parts = std::span(&part, 1)}, args));
     ++args;
   }
 }
 
 void RecordingDevice::add(std::string_view name, const CallShape& shape, const OpCost& cost,
-                          const OpCost& backward) {
+                          const OpCost& backward, std::optional<double> predicted_seconds) {
   graph_.ops.push_back({.name = name,
                         .detail = shape.detail,
                         .block = block_,
@@ -39,8 +41,14 @@ void RecordingDevice::add(std::string_view name, const CallShape& shape, const O
                         .num_rows = static_cast<double>(shape.num_rows),
                         .num_kernels = options_.fuses ? 1 : shape.num_kernels,
                         .num_heads = static_cast<double>(shape.num_heads),
+                        .predicted_seconds = predicted_seconds,
                         .cost = cost,
                         .backward = backward});
+}
+
+std::optional<double> RecordingDevice::predict(const OperationSequence& sequence,
+                                               const void* const* args) const {
+  return options_.predict ? options_.predict(sequence, args) : std::nullopt;
 }
 
 void RecordingDevice::add(std::string_view sent_by, const RankMessage& message, const RankMessage& backward) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "device/device.h"
 #include "simulator/graph/op_graph.h"
@@ -51,7 +52,10 @@ class RecordingDevice final : public Device {
   };
 
   void record(const OperationSequence& sequence, const void* const* args);
-  void add(std::string_view name, const CallShape& shape, const OpCost& cost, const OpCost& backward);
+  void add(std::string_view name, const CallShape& shape, const OpCost& cost, const OpCost& backward,
+           std::optional<double> predicted_seconds);
+  [[nodiscard]] std::optional<double> predict(const OperationSequence& sequence,
+                                              const void* const* args) const;
   void add(std::string_view sent_by, const RankMessage& message, const RankMessage& backward);
 
   GraphOptions options_;

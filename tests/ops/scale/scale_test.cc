@@ -171,6 +171,27 @@ TEST(Scale, IsSizedAndRecordedByGenericCode) {
   EXPECT_EQ(graph.ops[0].name, "scale");
   EXPECT_EQ(graph.ops[0].num_rows, 8);
   EXPECT_EQ(graph.ops[0].cost.scalar_ops, 64);
+  EXPECT_EQ(graph.ops[0].predicted_seconds, std::nullopt);
+}
+
+/// The simulator takes what the variant is predicted to take that a device would choose.
+TEST(Scale, IsPricedByThePredictionOfTheChosenVariant) {
+  const VariantChoice choice(cpu_variants(TestOperations()), cpu_traits(2), {});
+  OpGraph graph;
+  RecordingDevice recorder({.activations = ElementType::kF32,
+                            .predict =
+                                [&](const OperationSequence& sequence, const void* const* args) {
+                                  const auto all = verdicts(choice, sequence, args);
+                                  const auto chosen = std::ranges::find(all, VariantOutcome::kChosen,
+                                                                        &VariantVerdict::outcome);
+                                  return chosen->predicted_seconds;
+                                }},
+                           graph);
+  Rows wide(8, kWide), few(1, 8);
+  for (const Rows* rows : {&wide, &few}) recorder.execute<ops::Scale>(rows->args);
+  const auto variants = ops::Scale::cpu_variants();
+  EXPECT_EQ(graph.ops[0].predicted_seconds, variants[0].predict(wide.args, cpu_traits(2)));
+  EXPECT_EQ(graph.ops[1].predicted_seconds, variants[1].predict(few.args, cpu_traits(2)));
 }
 
 TEST(Scale, ThePagesShowWhatIsCompiled) {

@@ -40,6 +40,18 @@ TEST(TimeModel, ARooflineBehindALaunch) {
   EXPECT_EQ(TimeModel(d, true).time_of(op(0, 8)).bound, Bound::kLatency);
 }
 
+TEST(TimeModel, APredictionStandsWhereTheProfileHasNoRow) {
+  DeviceProfile d = device();
+  GraphOp predicted = op(1e6, 8e6);
+  predicted.predicted_seconds = 7e-5;
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).time_of(predicted).seconds, 7e-5);
+  predicted.backward = predicted.cost;
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).backward_time_of(predicted).seconds, 1e-6 + 1e-4)
+      << "of the forward alone";
+  d.operations["linear"].points = {{.num_rows = 1, .memory = 0.4}};
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).time_of(predicted).seconds, 1e-6 + 2e-4) << "what was measured";
+}
+
 TEST(TimeModel, CapturedKernelsBeginBeforeTheirPredecessorsEnd) {
   DeviceProfile d = device();
   d.graph_overlap_seconds = 0.6e-6;
