@@ -35,11 +35,14 @@ void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, st
                   const std::vector<ExpertCandidate>& experts, bool json) {
   VariantReport report;
   engine.device().set_report(&report);
+  engine.device().set_profiling(true);
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
   if (!prompt.empty()) {
     static_cast<void>(measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens));
   }
   static_cast<void>(measure(engine, sequences, "decode", next.first(1), num_sequences));
+  static_cast<void>(engine.device().profile());  // by now all times are known
+  engine.device().set_profiling(false);
   engine.device().set_report(nullptr);
   if (!json) {
     return fmt::print("{}\n{}\nexperts, decoding:\n{}", ceilings.machine, kernel_table(report, ceilings),

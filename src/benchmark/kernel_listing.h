@@ -1,5 +1,5 @@
-/// A list of kernels: for each call of an operation that differs, its variants and why each was taken or
-/// refused.
+/// A list of kernels: for each call of an operation that differs, its variants, why each was taken or
+/// refused, the time predicted for it, and of the one that ran the time it took.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,7 +11,7 @@
 namespace baleen {
 
 /// Seconds that a call takes at least, whatever the variant: at the device's peaks.
-[[nodiscard]] double predicted_seconds(const VariantVerdict& verdict, const Ceilings& ceilings);
+[[nodiscard]] double least_seconds(const VariantVerdict& verdict, const Ceilings& ceilings);
 
 /// "chosen", "refused: takes one token"
 [[nodiscard]] std::string describe_outcome(const VariantVerdict& verdict);

@@ -410,6 +410,12 @@ TEST_F(Commands, KernelsAreListedAndForced) {
     return std::string("none");
   };
   EXPECT_EQ(variant_of(chosen, "linear"), "simd");
+  // What ran was timed, and nothing else.
+  for (const auto& row : nlohmann::json::parse(chosen.out)["kernels"])
+    EXPECT_EQ(row.contains("seconds_measured"), row["chosen"].get<bool>()) << row;
+  const ProgramResult table = with({"--kernels"});
+  for (const char* part : {"at least us", "predicted", "measured", "linear: 4 rows", "simd", "chosen"})
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << " in " << table.out;
   const ProgramResult forced = with({"--kernels", "--json", "--kernel", "linear=reference"});
   ASSERT_EQ(forced.status, 0) << forced.err;
   EXPECT_EQ(variant_of(forced, "linear"), "reference");
