@@ -66,7 +66,7 @@ class RowShares {
   BatchPart attending_batch_;
 };
 
-/// A step over blocks [begin, end).
+/// A step over blocks [begin, end); `step` and `shares` outlive it.
 struct Pass {
   const Step& step;
   const RowShares& shares;
