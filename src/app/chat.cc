@@ -68,12 +68,18 @@ Message reply_message(const Generated& generated, ThinkingMode mode) {
   return message;
 }
 
+std::unique_ptr<ModelEngine> opened(const EngineFlags& flags) {
+  ModelFolder folder = open_model_folder(flags.model, flags.prompt_profile());
+  log_prompt_profile(folder.kind);
+  return open_model(std::move(folder), flags.options());
+}
+
 /// The conversation loop: lines in, replies out.
 class ChatLoop {
  public:
   explicit ChatLoop(const ChatFlags& flags)
       : flags_(flags),
-        opened_(open_model(open_model_folder(flags.engine.model), flags.engine.options())),
+        opened_(opened(flags.engine)),
         engine_(*opened_),
         tokenizer_(Tokenizer::load(flags.engine.model)),
         conversation_(engine_, tokenizer_, flags.generation.controls_in_content),
@@ -214,6 +220,7 @@ void add_chat_command(Options& command) {
   flags->generation.add_to(command);
   flags->generation.add_controls_in_content_to(command);
   flags->engine.add_to(command);
+  flags->engine.add_prompt_profile_to(command);
   command.action([flags] { ChatLoop(*flags).run(); });
 }
 

@@ -32,6 +32,13 @@ void EngineFlags::add_to(Options& command) {
   command.integer("--chunk", chunk, kStepTokensRange, "Prompt tokens a step");
 }
 
+void EngineFlags::add_prompt_profile_to(Options& command) {
+  command.choice(
+      "--prompt-profile", prompts, {"auto", "preview", "official"},
+      "By which release's rules prompts are made. auto: those of the encoder in the model's folder "
+      "(encoding/encoding_dsv4.py), preview without one; official: 0731 and 0813");
+}
+
 void EngineFlags::add_all_but_chunk_to(Options& command) {
   add_model_option(command, model);
   command.choice("--precision", precision, {"exact", "bf16", "released"},

@@ -1,39 +1,42 @@
 #include "app/open_model.h"
 
 #include "base/error.h"
+#include "drafts/heads/draft_heads.h"
 #include "log/log.h"
 
 namespace baleen {
-namespace {
-
-bool can_draft(const CheckpointKind& kind) { return kind.num_usable_draft_blocks > 0; }
-
-}  // namespace
 
 void check_drafts(const CheckpointKind& kind, std::string_view option) {
-  if (!can_draft(kind)) fail("{}: {}; leave it out", option, why_no_drafts(kind));
+  if (const std::string why = why_no_drafts(kind); !why.empty()) fail("{}: {}; leave it out", option, why);
 }
 
-std::int64_t possible_drafts(const CheckpointKind& kind, std::int64_t wanted) {
-  if (wanted == 0 || can_draft(kind)) return wanted;
-  if (kind.draft_head.value == DraftKind::kNone) check_drafts(kind, fmt::format("--speculate {}", wanted));
-  log_line("--speculate {}: {}; going on without drafts", wanted, why_no_drafts(kind));
-  return 0;
+void log_findings(const CheckpointKind& kind) {
+  if (!kind.left_out.empty()) log_line("left unread: {}", left_out_text(kind.left_out));
+  for (const std::string& sentence : kind.contradictions) log_line("{}", sentence);
 }
 
-void log_left_out(const CheckpointKind& kind) {
-  if (!kind.left_out.empty()) log_line("left out: {}", left_out_text(kind));
+void log_prompt_profile(const CheckpointKind& kind) {
+  const auto& [profile, is_assumed] = kind.prompts;
+  if (profile.value == PromptProfile::kOfficial) {
+    log_line(
+        "prompt profile official ({}): prompts are made by the preview's rules so far, whose efforts are "
+        "high "
+        "and max",
+        profile.evidence);
+  } else if (is_assumed && kind.draft_head.value == DraftKind::kDspark) {
+    log_line(
+        "prompt profile preview, {}; V4-Flash-0731 and V4-Pro-0813 have official: --prompt-profile says "
+        "which",
+        profile.evidence);
+  }
 }
 
 std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions options) {
   const CheckpointKind kind = folder.kind;
-  const std::int64_t wanted = options.max_draft_tokens;
-  if (kind.draft_head.value != DraftKind::kNone && !can_draft(kind)) options.max_draft_tokens = 0;
-  if (options.max_draft_tokens > 0) check_drafts(kind, fmt::format("--speculate {}", wanted));
+  if (options.max_draft_tokens > 0)
+    check_drafts(kind, fmt::format("--speculate {}", options.max_draft_tokens));
   std::unique_ptr<ModelEngine> engine = open_engine(std::move(folder), options);
-  // Of several processes the first alone comes here.
-  log_left_out(kind);
-  static_cast<void>(possible_drafts(kind, wanted));
+  log_findings(kind);  // of several processes the first alone comes here
   return engine;
 }
 

@@ -10,20 +10,20 @@
 
 namespace baleen {
 
-/// `open_engine`; then lines on standard error: what of the checkpoint is left out, and, where drafts are
-/// wanted and its head is none that the engine drafts with, that there are none. Throws `Error`, also where
-/// drafts are wanted of a checkpoint without any head.
+/// `open_engine`; then what `log_findings` says. Throws `Error`, also where drafts are wanted of a checkpoint
+/// whose draft head is none that the engine computes.
 [[nodiscard]] std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions options);
 
-/// For commands that have no use for an engine without drafts: throws `Error` where the checkpoint's head
-/// is none that the engine drafts with. `option`: what requires them.
+/// Throws `Error` where the checkpoint's draft head is none that the engine computes. `option`: what requires
+/// drafts.
 void check_drafts(const CheckpointKind& kind, std::string_view option);
 
-/// `wanted`, or 0 with a line on standard error as in `open_model`.
-[[nodiscard]] std::int64_t possible_drafts(const CheckpointKind& kind, std::int64_t wanted);
+/// Lines on standard error: what is left unread, and where config.json says something else than the tensors.
+void log_findings(const CheckpointKind& kind);
 
-/// A line on standard error, if something is left out.
-void log_left_out(const CheckpointKind& kind);
+/// For commands that make prompts: a line on standard error where the checkpoint's prompt profile is a guess
+/// that may be wrong, or is not the one that prompts are made by.
+void log_prompt_profile(const CheckpointKind& kind);
 
 /// Says on standard error by which transport the engine's ranks reach their experts; nothing where a
 /// rank has all of them.

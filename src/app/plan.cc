@@ -119,7 +119,7 @@ std::string advice(const PlanFlags& flags, const SimulatedModel& model, const Pl
       layers, model.config.num_hidden_layers);
 }
 
-void run_plan(PlanFlags flags) {
+void run_plan(const PlanFlags& flags) {
   if (flags.explain) {
     DeviceFlags simulated{.model = flags.model,
                           .device = flags.device,
@@ -131,8 +131,8 @@ void run_plan(PlanFlags flags) {
   std::optional<CheckpointKind> kind;
   const SimulatedModel model = flags.model.load(&kind);
   if (kind) {
-    log_left_out(*kind);
-    flags.drafts = possible_drafts(*kind, flags.drafts);
+    log_findings(*kind);
+    if (flags.drafts > 0) check_drafts(*kind, fmt::format("--speculate {}", flags.drafts));
   }
   const PlannedDevice device = device_of(flags.device);
   const EngineOptions options = engine_options(flags, device.choice, model.config);

@@ -79,7 +79,8 @@ void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
 void run_once(const RunFlags& flags) {
   const EngineOptions options = flags.engine.options();
   const std::string text = prompt_text(flags);
-  ModelFolder folder = open_model_folder(flags.engine.model);
+  ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompt_profile());
+  if (flags.chat) log_prompt_profile(folder.kind);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   auto encoded = encoded_prompt(flags, tokenizer, text);
   if (!encoded) fail("prompt: {}", encoded.error());
@@ -150,6 +151,7 @@ void add_run_command(Options& command) {
   flags->generation.add_to(command);
   flags->generation.add_controls_in_content_to(command).needs(chat);
   flags->engine.add_to(command);
+  flags->engine.add_prompt_profile_to(command);
   command.action([flags] {
     if (flags->prompt.empty() && flags->file.empty())
       usage_error("a prompt is missing: text, - for standard input, or --file");

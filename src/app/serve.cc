@@ -229,7 +229,8 @@ void serve(ServeFlags flags) {
   ShutdownSignal shutdown;
   const LogThread log;
 
-  ModelFolder folder = open_model_folder(flags.engine.model);
+  ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompt_profile());
+  log_prompt_profile(folder.kind);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   EngineOptions wanted = engine_options(flags);
   wanted.asked_to_end = [&shutdown] { shutdown.ask(); };
@@ -293,6 +294,7 @@ void serve(ServeFlags flags) {
 void add_serve_command(Options& command) {
   auto flags = std::make_shared<ServeFlags>();
   flags->engine.add_all_but_chunk_to(command);
+  flags->engine.add_prompt_profile_to(command);
   add_network_options(command, *flags);
   add_response_options(command, *flags);
   add_page_options(command, *flags);

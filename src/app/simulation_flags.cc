@@ -43,7 +43,7 @@ SimulatedModel SimulatedModelFlags::load(std::optional<CheckpointKind>* kind) co
     from_config();
   } else if (std::filesystem::is_directory(model) && has_tensor_files(model)) {
     ModelFolder folder = open_model_folder(model);
-    check_tensors(folder.config, folder.checkpoint);
+    check_tensors(folder.stored, folder.checkpoint);
     loaded.formats = detect_formats(folder.config, folder.checkpoint);
     loaded.config = std::move(folder.config);
     if (kind != nullptr) *kind = std::move(folder.kind);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "app/open_model.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/provenance.h"
@@ -222,6 +223,7 @@ void run_train(const TrainFlags& flags) {
   processes.run(config, [&] {
     const TrainingRanks& ranks = processes.ranks();
     check_supported(config, ranks.size());
+    if (ranks.is_first() && !config.run.from.empty()) log_findings(open_model_folder(config.run.from).kind);
     if (config.rollout.prompts.empty()) {
       train_on_text(config, flags, ranks);
     } else {

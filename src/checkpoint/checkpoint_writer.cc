@@ -100,6 +100,7 @@ void CheckpointWriter::finish(std::span<const TextFile> others) {
   // latest.
   std::vector<std::unique_ptr<AtomicFileWriter>> texts;
   const auto prepare = [&](const std::string& name, const std::string& text) {
+    fs::create_directories((folder_ / name).parent_path());
     texts.push_back(std::make_unique<AtomicFileWriter>(folder_ / name));
     texts.back()->write(text);
   };

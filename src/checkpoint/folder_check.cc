@@ -143,7 +143,7 @@ std::optional<fs::path> snapshot_of(const fs::path& root) {
 
 /// "models--deepseek-ai--DeepSeek-V4-Flash" as "deepseek-ai/DeepSeek-V4-Flash".
 std::string name_of_cache(const fs::path& root) {
-  std::string name = (fs::absolute(root) / "").parent_path().filename().string();
+  std::string name = (fs::absolute(root) / "").lexically_normal().parent_path().filename().string();
   if (!name.starts_with(kHubPrefix)) return name;
   name.erase(0, kHubPrefix.size());
   if (const std::size_t dashes = name.find("--"); dashes != std::string::npos) name.replace(dashes, 2, "/");

@@ -10,7 +10,8 @@
 #include "base/number.h"
 #include "base/quoted_text.h"
 #include "base/size_text.h"
-#include "model/config.h"
+#include "model/config_contradictions.h"
+#include "model/published_release.h"
 #include "numeric/block_scale.h"
 
 namespace baleen {
@@ -48,15 +49,14 @@ bool is_vision(std::string_view name) {
          name.ends_with("ffn.gate.bias_vl");
 }
 
-Part part_of(std::string_view name, std::int64_t num_usable_draft_blocks) {
+Part part_of(std::string_view name, std::int64_t num_draft_blocks) {
+  if (is_vision(name)) return Part::kVision;  // also of a draft head's routers
   if (const auto draft = draft_name(name)) {
-    if (draft->block >= num_usable_draft_blocks) return Part::kDraftHead;
-    // As the official converter: a block shares the main embedding and head.
-    if (contains(draft->rest, "emb") || draft->rest.ends_with("head.weight")) return Part::kVocabularyCopy;
-  } else if (name.starts_with(kMtp)) {
-    return Part::kDraftHead;
+    if (draft->block >= num_draft_blocks) return Part::kDraftHead;
+    // The official converter drops them too: a block shares the main embedding and head.
+    if (draft->rest.starts_with("emb") || draft->rest == "head.weight") return Part::kVocabularyCopy;
   }
-  return is_vision(name) ? Part::kVision : Part::kUsed;
+  return Part::kUsed;
 }
 
 /// What one pass over the names finds: of each kind the first name, empty if there is none.
@@ -105,8 +105,8 @@ void scan_name(NameScan& scan, std::string_view name) {
 std::string tensor_text(std::string_view name) { return fmt::format("tensor {}", quoted_text(name, 120)); }
 
 Finding<Release> release_of(const Json& config, const NameScan& scan) {
-  const auto type = config.is_object() ? config.find("model_type") : config.end();
-  if (config.is_object() && type != config.end() && type->is_string()) {
+  const auto type = config.find("model_type");
+  if (type != config.end() && type->is_string()) {
     const auto& name = type->get_ref<const std::string&>();
     const std::string evidence = fmt::format("config.json, \"model_type\": {}", quoted_text(name));
     if (name.starts_with("deepseek_v41")) return {Release::kV41, evidence};
@@ -143,15 +143,15 @@ bool is_same_format(const MatrixKind& a, const MatrixKind& b) {
 
 /// Tensors of an MTP block that are in other formats than the layers' cannot be bound beside them. What is
 /// missing of a block is the table's question.
-std::optional<std::string> foreign_draft_format(const CheckpointKind& kind, const MatrixKind& draft_dense) {
+std::optional<std::string> foreign_draft_format(const CheckpointKind& kind) {
   const auto differs = [](const MatrixKind& draft, const MatrixKind& layers) {
     return draft.format != MatrixFormat::kAbsent && layers.format != MatrixFormat::kAbsent &&
            !is_same_format(draft, layers);
   };
   if (differs(kind.draft_experts, kind.experts))
     return fmt::format("experts {} beside the layers' {}", kind.draft_experts.text(), kind.experts.text());
-  if (differs(draft_dense, kind.dense))
-    return fmt::format("dense matrices {} beside the layers' {}", draft_dense.text(), kind.dense.text());
+  if (differs(kind.draft_dense, kind.dense))
+    return fmt::format("dense matrices {} beside the layers' {}", kind.draft_dense.text(), kind.dense.text());
   return std::nullopt;
 }
 
@@ -172,14 +172,15 @@ std::vector<LeftOut> left_out_of(const Checkpoint& checkpoint, const CheckpointK
   }
   std::vector<LeftOut> left_out;
   for (auto& [part, group] : parts) {
-    group.what = part == Part::kDraftHead ? draft_text
+    group.is_draft_head = part == Part::kDraftHead;
+    group.what = part == Part::kDraftHead ? "of the draft head " + draft_text
                  : part == Part::kVision
                      ? "vision (vision.*, aligner.*, image_*, gate.bias_vl)"
                      : "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head)";
     left_out.push_back(std::move(group));
   }
   if (const auto count = std::ssize(checkpoint.unlisted()); count > 0)
-    left_out.push_back({"in shards where the index does not list them", count, 0});
+    left_out.push_back({false, "in shards where the index does not list them", count, 0});
   return left_out;
 }
 
@@ -208,7 +209,24 @@ std::string why_no_format(std::string_view what, const MatrixKind& kind) {
   return "";
 }
 
-std::string why_not_runnable(const CheckpointKind& kind) {
+/// A name and what it is beside: tensors of one checkpoint that cannot be together.
+std::string why_not_together(const NameScan& scan, const CheckpointKind& kind) {
+  if (kind.release.value == Release::kV4 && !scan.engram.empty()) {
+    return fmt::format("{} is DeepSeek-V4.1's, and the checkpoint says that it is V4 ({}): {}",
+                       tensor_text(scan.engram), kind.release.evidence, kTakeReleased);
+  }
+  if (kind.draft_head.value != DraftKind::kUnknown) return "";
+  const std::string expected =
+      "MTP's (as \"mtp.0.enorm.weight\") or DSpark's (as \"mtp.0.main_proj.weight\")";
+  if (!scan.dspark_stages.empty()) {
+    return fmt::format("tensors of two draft heads, {}; expected {}, not both: {}", kind.draft_head.evidence,
+                       expected, kTakeReleased);
+  }
+  return fmt::format("tensors of a draft head that is not known here, as {}; expected {}: {}",
+                     kind.draft_head.evidence, expected, kTakeReleased);
+}
+
+std::string why_not_runnable(const NameScan& scan, const CheckpointKind& kind) {
   if (kind.release.value == Release::kV41)
     return fmt::format("{} ({})", kV41NotSupported, kind.release.evidence);
   if (kind.release.value == Release::kUnknown) return "";  // config.json's reader says what it expected
@@ -217,7 +235,7 @@ std::string why_not_runnable(const CheckpointKind& kind) {
     if (std::string why = why_no_format(what, *matrices); !why.empty()) return why;
   const bool foreign =
       kind.names.value == TensorNames::kPrefixed || kind.names.value == TensorNames::kTransformers;
-  if (!foreign) return "";
+  if (!foreign) return why_not_together(scan, kind);
   return fmt::format("tensors have {} ({}); expected DeepSeek's own, as \"layers.0.attn.wq_a.weight\": {}",
                      tensor_names_name(kind.names.value), kind.names.evidence, kTakeReleased);
 }
@@ -228,6 +246,8 @@ std::string_view release_name(Release release) {
   if (release == Release::kV4) return "DeepSeek-V4";
   return release == Release::kV41 ? "DeepSeek-V4.1" : "unknown";
 }
+
+bool is_computed(DraftKind kind) { return kind == DraftKind::kMtp; }
 
 std::string_view draft_head_name(DraftKind head) {
   switch (head) {
@@ -260,44 +280,38 @@ std::string_view tensor_names_name(TensorNames names) {
 CheckpointKind detect_kind(const Checkpoint& checkpoint, std::string_view config_text) {
   NameScan scan;
   for (const TensorInfo& tensor : checkpoint.tensors()) scan_name(scan, tensor.name);
-  const Result<Json> config = parse_ordered_json(config_text);
+  const Result<Json> parsed = parse_ordered_json(config_text);
+  const Json config = parsed && parsed.value().is_object() ? parsed.value() : Json::object();
   CheckpointKind kind;
-  kind.release = release_of(config ? config.value() : Json(), scan);
+  kind.release = release_of(config, scan);
   kind.names = names_of(scan);
   kind.draft_head = draft_head_of(scan);
   kind.vision = {!scan.vision.empty(), scan.vision.empty() ? "no such tensor" : tensor_text(scan.vision)};
   kind.experts = matrix_kind(checkpoint, scan.expert_stem);
   kind.dense = matrix_kind(checkpoint, scan.dense_stem);
   kind.draft_experts = matrix_kind(checkpoint, scan.draft_expert_stem);
-  kind.num_draft_blocks = std::ssize(scan.draft_blocks);
+  kind.draft_dense = matrix_kind(checkpoint, scan.draft_dense_stem);
+  kind.prompts = find_prompt_profile(checkpoint.folder());
   std::string draft_text;
-  if (kind.draft_head.value == DraftKind::kMtp) {
-    const bool contiguous = scan.draft_blocks.rbegin()->first + 1 == kind.num_draft_blocks;
-    const auto foreign = foreign_draft_format(kind, matrix_kind(checkpoint, scan.draft_dense_stem));
-    if (contiguous && !foreign) kind.num_usable_draft_blocks = kind.num_draft_blocks;
-    draft_text = fmt::format("MTP head, {}{}", blocks_text(scan), foreign ? " (" + *foreign + ")" : "");
-  } else if (kind.draft_head.value != DraftKind::kNone) {
-    draft_text = fmt::format("{} draft head, {}", draft_head_name(kind.draft_head.value), blocks_text(scan));
+  if (!scan.draft_blocks.empty()) {
+    kind.draft_blocks = {std::ssize(scan.draft_blocks), blocks_text(scan)};
+    const auto foreign = foreign_draft_format(kind);
+    const bool is_contiguous = scan.draft_blocks.rbegin()->first + 1 == kind.draft_blocks.value;
+    if (is_computed(kind.draft_head.value) && is_contiguous && !foreign)
+      kind.num_usable_draft_blocks = kind.draft_blocks.value;
+    draft_text = fmt::format("{}, {}{}", draft_head_name(kind.draft_head.value), blocks_text(scan),
+                             foreign ? " (" + *foreign + ")" : "");
   }
   kind.left_out = left_out_of(checkpoint, kind, draft_text);
-  kind.why_not = why_not_runnable(kind);
+  kind.contradictions = config_contradictions(config, kind);
+  kind.published = published_release(config, kind);
+  kind.why_not = why_not_runnable(scan, kind);
   return kind;
 }
 
-std::string why_no_drafts(const CheckpointKind& kind) {
-  if (kind.num_usable_draft_blocks > 0) return "";
-  if (kind.draft_head.value == DraftKind::kNone) return "this checkpoint has no draft head";
-  if (kind.draft_head.value == DraftKind::kMtp)
-    return "this checkpoint's MTP head is in other formats than its layers, and baleen does not draft with "
-           "that yet";
-  return fmt::format(
-      "this checkpoint's draft head is {}, with which baleen does not draft yet",
-      kind.draft_head.value == DraftKind::kDspark ? "DSpark" : "of a kind that is not known here");
-}
-
-std::string left_out_text(const CheckpointKind& kind) {
+std::string left_out_text(const std::vector<LeftOut>& parts) {
   std::string text;
-  for (const LeftOut& part : kind.left_out) {
+  for (const LeftOut& part : parts) {
     text += fmt::format("{}{}, {} tensor{}", text.empty() ? "" : "; ", part.what, grouped(part.num_tensors),
                         part.num_tensors == 1 ? "" : "s");
     if (part.bytes > 0) text += fmt::format(", {}", size_text(part.bytes));
@@ -305,8 +319,8 @@ std::string left_out_text(const CheckpointKind& kind) {
   return text;
 }
 
-bool is_left_out(std::string_view name, std::int64_t num_usable_draft_blocks) {
-  return part_of(name, num_usable_draft_blocks) != Part::kUsed;
+bool is_left_out(std::string_view name, std::int64_t num_draft_blocks) {
+  return part_of(name, num_draft_blocks) != Part::kUsed;
 }
 
 }  // namespace baleen

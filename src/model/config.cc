@@ -93,6 +93,15 @@ void visit_fields(Config& c, Visitor&& field) {
   field("eos_token_id", c.eos_token_id, Range<std::int64_t>{0, kTokenIds.max});
 }
 
+/// Of a DSpark head.
+template <class Config, class Visitor>
+void visit_dspark(Config& c, Visitor&& field) {
+  field(kDsparkField, c.dspark.block_size, kCount);
+  field("dspark_noise_token_id", c.dspark.noise_token_id, Range<std::int64_t>{0, kTokenIds.max});
+  field("dspark_target_layer_ids", c.dspark.target_layer_ids);
+  field("dspark_markov_rank", c.dspark.markov_rank, kWidth);
+}
+
 template <class Scaling, class Visitor>
 void visit_rope_scaling(Scaling& scaling, Visitor&& field) {
   field("factor", scaling.factor, Range<double>{1.0, 1e6});
@@ -247,8 +256,8 @@ std::optional<std::string> unsupported_release(const Json& object) {
 void check_ratios(const ModelConfig& config, std::string_view label) {
   const auto num_ratios = static_cast<std::int64_t>(config.compress_ratios.size());
   if (num_ratios < config.num_blocks()) {
-    fail("{}: \"compress_ratios\" has {} entries, {} layers and {} MTP blocks need {}", label, num_ratios,
-         config.num_hidden_layers, config.num_nextn_predict_layers, config.num_blocks());
+    fail("{}: \"compress_ratios\" has {} entries, {} layers and {} blocks of the draft head need {}", label,
+         num_ratios, config.num_hidden_layers, config.num_draft_blocks(), config.num_blocks());
   }
   for (std::int64_t block = 0; block < num_ratios; ++block) {
     const std::string why_not = why_not_runnable(attention_of(config, block));
@@ -256,9 +265,28 @@ void check_ratios(const ModelConfig& config, std::string_view label) {
   }
   for (std::int64_t block = config.num_hidden_layers; block < config.num_blocks(); ++block) {
     if (config.compress_ratio(block) != 0) {
-      fail("{}: \"compress_ratios\", entry {}: an MTP block sees the window only, expected 0, found {}",
-           label, block, config.compress_ratio(block));
+      fail(
+          "{}: \"compress_ratios\", entry {}: a draft head's block sees the window only, expected 0, found "
+          "{}",
+          label, block, config.compress_ratio(block));
     }
+  }
+}
+
+bool has_dspark(const ModelConfig& config) {
+  return config.draft_kind == DraftKind::kDspark && config.num_draft_blocks() > 0;
+}
+
+void check_dspark(const ModelConfig& config, std::string_view label) {
+  const std::vector<std::int64_t>& targets = config.dspark.target_layer_ids;
+  const bool ascending = std::ranges::adjacent_find(targets, std::greater_equal<>()) == targets.end();
+  if (targets.empty() || !ascending || targets.front() < 0 || targets.back() >= config.num_hidden_layers) {
+    fail("{}: \"dspark_target_layer_ids\": expected ascending layers from 0 to {}, found [{}]", label,
+         config.num_hidden_layers - 1, fmt::join(targets, ", "));
+  }
+  if (config.dspark.noise_token_id >= config.vocab_size) {
+    fail("{}: \"dspark_noise_token_id\": expected a token below \"vocab_size\" {}, found {}", label,
+         config.vocab_size, config.dspark.noise_token_id);
   }
 }
 
@@ -281,6 +309,7 @@ void validate(const ModelConfig& c, std::string_view label) {
   require(c.sliding_window == 128, "\"sliding_window\" 128", fmt::to_string(c.sliding_window));
   require(c.index_head_dim == 128, "\"index_head_dim\" 128", fmt::to_string(c.index_head_dim));
   check_ratios(c, label);
+  if (has_dspark(c)) check_dspark(c, label);
   require(c.n_shared_experts == 1, "\"n_shared_experts\" 1", fmt::to_string(c.n_shared_experts));
   // A scale covers kWeightBlock inputs, so every matrix has a multiple of them.
   require_multiple(c.hidden_size, kWeightBlock, "\"hidden_size\"");
@@ -314,8 +343,15 @@ void validate(const ModelConfig& c, std::string_view label) {
           fmt::format("{} and {} of {}", c.bos_token_id, c.eos_token_id, c.vocab_size));
 }
 
+ModelConfig without_drafts(ModelConfig config) {
+  config.num_nextn_predict_layers = 0;
+  config.draft_kind = DraftKind::kMtp;
+  config.dspark = {};
+  return config;
+}
+
 ModelConfig parse_config(std::string_view text, std::string_view label,
-                         std::optional<std::int64_t> num_draft_blocks) {
+                         const std::optional<DraftBlocks>& drafts) {
   const Result<Json> parsed = parse_ordered_json(text);
   if (!parsed) fail("{}: not a JSON object: {}; is the file complete?", label, parsed.error());
   const Json& object = parsed.value();
@@ -326,8 +362,13 @@ ModelConfig parse_config(std::string_view text, std::string_view label,
   reader.expect("model_type", "deepseek_v4");
   ModelConfig config;
   visit_fields(config, reader);
-  if (!num_draft_blocks && object.contains(kDsparkField)) num_draft_blocks = 0;
-  config.num_nextn_predict_layers = num_draft_blocks.value_or(config.num_nextn_predict_layers);
+  if (drafts && drafts->count > 0) {
+    config.num_nextn_predict_layers = drafts->count;
+    config.draft_kind = drafts->kind;
+    if (drafts->kind == DraftKind::kDspark) visit_dspark(config, reader);
+  } else if (drafts || object.contains(kDsparkField)) {
+    config = without_drafts(std::move(config));
+  }
   reader.expect("num_key_value_heads", 1);
   reader.expect("topk_method", "noaux_tc");
   reader.expect("hidden_act", "silu");
@@ -368,6 +409,7 @@ void set_config_fields(ModelConfig& config, const nlohmann::ordered_json& fields
 std::string config_text(const ModelConfig& config) {
   Json object = {{"architectures", {"DeepseekV4ForCausalLM"}}, {"model_type", "deepseek_v4"}};
   visit_fields(config, FieldWriter(object));
+  if (has_dspark(config)) visit_dspark(config, FieldWriter(object));
   object["topk_method"] = "noaux_tc";
   object["num_key_value_heads"] = 1;
   object["hidden_act"] = "silu";

@@ -26,6 +26,26 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+/// What the blocks behind the main layers are. `kUnknown`: of tensors under "mtp." that are neither head's,
+/// or both's; no config has it.
+enum class DraftKind : std::uint8_t { kNone, kMtp, kDspark, kUnknown };
+
+/// The fields "dspark_*": a head whose stages draft a block of tokens at once.
+struct DsparkConfig {
+  std::int64_t block_size = 0;                 ///< rows of a draft, that of the token before it included
+  std::int64_t noise_token_id = 0;             ///< of the rows whose tokens are not known yet
+  std::vector<std::int64_t> target_layer_ids;  ///< main layers whose output streams it reads
+  std::int64_t markov_rank = 0;
+
+  bool operator==(const DsparkConfig&) const = default;
+};
+
+/// What is known of the draft head's blocks from tensors.
+struct DraftBlocks {
+  DraftKind kind = DraftKind::kNone;
+  std::int64_t count = 0;
+};
+
 /// Which tensors models of a family have (model/tensor_table.h).
 struct ModelFamily;
 extern const ModelFamily kDeepSeekV4;
@@ -67,6 +87,8 @@ struct ModelConfig {
   double hc_eps = 1e-6;
   double rms_norm_eps = 1e-6;
   std::int64_t num_nextn_predict_layers = 1;  ///< blocks of the draft head
+  DraftKind draft_kind = DraftKind::kMtp;     ///< of those blocks, if there are any
+  DsparkConfig dspark;                        ///< of a DSpark head; otherwise zeros
   WeightFormat expert_format =
       WeightFormat::kFp4;  ///< "expert_dtype"; the tensors' own dtypes have the last word
   WeightFormat dense_format = WeightFormat::kFp8;  ///< FP8 if "quantization_config" is there, otherwise BF16
@@ -110,13 +132,17 @@ inline constexpr std::string_view kV41NotSupported =
     "are "
     "not V4's; expected a checkpoint of DeepSeek-V4";
 
-/// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything
-/// but a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields
-/// that contradict. Unknown fields are ignored. `num_draft_blocks`: as many as there are tensors of, where
-/// tensors are known; "num_nextn_predict_layers" is then not believed (later releases have 1 there, and
-/// three DSpark stages). Without them a config that names a DSpark head has none.
+/// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything but
+/// a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields that
+/// contradict. Unknown fields are ignored. `drafts`: what there are tensors of, where tensors are known;
+/// "num_nextn_predict_layers" is then not believed (later releases have 1 there, and three DSpark stages),
+/// and the fields of DSpark are read where its tensors are there. Without tensors a config that names a
+/// DSpark head has none.
 [[nodiscard]] ModelConfig parse_config(std::string_view text, std::string_view label,
-                                       std::optional<std::int64_t> num_draft_blocks = {});
+                                       const std::optional<DraftBlocks>& drafts = {});
+
+/// The same model without its draft head.
+[[nodiscard]] ModelConfig without_drafts(ModelConfig config);
 
 /// Throws `Error` when fields contradict each other or ask for a geometry that the operations do not have.
 void validate(const ModelConfig& config, std::string_view label);

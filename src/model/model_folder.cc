@@ -17,7 +17,15 @@ std::string config_text_of(const std::filesystem::path& folder) {
   return read_text_file(folder / kConfigName, kMaxConfigBytes);
 }
 
-ModelFolder open_model_folder(const std::filesystem::path& folder) {
+DraftBlocks stored_drafts(const CheckpointKind& kind) {
+  const auto is_read = [](const MatrixKind& matrices) {
+    return matrices.format == MatrixFormat::kAbsent || matrices.weight_format().has_value();
+  };
+  if (!is_read(kind.draft_experts) || !is_read(kind.draft_dense)) return {};
+  return {kind.draft_head.value, kind.draft_blocks.value};
+}
+
+ModelFolder open_model_folder(const std::filesystem::path& folder, std::optional<PromptProfile> profile) {
   const std::string text = config_text_of(folder);
   const std::string label = (folder / kConfigName).string();
   // Of a folder without tensors the config's own faults come first.
@@ -25,7 +33,10 @@ ModelFolder open_model_folder(const std::filesystem::path& folder) {
   Checkpoint checkpoint(folder);
   CheckpointKind kind = detect_kind(checkpoint, text);
   if (!kind.why_not.empty()) fail("{}: {}", folder.string(), kind.why_not);
-  return {parse_config(text, label, kind.num_usable_draft_blocks), std::move(kind), std::move(checkpoint)};
+  if (profile) kind.prompts = {{*profile, "given by option"}, false};
+  ModelConfig stored = parse_config(text, label, stored_drafts(kind));
+  ModelConfig config = kind.num_usable_draft_blocks > 0 ? stored : without_drafts(stored);
+  return {std::move(config), std::move(stored), std::move(kind), std::move(checkpoint)};
 }
 
 ModelConfig load_config(const std::filesystem::path& folder) {

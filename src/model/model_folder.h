@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "checkpoint/checkpoint.h"
@@ -10,17 +11,24 @@
 
 namespace baleen {
 
-/// `config` has as many draft blocks as the engine can draft with, whatever config.json says.
 struct ModelFolder {
+  /// Of what runs: it has as many draft blocks as the engine can draft with, whatever config.json says.
   ModelConfig config;
+  /// Of what the files hold: also the draft head that is left unread.
+  ModelConfig stored;
   CheckpointKind kind;
   Checkpoint checkpoint;
 };
 
-/// Reads config.json and headers, no weights. Throws `Error` with a sentence for what is no checkpoint
-/// folder, is damaged, or is of a kind that cannot be run (`CheckpointKind::why_not`). Whether tensors fit
-/// the config is not asked here (`check_tensors`). Cost: 0.3 s of one core for Pro.
-[[nodiscard]] ModelFolder open_model_folder(const std::filesystem::path& folder);
+/// Reads config.json, headers and the encoder, no weights. Throws `Error` with a sentence for what is no
+/// checkpoint folder, is damaged, or is of a kind that cannot be run (`CheckpointKind::why_not`). Whether
+/// tensors fit the config is not asked here (`check_tensors` of `stored`). `profile` is what prompts are made
+/// by, whatever the encoder says. Cost: 0.3 s of one core for Pro.
+[[nodiscard]] ModelFolder open_model_folder(const std::filesystem::path& folder,
+                                            std::optional<PromptProfile> profile = {});
+
+/// What the table has of a checkpoint's draft head: nothing where its matrices are in formats not read here.
+[[nodiscard]] DraftBlocks stored_drafts(const CheckpointKind& kind);
 
 /// `folder`/config.json as text. Throws `Error` as `check_checkpoint_folder` does.
 [[nodiscard]] std::string config_text_of(const std::filesystem::path& folder);

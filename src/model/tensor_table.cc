@@ -83,7 +83,11 @@ class TableBuilder {
     for (block_ = c_.num_hidden_layers; block_ < c_.num_blocks(); ++block_) {
       prefix_ = block_prefix(c_, block_);
       add_block();
-      add_mtp_extras();
+      if (c_.draft_kind == DraftKind::kDspark) {
+        add_dspark_extras(block_ - c_.num_hidden_layers);
+      } else {
+        add_mtp_extras();
+      }
     }
     return std::move(table_);
   }
@@ -104,6 +108,7 @@ class TableBuilder {
                       .storage = storage,
                       .role = role,
                       .block = block_,
+                      .of_draft_head = c_.is_draft_block(block_),
                       .split = split,
                       .expert = expert_,
                       .count = expert_ < 0 ? 1 : experts_.each,
@@ -227,9 +232,31 @@ class TableBuilder {
     add_head_mixing(kInDraftBlock, kDraftMixing<"hc_head">);
   }
 
+  /// The first stage takes up streams of the main layers, the last one predicts: its logits get the Markov
+  /// head's, which are split as the head's are.
+  void add_dspark_extras(std::int64_t stage) {
+    if (stage == 0) {
+      const auto num_targets = static_cast<std::int64_t>(c_.dspark.target_layer_ids.size());
+      add_draft_matrix<"main_proj">({c_.hidden_size, num_targets * c_.hidden_size});
+      add_draft_norm<"main_norm">();
+    }
+    if (stage + 1 < c_.num_draft_blocks()) return;
+    add_draft_norm<"norm">();
+    add_head_mixing(kInDraftBlock, kDraftMixing<"hc_head">);
+    const Shape markov = {c_.vocab_size, c_.dspark.markov_rank};
+    add_bf16_draft_matrix<"markov_head.markov_w1">(markov);
+    add_bf16_draft_matrix<"markov_head.markov_w2">(markov, TensorSplit::kVocabulary);
+    add_bf16_draft_matrix<"confidence_head.proj">({1, c_.hidden_size + c_.dspark.markov_rank});
+  }
+
   template <StaticName kName>
   void add_draft_matrix(const Shape& shape) {
     add(kName.text, shape, Storage::kDense, TensorRole::kDraftProjection, kInDraftBlock, kDraftMatrix<kName>);
+  }
+  template <StaticName kName>
+  void add_bf16_draft_matrix(const Shape& shape, TensorSplit split = TensorSplit::kReplicated) {
+    add(fmt::format("{}.weight", kName.text), shape, Storage::kBf16, TensorRole::kDraftProjection,
+        kInDraftBlock, kDraftMatrix<kName>, split);
   }
   template <StaticName kName>
   void add_draft_norm() {
@@ -246,11 +273,13 @@ class TableBuilder {
 
 #undef AT
 
-/// What the tensors say; where they are missing or foreign, nothing changes.
-void detect(const Checkpoint& checkpoint, const std::string& stem, WeightFormat& format, DType& scale) {
+/// What the tensors say; where they are missing or foreign, `otherwise`.
+StoredFormat detect(const Checkpoint& checkpoint, const std::string& stem, StoredFormat otherwise) {
   const MatrixKind kind = matrix_kind(checkpoint, stem);
-  format = kind.weight_format().value_or(format);
-  if (kind.format == MatrixFormat::kFp8 && kind.scale == DType::kF32) scale = DType::kF32;
+  const auto format = kind.weight_format();
+  if (!format) return otherwise;
+  const bool is_f32 = kind.format == MatrixFormat::kFp8 && kind.scale == DType::kF32;
+  return {*format, is_f32 ? DType::kF32 : DType::kF8E8M0};
 }
 
 /// Of a layer: experts 0, 1, 2, ... up to the first that is not there.
@@ -291,6 +320,13 @@ std::int64_t TensorSpec::num_elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+StoredFormat StorageFormats::stored(const TensorSpec& tensor) const {
+  const bool is_expert = tensor.storage == Storage::kExpert;
+  const std::optional<StoredFormat>& own = is_expert ? draft_experts : draft_dense;
+  if (tensor.of_draft_head && own) return *own;
+  return is_expert ? StoredFormat{experts, expert_scale} : StoredFormat{dense, dense_scale};
+}
+
 const ModelFamily kDeepSeekV4{
     .tensors = [](const ModelConfig& config, const RankShare& share, ExpertRows experts) {
       return TableBuilder(config, share, experts).build();
@@ -317,7 +353,7 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
                                                           : DType::kI64;
     return {{tensor.name, dtype, tensor.shape}};
   }
-  const WeightFormat format = formats.of(tensor.storage);
+  const WeightFormat format = formats.of(tensor);
   const FormatLayout lies = format_layout(format);
   BALEEN_CHECK(format != WeightFormat::kInt8);  // in no file
   const DType dtype = format == WeightFormat::kF32    ? DType::kF32
@@ -330,7 +366,7 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
        {tensor.shape[0], lies.row_bytes(tensor.shape[1]) / dtype_bytes(dtype)}}};
   if (lies.scale_bytes > 0) {
     stored.push_back({tensor.name + ".scale",
-                      formats.scale_of(tensor.storage),
+                      formats.scale_of(tensor),
                       {lies.scales_down(tensor.shape[0]), lies.scales_across(tensor.shape[1])}});
   }
   return stored;
@@ -344,7 +380,7 @@ std::vector<HeldArray> held_arrays(const TensorSpec& tensor, const StorageFormat
     DType dtype = stored.dtype;
     if (holding == Holding::kFloats) dtype = DType::kF32;
     if (holding == Holding::kIds) dtype = DType::kI32;
-    if (is_scale && formats.of(tensor.storage) == WeightFormat::kFp8) dtype = DType::kF32;
+    if (is_scale && formats.of(tensor) == WeightFormat::kFp8) dtype = DType::kF32;
     const bool any_address = holding == Holding::kMatrix && !is_scale;
     arrays.push_back({std::move(stored), dtype, any_address ? 1 : dtype_bytes(dtype)});
   }
@@ -361,9 +397,18 @@ std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFor
 }
 
 StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint) {
-  StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
-  detect(checkpoint, "layers.0.attn.wq_a", formats.dense, formats.dense_scale);
-  detect(checkpoint, "layers.0.ffn.experts.0.w1", formats.experts, formats.expert_scale);
+  const StoredFormat dense = detect(checkpoint, "layers.0.attn.wq_a", {.weight = config.dense_format});
+  const StoredFormat experts =
+      detect(checkpoint, "layers.0.ffn.experts.0.w1", {.weight = config.expert_format});
+  StorageFormats formats{.dense = dense.weight,
+                         .experts = experts.weight,
+                         .dense_scale = dense.scale,
+                         .expert_scale = experts.scale};
+  if (config.num_draft_blocks() == 0) return formats;
+  const StoredFormat draft_dense = detect(checkpoint, "mtp.0.attn.wq_a", dense);
+  const StoredFormat draft_experts = detect(checkpoint, "mtp.0.ffn.experts.0.w1", experts);
+  if (draft_dense != dense) formats.draft_dense = draft_dense;
+  if (draft_experts != experts) formats.draft_experts = draft_experts;
   return formats;
 }
 

@@ -43,7 +43,8 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;
   Storage storage = Storage::kBf16;
   TensorRole role = TensorRole::kAttention;
-  std::int64_t block = -1;  ///< layer, or num_hidden_layers + block of the draft head; -1 at the top level
+  std::int64_t block = -1;     ///< layer, or num_hidden_layers + block of the draft head; -1 at the top level
+  bool of_draft_head = false;  ///< of one of those blocks
   TensorSplit split = TensorSplit::kReplicated;
   std::int64_t expert = -1;  ///< among the block's routed experts; -1: of none
   std::int64_t count = 1;    ///< tensors like this one, of as many experts, that it stands for
@@ -53,19 +54,27 @@ struct TensorSpec {
   [[nodiscard]] bool is_matrix() const { return storage == Storage::kDense || storage == Storage::kExpert; }
 };
 
-/// Formats of one checkpoint. Base checkpoints have FP8 experts and may have F32 scales.
+/// How matrices of one storage lie in a file.
+struct StoredFormat {
+  WeightFormat weight = WeightFormat::kBF16;
+  DType scale = DType::kF8E8M0;
+
+  bool operator==(const StoredFormat&) const = default;
+};
+
+/// Formats of one checkpoint. Base checkpoints have FP8 experts and F32 scales.
 struct StorageFormats {
   WeightFormat dense = WeightFormat::kFp8;
   WeightFormat experts = WeightFormat::kFp4;
   DType dense_scale = DType::kF8E8M0;
   DType expert_scale = DType::kF8E8M0;
+  /// Of a draft head's blocks, where they are others than the layers'.
+  std::optional<StoredFormat> draft_dense = std::nullopt;
+  std::optional<StoredFormat> draft_experts = std::nullopt;
 
-  [[nodiscard]] WeightFormat of(Storage storage) const {
-    return storage == Storage::kExpert ? experts : dense;
-  }
-  [[nodiscard]] DType scale_of(Storage storage) const {
-    return storage == Storage::kExpert ? expert_scale : dense_scale;
-  }
+  [[nodiscard]] StoredFormat stored(const TensorSpec& tensor) const;
+  [[nodiscard]] WeightFormat of(const TensorSpec& tensor) const { return stored(tensor).weight; }
+  [[nodiscard]] DType scale_of(const TensorSpec& tensor) const { return stored(tensor).scale; }
   bool operator==(const StorageFormats&) const = default;
 };
 
@@ -110,8 +119,8 @@ struct HeldArray {
 /// Bytes of all tensors of a table, scales included.
 [[nodiscard]] std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats);
 
-/// The formats by the first layer's tensors (matrix_kind.h); what is missing or of a strange dtype is taken
-/// from the config, and is then reported by `mismatches`.
+/// The formats by the tensors of the first layer and of the draft head's first block (matrix_kind.h); what is
+/// missing or of a strange dtype is taken from the config, and is then reported by `mismatches`.
 [[nodiscard]] StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint);
 
 /// A sentence for every tensor that is missing, unknown, or of a dtype or shape that the config does not

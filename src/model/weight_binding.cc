@@ -21,7 +21,7 @@ WeightTree empty_tree(const ModelConfig& config, const RankShare& share) {
 
 void set(WeightMatrix& matrix, const TensorSpec& spec, const StorageFormats& formats,
          std::span<const std::byte* const> arrays) {
-  matrix = {.format = spec.is_matrix()                ? formats.of(spec.storage)
+  matrix = {.format = spec.is_matrix()                ? formats.of(spec)
                       : spec.storage == Storage::kF32 ? WeightFormat::kF32
                                                       : WeightFormat::kBF16,
             .rows = spec.shape[0],

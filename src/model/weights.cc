@@ -45,11 +45,18 @@ void convert(const TensorInfo& tensor, DType dtype, std::byte* to) {
 ModelWeights::ModelWeights(const std::filesystem::path& folder) : ModelWeights(open_model_folder(folder)) {}
 
 ModelWeights::ModelWeights(ModelFolder folder)
-    : ModelWeights(std::move(folder.config), std::move(folder.checkpoint)) {}
+    : config_(std::move(folder.config)), checkpoint_(std::move(folder.checkpoint)) {
+  check_tensors(folder.stored, checkpoint_);  // tensors of a draft head that is not run as well
+  bind();
+}
 
 ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
     : config_(std::move(config)), checkpoint_(std::move(checkpoint)) {
   check_tensors(config_, checkpoint_);
+  bind();
+}
+
+void ModelWeights::bind() {
   check_scales();
   for (const TensorInfo& tensor : checkpoint_.tensors())
     if (is_used(tensor)) mapped_bytes_ += tensor.size_bytes();

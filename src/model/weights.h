@@ -25,7 +25,7 @@ class ModelWeights final {
   /// sentence for whatever does not fit.
   explicit ModelWeights(const std::filesystem::path& folder);
   explicit ModelWeights(ModelFolder folder);
-  /// The same of an open checkpoint.
+  /// The same of an open checkpoint, whose tensors fit `config`.
   ModelWeights(ModelConfig config, Checkpoint checkpoint);
   ModelWeights(const ModelWeights&) = delete;
   ModelWeights& operator=(const ModelWeights&) = delete;
@@ -39,6 +39,8 @@ class ModelWeights final {
   [[nodiscard]] std::int64_t owned_bytes() const { return owned_bytes_; }
 
  private:
+  /// Of a checkpoint whose tensors fit the config.
+  void bind();
   /// Where the file has it, or a converted or realigned copy.
   [[nodiscard]] const std::byte* array(const HeldArray& array);
   [[nodiscard]] bool is_used(const TensorInfo& tensor) const;

@@ -64,8 +64,8 @@ class ConvertingSource final : public WeightSource {
 
   void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
     const StoredMatrix source = stored_matrix(tensor);
-    const WeightFormat to = report_.to.of(tensor.storage);
-    if (source.format == to) {
+    const WeightFormat to = report_.to.of(tensor);
+    if (report_.from.stored(tensor) == report_.to.stored(tensor)) {
       encoded.weight.assign(source.weight.begin(), source.weight.end());
       encoded.scale.assign(source.scale.begin(), source.scale.end());
       return;
@@ -88,8 +88,8 @@ class ConvertingSource final : public WeightSource {
   StoredMatrix stored_matrix(const TensorSpec& tensor) const {
     StoredMatrix matrix{.rows = tensor.shape[0],
                         .cols = tensor.shape[1],
-                        .format = report_.from.of(tensor.storage),
-                        .scale_dtype = report_.from.scale_of(tensor.storage),
+                        .format = report_.from.of(tensor),
+                        .scale_dtype = report_.from.scale_of(tensor),
                         .weight = checkpoint_.at(tensor.name + ".weight").bytes,
                         .scale = {}};
     if (matrix.format == WeightFormat::kFp8 || matrix.format == WeightFormat::kFp4) {
@@ -156,10 +156,11 @@ std::string adapted_config(const fs::path& path, const ModelConfig& config, cons
   Result<Json> parsed = parse_ordered_json(read_text_file(path));
   if (!parsed) fail("{}: not JSON: {}", path.string(), parsed.error());
   Json& object = parsed.value();
-  object["num_nextn_predict_layers"] = config.num_nextn_predict_layers;
+  const bool has_dspark = config.draft_kind == DraftKind::kDspark;  // whose releases count otherwise
+  if (!has_dspark) object["num_nextn_predict_layers"] = config.num_nextn_predict_layers;
   std::vector<std::string> gone;
   for (const auto& [name, value] : object.items())
-    if (name.starts_with("dspark_") || name.starts_with("vision_")) gone.push_back(name);
+    if ((name.starts_with("dspark_") && !has_dspark) || name.starts_with("vision_")) gone.push_back(name);
   for (const std::string& name : gone) object.erase(name);
   object["expert_dtype"] = weight_format_name(formats.experts);
   if (formats.dense != WeightFormat::kFp8) {
@@ -176,12 +177,23 @@ StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& 
   if (options.dense == WeightFormat::kFp4) {
     fail("dense weights cannot become FP4, the released layout has none; expected bf16 or fp8");
   }
-  StorageFormats to = from;
-  to.experts = options.experts.value_or(from.experts);
-  to.dense = options.dense.value_or(from.dense);
-  if (to.experts != from.experts) to.expert_scale = DType::kF8E8M0;
-  if (to.dense != from.dense) to.dense_scale = DType::kF8E8M0;
-  return to;
+  // What keeps its format keeps its bytes, so scales stay as they are.
+  const auto target = [](const StoredFormat& stored, std::optional<WeightFormat> wanted) {
+    return wanted.value_or(stored.weight) == stored.weight ? stored : StoredFormat{.weight = *wanted};
+  };
+  const auto draft_target = [&](const std::optional<StoredFormat>& stored, std::optional<WeightFormat> wanted,
+                                const StoredFormat& layers) {
+    const std::optional<StoredFormat> own = stored ? std::optional(target(*stored, wanted)) : std::nullopt;
+    return own == layers ? std::nullopt : own;
+  };
+  const StoredFormat experts = target({from.experts, from.expert_scale}, options.experts);
+  const StoredFormat dense = target({from.dense, from.dense_scale}, options.dense);
+  return {.dense = dense.weight,
+          .experts = experts.weight,
+          .dense_scale = dense.scale,
+          .expert_scale = experts.scale,
+          .draft_dense = draft_target(from.draft_dense, options.dense, dense),
+          .draft_experts = draft_target(from.draft_experts, options.experts, experts)};
 }
 
 }  // namespace
@@ -195,11 +207,14 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
                                  ThreadPool& pool) {
   check_apart(in, out);
   const ModelFolder folder = open_model_folder(in);
-  const ModelConfig& config = folder.config;
+  const ModelConfig& config = folder.stored;
   const Checkpoint& checkpoint = folder.checkpoint;
   check_tensors(config, checkpoint);
   ConvertReport report;
-  report.left_out = left_out_text(folder.kind);
+  std::vector<LeftOut> left_out = folder.kind.left_out;
+  if (config.num_draft_blocks() > 0)
+    std::erase_if(left_out, [](const LeftOut& part) { return part.is_draft_head; });
+  report.left_out = left_out_text(left_out);
   report.from = detect_formats(config, checkpoint);
   report.to = target_formats(report.from, options);
   std::vector<TextFile> companions = companion_files(in);
@@ -244,7 +259,7 @@ std::string_view role_name(TensorRole role) {
     case TensorRole::kRoutedExpert:
       return "routed experts";
     case TensorRole::kDraftProjection:
-      return "MTP projections";
+      return "draft head's own";
   }
   return "?";
 }

@@ -50,11 +50,11 @@ struct ConvertReport {
 
 /// Streams tensor by tensor; holds one matrix. FP4 becomes FP8 exactly as in the released converter,
 /// everything else is decoded and rounded anew where its format changes and copied where not. Companion
-/// files (tokenizer, licence) are copied, config.json is adapted. What cannot be run (a DSpark head,
-/// vision) is left out and said. The result is read back and compared before this returns. Throws `Error`,
-/// leaving nothing behind, when config and tensors of `in` do not fit together, weights are not numbers,
-/// `out` is `in`, inside it or around it, holds anything but a checkpoint to be replaced, or the disk is
-/// full. `out` stays as it was until the result has been verified (`StagedFolder`).
+/// files (tokenizer, licence) are copied, config.json is adapted. A draft head is written too, whether the
+/// engine computes it or not; vision is left out and said. The result is read back and compared before this
+/// returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit together,
+/// weights are not numbers, `out` is `in`, inside it or around it, holds anything but a checkpoint to be
+/// replaced, or the disk is full. `out` stays as it was until the result has been verified (`StagedFolder`).
 ConvertReport convert_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out,
                                  const ConvertOptions& options, ThreadPool& pool);
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "model/prompt_profile.h"
 
 namespace baleen {
 
@@ -21,6 +22,8 @@ std::vector<TextFile> companion_files(const fs::path& folder) {
     if (!wanted || name == "config.json" || name == kIndexFileName) continue;
     files.push_back({name.string(), read_text_file(entry.path())});
   }
+  if (fs::is_regular_file(folder / encoder_path()))
+    files.push_back({encoder_path().string(), read_text_file(folder / encoder_path())});
   std::sort(files.begin(), files.end(), [](const TextFile& a, const TextFile& b) { return a.name < b.name; });
   return files;
 }

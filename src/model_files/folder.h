@@ -9,8 +9,9 @@
 
 namespace baleen {
 
-/// The text files beside the weights: tokenizer, generation settings, licence. Neither config.json nor the
-/// index, and no README, which describes the original. Throws `Error` when one cannot be read.
+/// The text files beside the weights: tokenizer, generation settings, licence, the encoder by which the
+/// prompt profile is known (model/prompt_profile.h). Neither config.json nor the index, and no README, which
+/// describes the original. Throws `Error` when one cannot be read.
 [[nodiscard]] std::vector<TextFile> companion_files(const std::filesystem::path& folder);
 
 [[nodiscard]] std::vector<std::string> names_of(const std::vector<TextFile>& files);

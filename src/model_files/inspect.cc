@@ -41,21 +41,32 @@ struct FindingLine {
 };
 
 std::vector<FindingLine> findings_of(const CheckpointKind& kind) {
-  std::string head(draft_head_name(kind.draft_head.value));
-  if (kind.num_draft_blocks > 0)
-    head += fmt::format(", {} {}{}", kind.num_draft_blocks,
-                        kind.draft_head.value == DraftKind::kDspark ? "stage" : "block",
-                        kind.num_draft_blocks == 1 ? "" : "s");
+  const std::int64_t num_blocks = kind.draft_blocks.value;
+  std::string head(draft_head_name(kind.draft_head.value)), head_evidence = kind.draft_head.evidence;
+  if (num_blocks > 0) {
+    head +=
+        fmt::format(", {} {}{}", num_blocks, kind.draft_head.value == DraftKind::kDspark ? "stage" : "block",
+                    num_blocks == 1 ? "" : "s");
+    head_evidence += fmt::format("; {}", kind.draft_blocks.evidence);
+  }
   std::vector<FindingLine> lines{
       {"release", "release", std::string(release_name(kind.release.value)), kind.release.evidence},
+      {"published", "  published as", kind.published.value, kind.published.evidence},
       {"names", "names", std::string(tensor_names_name(kind.names.value)), kind.names.evidence},
-      {"draft_head", "draft head", std::move(head), kind.draft_head.evidence},
+      {"draft_head", "draft head", std::move(head), std::move(head_evidence)},
       {"routed_experts", "routed experts", kind.experts.text(), kind.experts.evidence},
       {"dense_matrices", "dense matrices", kind.dense.text(), kind.dense.evidence}};
   if (kind.draft_experts.format != MatrixFormat::kAbsent)
     lines.push_back(
         {"draft_experts", "draft head's experts", kind.draft_experts.text(), kind.draft_experts.evidence});
+  if (kind.draft_dense.format != MatrixFormat::kAbsent)
+    lines.push_back(
+        {"draft_dense", "  and dense matrices", kind.draft_dense.text(), kind.draft_dense.evidence});
   lines.push_back({"vision", "vision", kind.vision.value ? "yes" : "no", kind.vision.evidence});
+  lines.push_back({"prompt_profile", "prompt profile",
+                   std::string(prompt_profile_name(kind.prompts.profile.value)),
+                   kind.prompts.profile.evidence});
+  std::erase_if(lines, [](const FindingLine& line) { return line.value.empty(); });
   return lines;
 }
 
@@ -63,7 +74,9 @@ Json kind_json(const CheckpointKind& kind) {
   Json object = Json::object();
   for (const FindingLine& line : findings_of(kind))
     object[line.key] = {{"is", line.value}, {"evidence", line.evidence}};
-  object["draft_blocks"] = kind.num_draft_blocks;
+  object["draft_blocks"] = kind.draft_blocks.value;
+  object["usable_draft_blocks"] = kind.num_usable_draft_blocks;
+  object["contradictions"] = kind.contradictions;
   object["left_out"] = Json::array();
   for (const LeftOut& part : kind.left_out)
     object["left_out"].push_back({{"what", part.what}, {"tensors", part.num_tensors}, {"bytes", part.bytes}});
@@ -114,8 +127,7 @@ CheckpointReport inspect_checkpoint(const std::filesystem::path& folder) {
     report.total_bytes += tensor.size_bytes();
   }
   if (!report.kind.why_not.empty()) return report;
-  report.config =
-      parse_config(config, (folder / "config.json").string(), report.kind.num_usable_draft_blocks);
+  report.config = parse_config(config, (folder / "config.json").string(), stored_drafts(report.kind));
   report.formats = detect_formats(report.config, checkpoint);
   report.parameters = count_parameters(report.config);
   report.kv = cache_geometry(report.config, Precision::kReleased);
@@ -136,14 +148,15 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
   for (const FindingLine& finding : findings_of(report.kind))
     line(finding.name, fmt::format("{}; {}", finding.value, finding.evidence));
   if (!report.kind.left_out.empty() && report.kind.why_not.empty())
-    line("left out", left_out_text(report.kind));
+    line("left unread", left_out_text(report.kind.left_out));
+  for (const std::string& sentence : report.kind.contradictions) line("contradiction", sentence);
   if (!report.kind.why_not.empty()) {
     text += bytes_text(report);
     line("cannot be run", report.kind.why_not);
     return text;
   }
-  line("layers", fmt::format("{}, of which {} hash routed; {} MTP", c.num_hidden_layers, c.num_hash_layers,
-                             c.num_draft_blocks()));
+  line("layers", fmt::format("{}, of which {} hash routed; {} of the draft head", c.num_hidden_layers,
+                             c.num_hash_layers, c.num_draft_blocks()));
   for (const LayerKind kind : kLayerKinds) {
     line(fmt::format("  {}", layer_kind_name(kind)), fmt::to_string(c.num_layers_of(kind)));
   }
@@ -155,12 +168,12 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
        fmt::format("{}, {}", grouped(c.vocab_size), grouped(c.max_position_embeddings)));
   line("parameters", grouped(report.parameters.total));
   line("  used per token", grouped(report.parameters.per_token));
-  line("  MTP, beside those", grouped(report.parameters.drafts));
+  line("  draft head, beside", grouped(report.parameters.drafts));
   text += bytes_text(report);
   line("KV bytes", fmt::format("{:.2f} a token at long context ({} a vector, {} an indexer key)",
                                report.kv.bytes_per_token(), report.kv.latent.row_bytes(),
                                report.kv.index_key.row_bytes()));
-  line("  and a sequence", fmt::format("window {} (+ {} MTP), compressor states {}",
+  line("  and a sequence", fmt::format("window {} (+ {} draft head), compressor states {}",
                                        size_text(c.num_hidden_layers * report.kv.window_bytes()),
                                        size_text(c.num_draft_blocks() * report.kv.window_bytes()),
                                        size_text(report.kv.state_slot_bytes())));
@@ -190,7 +203,7 @@ std::string report_json(const CheckpointReport& report) {
   Json layers = {{"total", c.num_hidden_layers}};
   for (const LayerKind kind : kLayerKinds) layers[std::string(layer_kind_name(kind))] = c.num_layers_of(kind);
   layers["hash_routed"] = c.num_hash_layers;
-  layers["mtp"] = c.num_draft_blocks();
+  layers["draft_head"] = c.num_draft_blocks();
   object.update(Json{
       {"layers", layers},
       {"expert_format", weight_format_name(report.formats.experts)},
@@ -198,7 +211,7 @@ std::string report_json(const CheckpointReport& report) {
       {"parameters",
        {{"total", report.parameters.total},
         {"per_token", report.parameters.per_token},
-        {"mtp", report.parameters.drafts}}},
+        {"draft_head", report.parameters.drafts}}},
       {"kv",
        {{"bytes_per_token", report.kv.bytes_per_token()},
         {"latent_row_bytes", report.kv.latent.row_bytes()},
@@ -206,7 +219,7 @@ std::string report_json(const CheckpointReport& report) {
         {"page_tokens", std::int64_t{kPageTokens}},
         {"page_bytes", report.kv.page_bytes()},
         {"window_bytes_per_sequence", c.num_hidden_layers * report.kv.window_bytes()},
-        {"mtp_window_bytes_per_sequence", c.num_draft_blocks() * report.kv.window_bytes()},
+        {"draft_window_bytes_per_sequence", c.num_draft_blocks() * report.kv.window_bytes()},
         {"state_bytes_per_sequence", report.kv.state_slot_bytes()}}},
       {"mismatches", report.mismatches},
   });

@@ -72,7 +72,7 @@ class RandomSource final : public WeightSource {
   }
 
   void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
-    encoded.reset(tensor.shape[0], tensor.shape[1], formats_.of(tensor.storage));
+    encoded.reset(tensor.shape[0], tensor.shape[1], formats_.of(tensor));
     const CounterRandom random(seed_, tensor.name);
     const Distribution distribution = distribution_of(tensor);
     const StoredMatrix geometry = encoded.view();

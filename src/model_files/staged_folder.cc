@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "model/prompt_profile.h"
 
 namespace baleen {
 
@@ -38,8 +39,22 @@ bool starts_and_ends(std::string_view name, std::string_view start, std::string_
   return name.size() >= start.size() + end.size() && name.starts_with(start) && name.ends_with(end);
 }
 
+/// The folder of a release's encoder, with nothing else in it.
+bool is_encoder_folder(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  if (entry.path().filename() != encoder_path().parent_path() || entry.is_symlink(ignored) ||
+      !entry.is_directory(ignored))
+    return false;
+  const fs::directory_iterator files(entry.path(), ignored);
+  return std::all_of(begin(files), end(files), [](const fs::directory_entry& file) {
+    std::error_code unreadable;
+    return file.path().filename() == encoder_path().filename() && file.is_regular_file(unreadable);
+  });
+}
+
 bool is_replaceable(const fs::directory_entry& entry, const std::vector<std::string>& names) {
   std::error_code ignored;
+  if (is_encoder_folder(entry)) return true;
   if (!entry.is_regular_file(ignored) && !entry.is_symlink(ignored)) return false;
   const std::string name = entry.path().filename();
   const std::string_view written = std::string_view(name).substr(0, name.rfind(".tmp-"));
@@ -67,7 +82,7 @@ void remove_checkpoint(const fs::path& folder, const std::vector<std::string>& n
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
     if (is_replaceable(entry, names)) files.push_back(entry.path());
-  for (const fs::path& file : files) fs::remove(file, ignored);
+  for (const fs::path& file : files) fs::remove_all(file, ignored);
   fs::remove(folder, ignored);
 }
 

@@ -91,6 +91,9 @@ TEST_F(FolderCheck, CachesOfTheHub) {
                                          ": the root of a Hub cache of deepseek-ai/DeepSeek-V4-Flash, not a "
                                          "checkpoint; pass its snapshot " +
                                          path(root + "/snapshots/aaa"));
+  EXPECT_NE(
+      refusal(folder_ / root / ".").find(": the root of a Hub cache of deepseek-ai/DeepSeek-V4-Flash, "),
+      std::string::npos);  // as the folder that a shell is in
   EXPECT_NE(refusal(folder_ / "hub")
                 .find("a Hub cache of several models, not a checkpoint; pass a snapshot of one, "
                       "as " +

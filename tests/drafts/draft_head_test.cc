@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "drafts/heads/draft_heads.h"
 #include "engine/engine.h"
 #include "rank_engine/rank_engine.h"
 #include "scheduler/scheduler.h"
@@ -46,6 +47,16 @@ EngineOptions options(std::int64_t max_draft_tokens) {
 std::vector<TokenId> chain(StepEngine& engine, SequenceId sequence, TokenId newest, std::int64_t count) {
   EXPECT_TRUE(engine.reserve(sequence, std::max(count, engine.limits().least_draft_room)));
   return test::draft_by_link(engine, sequence, newest, count);
+}
+
+/// Whether blocks of a head are bound and whether it is computed is said in two places.
+TEST(DraftHeads, WhatIsComputedIsInTheRegistry) {
+  for (const DraftKind kind : {DraftKind::kMtp, DraftKind::kDspark}) {
+    ModelConfig config = preset_config("tiny-flash");
+    config.draft_kind = kind;
+    EXPECT_EQ(draft_head_of(config) != nullptr, is_computed(kind)) << draft_head_name(kind);
+    EXPECT_EQ(draft_head_of(without_drafts(config)), nullptr);
+  }
 }
 
 TEST(ADraftHead, SeesWhatTheSequenceHasAlsoAfterAStepIsTakenBack) {

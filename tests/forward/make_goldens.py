@@ -9,6 +9,7 @@ machines). Run in the repository root.
 
 PRESET.safetensors   logits in `exact` of a random checkpoint that `baleen init --preset PRESET --seed SEED` writes again
                      wherever the test runs: in full at a few positions, projected on eight directions at all of them
+PRESET-f32-scales.safetensors   the same with FP8 experts and F32 scales that are no powers of two (`OddScales`)
 stories_nll.json     ids of 20 held-out stories and the sums of their negative log-likelihoods in `released`
 operations.safetensors   inputs and outputs of single operations of models/stories in `released`, layer by kind
 """
@@ -47,10 +48,25 @@ def checksum(folder):
     words = np.frombuffer(data + bytes(-len(data) % 8), np.uint64)
     return (words * (2 * np.arange(words.size, dtype=np.uint64) + np.uint64(1))).sum(dtype=np.uint64).view(np.int64)
 
-def logits_golden(preset, seed):
-    with tempfile.TemporaryDirectory() as folder:
+class OddScales(oracle.Checkpoint):
+    """Scale i of an FP8 matrix in float32, times 1 + ((37 i + 11) mod 4096) / 4096: as Base and repacks may have them."""
+    def get(self, k):
+        if self.kind(k) != 'F8_E4M3': return super().get(k)
+        codes = self.raw(k)[1]
+        s = np.ldexp(F32(1), self.raw(k.replace('.weight', '.scale'))[1].astype(np.int32) - 127)
+        odd = 1 + ((37 * np.arange(s.size).reshape(s.shape) + 11) % 4096) / 4096
+        blocks = np.repeat(np.repeat((s * odd).astype(F32), 128, 0), 128, 1)
+        return (oracle.E4M3_LUT[codes] * blocks[:codes.shape[0], :codes.shape[1]]).astype(F32)
+
+def logits_golden(preset, seed, f32_scales=False):
+    with tempfile.TemporaryDirectory() as parent:
+        folder = os.path.join(parent, 'model')
         subprocess.run([BALEEN, 'init', folder, '--preset', preset, '--seed', str(seed)], check=True, stdout=subprocess.DEVNULL)
         m = oracle.Model(folder, 'exact')
+        if f32_scales:   # the conversion of experts to FP8 is exact, and tests compare its logits with those of FP4
+            fp8 = os.path.join(parent, 'fp8')
+            subprocess.run([BALEEN, 'convert', folder, fp8, '--experts', 'fp8'], check=True, stdout=subprocess.DEVNULL)
+            m.ck = OddScales(fp8)
         ids = np.random.default_rng(4).integers(0, m.cfg['vocab_size'], 420)
         directions = np.linalg.qr(np.random.default_rng(5).standard_normal((m.cfg['vocab_size'], 8)))[0].T.astype(F32)
         # First and last, and around every boundary: blocks of 4, the window, blocks of 128, pages.
@@ -62,7 +78,7 @@ def logits_golden(preset, seed):
             x64 = x.astype(np.float64)
             tensors |= {name: x[positions], name + '.norm': np.linalg.norm(x64, axis=1).astype(F32),
                         name + '.projection': (x64 @ directions.T.astype(np.float64)).astype(F32)}
-        save(preset + '.safetensors', tensors)
+        save(preset + ('-f32-scales' if f32_scales else '') + '.safetensors', tensors)
 
 # ------------------------------------------------------------------ held-out stories
 def story_ids():
@@ -156,6 +172,7 @@ def operations_golden(ids):
 os.makedirs(OUT, exist_ok=True)
 logits_golden('tiny-flash', 1)
 logits_golden('tiny-real-heads', 2)
+logits_golden('tiny-flash', 3, f32_scales=True)
 stories = story_ids()
 operations_golden((stories[0] + stories[1])[:280])
 stories_golden(stories)

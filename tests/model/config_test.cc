@@ -82,9 +82,11 @@ TEST(Config, OptionalFieldsMayBeAbsent) {
 /// "num_nextn_predict_layers" is believed only of a config that stands alone and names no other head.
 TEST(Config, MtpBlocksAreThoseOfTheTensors) {
   Json object = Json::parse(config_text(preset_config("tiny-flash")));
-  EXPECT_EQ(parse_config(object.dump(), "config.json", 0).num_nextn_predict_layers, 0);
+  EXPECT_EQ(parse_config(object.dump(), "config.json", DraftBlocks{}).num_nextn_predict_layers, 0);
   object["num_nextn_predict_layers"] = 3;
-  EXPECT_EQ(parse_config(object.dump(), "config.json", 1).num_nextn_predict_layers, 1);
+  EXPECT_EQ(
+      parse_config(object.dump(), "config.json", DraftBlocks{DraftKind::kMtp, 1}).num_nextn_predict_layers,
+      1);
   object["dspark_block_size"] = 5;
   EXPECT_EQ(parse_config(object.dump(), "config.json").num_nextn_predict_layers, 0);
   object["compress_ratios"].erase(5);
@@ -113,11 +115,12 @@ TEST(Config, EveryDamageHasItsSentence) {
       {"/q_lora_rank", 100, "\"q_lora_rank\" must be a multiple of 128"},
       {"/moe_intermediate_size", 64, "\"moe_intermediate_size\" must be a multiple of 128"},
       {"/num_hidden_layers", 1'000'000'000, "expected a number from"},
-      {"/num_hidden_layers", 6, "\"compress_ratios\" has 6 entries, 6 layers and 1 MTP blocks need 7"},
+      {"/num_hidden_layers", 6,
+       "\"compress_ratios\" has 6 entries, 6 layers and 1 blocks of the draft head need 7"},
       {"/compress_ratios", 4, "expected a list of whole numbers"},
       {"/compress_ratios/1", "4", "expected a list of whole numbers"},
       {"/compress_ratios/1", 8, "entry 1: expected 0, 4 or 128, found 8"},
-      {"/compress_ratios/5", 4, "entry 5: an MTP block sees the window only"},
+      {"/compress_ratios/5", 4, "entry 5: a draft head's block sees the window only"},
       {"/compress_ratios", Json::array(), "has 0 entries"},
       {"/o_groups", 3, "4 heads in 3 groups"},
       {"/o_lora_rank", 96, "\"o_lora_rank\" must be a multiple of 128, found 96"},

@@ -2,7 +2,10 @@
 // and say what they leave out; those that cannot be run are named.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
+#include "drafts/heads/draft_heads.h"
 #include "model/device_weights.h"
 #include "model/model_folder.h"
 #include "model/presets.h"
@@ -70,7 +73,7 @@ class Releases : public testing::Test {
     }
   }
   static std::string left_out(const std::filesystem::path& model) {
-    return left_out_text(open_model_folder(model).kind);
+    return left_out_text(open_model_folder(model).kind.left_out);
   }
   /// What comes after the folder's name.
   static std::string refusal(const std::filesystem::path& model) {
@@ -101,12 +104,19 @@ TEST_F(Releases, DsparkRunsAsItsMainModel) {
   const ModelFolder folder = open_model_folder(model);
   EXPECT_EQ(folder.kind.draft_head.value, DraftKind::kDspark);
   EXPECT_EQ(folder.kind.draft_head.evidence, "tensor \"mtp.0.main_norm.weight\"");
-  EXPECT_EQ(folder.kind.num_draft_blocks, 3);
-  EXPECT_EQ(folder.config.num_nextn_predict_layers, 0);
-  const std::string text = left_out_text(folder.kind);
-  EXPECT_TRUE(text.starts_with("DSpark draft head, mtp.0 to mtp.2, ")) << text;
-  EXPECT_NE(why_no_drafts(folder.kind).find("DSpark, with which baleen does not draft yet"),
-            std::string::npos);
+  EXPECT_EQ(folder.kind.draft_blocks.value, 3);
+  EXPECT_EQ(folder.kind.draft_blocks.evidence, "mtp.0 to mtp.2");
+  EXPECT_EQ(folder.kind.num_usable_draft_blocks, 0);
+  EXPECT_EQ(folder.config.num_draft_blocks(), 0);
+  EXPECT_EQ(folder.stored.draft_kind, DraftKind::kDspark);
+  EXPECT_EQ(folder.stored.num_draft_blocks(), 3);
+  const DsparkConfig dspark{
+      .block_size = 5, .noise_token_id = 511, .target_layer_ids = {2, 3, 4}, .markov_rank = 8};
+  EXPECT_EQ(folder.stored.dspark, dspark);
+  const std::string text = left_out_text(folder.kind.left_out);
+  EXPECT_TRUE(text.starts_with("of the draft head DSpark, mtp.0 to mtp.2, ")) << text;
+  EXPECT_EQ(why_no_drafts(folder.kind),
+            "this checkpoint's draft head is DSpark, which baleen does not compute yet");
 }
 
 TEST_F(Releases, DsparkWithFp8Experts) {
@@ -147,7 +157,7 @@ TEST_F(Releases, BaseWithScalesThatArePowersOfTwo) {
   const ModelFolder folder = open_model_folder(model);
   EXPECT_EQ(folder.kind.experts.text(), "FP8, F32 scales of 128 x 128");
   EXPECT_EQ(folder.kind.dense.text(), "FP8, F32 scales of 128 x 128");
-  const std::string text = left_out_text(folder.kind);
+  const std::string text = left_out_text(folder.kind.left_out);
   EXPECT_TRUE(
       text.starts_with("the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head), 2 tensors, "))
       << text;
@@ -250,8 +260,8 @@ TEST_F(Releases, VisionIsLeftOut) {
   const auto model = written(vision);
   expect_same_logits(model, written(plain));
   const std::string text = left_out(model);
-  EXPECT_TRUE(text.starts_with("DSpark draft head, mtp.0 to mtp.2, ")) << text;
-  EXPECT_NE(text.find("; vision (vision.*, aligner.*, image_*, gate.bias_vl), 16 tensors, "),
+  EXPECT_TRUE(text.starts_with("of the draft head DSpark, mtp.0 to mtp.2, ")) << text;
+  EXPECT_NE(text.find("; vision (vision.*, aligner.*, image_*, gate.bias_vl), 19 tensors, "),
             std::string::npos)
       << text;
 }
@@ -265,25 +275,53 @@ TEST_F(Releases, AnMtpBlockInOtherFormatsIsLeftOut) {
   expect_same_logits(model, preview());
   const std::string text = left_out(model);
   EXPECT_TRUE(text.starts_with(
-      "MTP head, mtp.0 (experts FP8, E8M0 scales of 128 x 128 beside the layers' MXFP4, E8M0 "
+      "of the draft head MTP, mtp.0 (experts FP8, E8M0 scales of 128 x 128 beside the layers' MXFP4, E8M0 "
       "scales), "))
       << text;
 }
 
-TEST_F(Releases, ConvertedCheckpointsHaveNoFieldsOfWhatWasLeftOut) {
+/// Of a release that is converted the draft head is converted with it, and the encoder goes along.
+TEST_F(Releases, ConvertedCheckpointsKeepAllButVision) {
   EditedCheckpoint checkpoint(preview());
   test::make_dspark(checkpoint);
   test::add_vision(checkpoint);
+  const auto model = written(checkpoint);
+  test::write_encoder(model, test::kOfficialEncoder);
   ThreadPool pool(1);
   const ConvertReport report =
-      convert_checkpoint(written(checkpoint), folder_ / "out", {.experts = WeightFormat::kFp8}, pool);
-  EXPECT_TRUE(report.left_out.starts_with("DSpark draft head, ")) << report.left_out;
-  EXPECT_NE(report_text(report).find("left out: DSpark draft head, "), std::string::npos);
+      convert_checkpoint(model, folder_ / "out", {.experts = WeightFormat::kFp8}, pool);
+  EXPECT_TRUE(report.lossless());
+  EXPECT_TRUE(report.left_out.starts_with("vision (vision.*, ")) << report.left_out;
+  EXPECT_NE(report_text(report).find("left out: vision (vision.*, "), std::string::npos);
   expect_same_logits(folder_ / "out", fp8());
   const EditedCheckpoint out(folder_ / "out");
-  EXPECT_EQ(out.config["num_nextn_predict_layers"], 0);
-  EXPECT_EQ(out.config.dump().find("dspark"), std::string::npos) << out.config.dump();
+  EXPECT_EQ(out.config["num_nextn_predict_layers"], 3);  // Vision-Exp's own
+  EXPECT_EQ(out.config["dspark_markov_rank"], 8);
   EXPECT_EQ(out.config.dump().find("vision"), std::string::npos) << out.config.dump();
+  for (const char* name : {"mtp.0.main_proj.weight", "mtp.2.markov_head.markov_w1.weight"})
+    EXPECT_EQ(out.tensors.at(name).bytes, checkpoint.tensors.at(name).bytes) << name;
+  EXPECT_EQ(out.tensors.at("mtp.1.ffn.experts.0.w1.weight").dtype, DType::kF8E4M3);
+  EXPECT_EQ(open_model_folder(folder_ / "out").kind.prompts.profile.value, PromptProfile::kOfficial);
+  // Once more in its place, which deletes what was there.
+  static_cast<void>(convert_checkpoint(model, folder_ / "out", {.force = true}, pool));
+  EXPECT_EQ(EditedCheckpoint(folder_ / "out").tensors.at("mtp.1.ffn.experts.0.w1.weight").bytes,
+            checkpoint.tensors.at("mtp.1.ffn.experts.0.w1.weight").bytes);
+}
+
+/// The block keeps its format, or takes the wanted one.
+TEST_F(Releases, AnMtpBlockInOtherFormatsIsConverted) {
+  EditedCheckpoint checkpoint(preview());
+  const EditedCheckpoint other(fp8());
+  for (const auto& [name, tensor] : other.tensors)
+    if (test::is_draft(name)) checkpoint.tensors[name] = tensor;
+  const auto model = written(checkpoint);
+  ThreadPool pool(1);
+  EXPECT_EQ(convert_checkpoint(model, folder_ / "same", {}, pool).left_out, "");
+  const EditedCheckpoint same(folder_ / "same");
+  for (const auto& [name, tensor] : checkpoint.tensors)
+    EXPECT_EQ(same.tensors.at(name).bytes, tensor.bytes) << name;
+  static_cast<void>(convert_checkpoint(model, folder_ / "fp8", {.experts = WeightFormat::kFp8}, pool));
+  expect_same_logits(folder_ / "fp8", fp8(), true);
 }
 
 TEST_F(Releases, ForeignFormatsAreToldByName) {
@@ -436,58 +474,325 @@ TEST_F(Releases, PrunedExpertsAreOneSentence) {
       << sentence;
 }
 
-/// What is missing of an MTP block is missed, not left out; what is neither head is left out by name.
+/// What a draft head lacks is missed, not left out, also of one that is not computed; what no head has is
+/// named.
 TEST_F(Releases, BrokenDraftHeads) {
+  const auto expect_named = [this](const EditedCheckpoint& checkpoint, const std::string& sentence) {
+    const std::string found = refusal(written(checkpoint));
+    EXPECT_NE(found.find(sentence), std::string::npos) << found << "\nexpected\n" << sentence;
+  };
   EditedCheckpoint broken(preview());
   broken.tensors.erase("mtp.0.enorm.weight");
-  EXPECT_NE(refusal(written(broken)).find("tensor \"mtp.0.enorm.weight\": missing"), std::string::npos);
-  EditedCheckpoint both(preview());
-  both.add("mtp.0.main_norm.weight", DType::kBF16, {256});
-  EXPECT_TRUE(left_out(written(both)).starts_with("unknown draft head, mtp.0, "));
+  expect_named(broken, "tensor \"mtp.0.enorm.weight\": missing");
+  EditedCheckpoint dspark(preview());
+  test::make_dspark(dspark);
+  for (const char* name :
+       {"mtp.0.main_proj.scale", "mtp.1.ffn.shared_experts.w2.weight", "mtp.2.hc_head_base",
+        "mtp.2.markov_head.markov_w2.weight", "mtp.2.confidence_head.proj.weight"}) {
+    EditedCheckpoint less = dspark;
+    less.tensors.erase(name);
+    expect_named(less, fmt::format("tensor \"{}\": missing, config wants ", name));
+  }
+  for (const char* name :
+       {"mtp.0.unknown.weight", "mtp.1.norm.weight", "mtp.1.main_norm.weight", "mtp.x.weight"}) {
+    EditedCheckpoint more = dspark;
+    more.add(name, DType::kBF16, {256});
+    expect_named(more, fmt::format("tensor \"{}\" in ", name));
+    expect_named(more, "BF16 [256], but the config has no such tensor");
+  }
+  EditedCheckpoint gap = dspark;
+  gap.erase_if([](const std::string& name) { return name.starts_with("mtp.1."); });
+  expect_named(gap, "tensor \"mtp.1.");
+  EditedCheckpoint rank = dspark;
+  rank.config["dspark_markov_rank"] = 16;
+  expect_named(rank, "BF16 [512, 8], config wants BF16 [512, 16]");
+  EditedCheckpoint targets = dspark;
+  targets.config["dspark_target_layer_ids"] = {3, 4};
+  expect_named(targets, "F8_E4M3 [256, 768], config wants F8_E4M3 [256, 512]");
 }
 
-/// The published numbers of tensors and bytes, from rules alone.
-TEST_F(Releases, HeadersOfThePublishedReleases) {
-  struct Release {
-    const char* preset;
-    std::int64_t rank;
-    std::int64_t num_tensors;
-    std::int64_t bytes;
-    const char* left_out;
+TEST_F(Releases, FieldsOfDsparkAreReadWhereItsTensorsAre) {
+  EditedCheckpoint dspark(preview());
+  test::make_dspark(dspark);
+  const auto refused = [this](const EditedCheckpoint& checkpoint) -> std::string {
+    try {
+      static_cast<void>(open_model_folder(written(checkpoint)));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
   };
-  for (const Release& release : {Release{"flash", 256, 72'317, 166'878'536'440,
-                                         "DSpark draft head, mtp.0 to mtp.2, 4,705 tensors, 10.86 GB"},
-                                 Release{"pro", 512, 149'782, 892'727'580'904,
-                                         "DSpark draft head, mtp.0 to mtp.2, 7,009 tensors, 41.98 GB"}}) {
-    const ModelConfig config = preset_config(release.preset);
-    const std::vector<TensorHeader> tensors = test::dspark_headers(config, {}, release.rank);
-    std::int64_t bytes = 0;
-    for (const TensorHeader& tensor : tensors) bytes += tensor.size_bytes();
-    EXPECT_EQ(std::ssize(tensors), release.num_tensors);
-    EXPECT_EQ(bytes, release.bytes);
-    const test::TemporaryFolder files;
-    test::write_header_only(files / release.preset, tensors, config_text(config));
-    const ModelFolder folder = open_model_folder(files / release.preset);
-    EXPECT_NO_THROW(check_tensors(folder.config, folder.checkpoint));
-    EXPECT_EQ(left_out_text(folder.kind), release.left_out);
+  EditedCheckpoint beyond = dspark;
+  beyond.config["dspark_target_layer_ids"] = {3, 4, 5};
+  EXPECT_NE(refused(beyond).find(
+                "\"dspark_target_layer_ids\": expected ascending layers from 0 to 4, found [3, 4, 5]"),
+            std::string::npos)
+      << refused(beyond);
+  EditedCheckpoint noise = dspark;
+  noise.config["dspark_noise_token_id"] = 512;
+  EXPECT_NE(refused(noise).find("\"dspark_noise_token_id\": expected a token below \"vocab_size\" 512"),
+            std::string::npos)
+      << refused(noise);
+  EditedCheckpoint nameless = dspark;
+  nameless.config.erase("dspark_target_layer_ids");
+  EXPECT_NE(refused(nameless).find("\"dspark_target_layer_ids\" is missing"), std::string::npos)
+      << refused(nameless);
+}
+
+TEST_F(Releases, ContradictoryTensorsAreRefused) {
+  EditedCheckpoint both(preview());
+  both.add("mtp.0.main_norm.weight", DType::kBF16, {256});
+  EXPECT_EQ(refusal(written(both)),
+            "tensors of two draft heads, tensor \"mtp.0.main_norm.weight\" beside tensor "
+            "\"mtp.0.e_proj.scale\"; expected MTP's (as \"mtp.0.enorm.weight\") or DSpark's (as "
+            "\"mtp.0.main_proj.weight\"), not both: take the checkpoint as DeepSeek publishes it");
+  EditedCheckpoint neither(preview());
+  neither.erase_if([](const std::string& name) {
+    return name.starts_with("mtp.0.e_proj") || name.starts_with("mtp.0.h_proj") ||
+           name.starts_with("mtp.0.enorm") || name.starts_with("mtp.0.hnorm");
+  });
+  std::string sentence = refusal(written(neither));
+  EXPECT_TRUE(sentence.starts_with("tensors of a draft head that is not known here, as tensor \"mtp.0.attn."))
+      << sentence;
+  EditedCheckpoint engram(preview());
+  engram.add("layers.1.engram.q_weight", DType::kBF16, {4, 256});
+  sentence = refusal(written(engram));
+  EXPECT_TRUE(sentence.starts_with(
+      "tensor \"layers.1.engram.q_weight\" is DeepSeek-V4.1's, and the checkpoint says that it is V4 "
+      "(config.json, \"model_type\": \"deepseek_v4\"): "))
+      << sentence;
+}
+
+/// Where no doubt is left of what the tensors are, they decide, and config.json's word is named.
+TEST_F(Releases, ConfigAgainstTensors) {
+  const auto contradictions = [this](const EditedCheckpoint& checkpoint) {
+    return open_model_folder(written(checkpoint)).kind.contradictions;
+  };
+  EXPECT_EQ(contradictions(EditedCheckpoint(preview())), std::vector<std::string>{});
+  EditedCheckpoint repack(fp8());
+  repack.config.erase("expert_dtype");
+  repack.config["num_nextn_predict_layers"] = 3;
+  EXPECT_EQ(contradictions(repack), std::vector<std::string>{});
+  EditedCheckpoint wrong(fp8());
+  wrong.config["expert_dtype"] = "fp4";
+  wrong.config["vision_dim"] = 64;
+  wrong.config["dspark_markov_rank"] = 8;
+  wrong.config["quantization_config"]["moe_quant_algo"] = "NVFP4";
+  const std::string found =
+      "the routed experts are FP8, E8M0 scales of 128 x 128 (layers.0.ffn.experts.0.w1: weight F8_E4M3 [128, "
+      "256], scale F8_E8M0 [1, 2]); the tensors decide";
+  EXPECT_EQ(
+      contradictions(wrong),
+      (std::vector<std::string>{"config.json has \"expert_dtype\": \"fp4\", " + found,
+                                "config.json has \"moe_quant_algo\": \"NVFP4\", " + found,
+                                "config.json has \"dspark_markov_rank\", the draft head is MTP (tensor "
+                                "\"mtp.0.e_proj.scale\"); the tensors decide",
+                                "config.json has \"vision_dim\", and there is no tensor of a vision tower"}));
+  expect_same_logits(written(wrong), fp8(), true);
+}
+
+TEST_F(Releases, PromptProfileIsTheEncoders) {
+  struct Encoder {
+    const char* text;
+    PromptProfile profile;
+    const char* evidence;
+  };
+  constexpr const char* kUnknown =
+      "assumed: encoding/encoding_dsv4.py has neither REASONING_EFFORT_PROMPTS with a default of low nor "
+      "REASONING_EFFORT_MAX";
+  const Encoder encoders[] = {
+      {test::kOfficialEncoder, PromptProfile::kOfficial,
+       "encoding/encoding_dsv4.py: REASONING_EFFORT_PROMPTS with low, high and max, DEFAULT_REASONING_EFFORT "
+       "low"},
+      {test::kPreviewEncoder, PromptProfile::kPreview, "encoding/encoding_dsv4.py: REASONING_EFFORT_MAX"},
+      {"# not REASONING_EFFORT_MAX = 1\nREASONING_EFFORT_MAXIMUM = 2\n", PromptProfile::kPreview, kUnknown},
+      // Another default is another contract.
+      {"REASONING_EFFORT_PROMPTS = {\n  'low': '', 'high': 'a', 'max': 'b'\n}\nDEFAULT_REASONING_EFFORT = "
+       "'high'\n",
+       PromptProfile::kPreview, kUnknown},
+      {nullptr, PromptProfile::kPreview, "assumed: there is no encoding/encoding_dsv4.py"},
+  };
+  for (const Encoder& encoder : encoders) {
+    const auto model = written(EditedCheckpoint(preview()));
+    if (encoder.text != nullptr) test::write_encoder(model, encoder.text);
+    const FoundPromptProfile found = open_model_folder(model).kind.prompts;
+    EXPECT_EQ(found.profile.value, encoder.profile) << encoder.evidence;
+    EXPECT_EQ(found.profile.evidence, encoder.evidence);
+    EXPECT_EQ(found.is_assumed, found.profile.evidence.starts_with("assumed: "));
+    const FoundPromptProfile asked = open_model_folder(model, PromptProfile::kOfficial).kind.prompts;
+    EXPECT_EQ(asked.profile.value, PromptProfile::kOfficial);
+    EXPECT_FALSE(asked.is_assumed);
   }
 }
 
-TEST_F(Releases, HeadersOfBase) {
-  ModelConfig config = preset_config("flash");
-  config.expert_format = WeightFormat::kFp8;
-  const StorageFormats formats{
-      .experts = WeightFormat::kFp8, .dense_scale = DType::kF32, .expert_scale = DType::kF32};
-  std::vector<TensorHeader> tensors = test::headers_of(config, formats);
-  tensors.push_back({"mtp.0.emb.tok_emb.weight", DType::kBF16, {config.vocab_size, config.hidden_size}});
-  tensors.push_back({"mtp.0.head.weight", DType::kBF16, {config.vocab_size, config.hidden_size}});
-  EXPECT_EQ(tensors.size(), 69'189u);
-  test::write_header_only(folder_ / "base", tensors, config_text(config));
-  const ModelFolder folder = open_model_folder(folder_ / "base");
-  EXPECT_NO_THROW(check_tensors(folder.config, folder.checkpoint));
-  EXPECT_EQ(detect_formats(folder.config, folder.checkpoint), formats);
-  EXPECT_EQ(left_out_text(folder.kind),
-            "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head), 2 tensors, 2.12 GB");
+/// One published release, or a variant of one that people download.
+struct PublishedFiles {
+  const char* folder;  ///< says nothing of what is in it
+  const char* preset = "flash";
+  DraftKind draft = DraftKind::kMtp;
+  StorageFormats formats = {};
+  const char* encoder = nullptr;
+  bool has_expert_dtype = true;
+  bool has_vocabulary_copies = false;
+  bool has_vision = false;
+  // What is found.
+  const char* published = "";
+  const char* experts = "MXFP4, E8M0 scales";
+  const char* left_out = "";
+  std::int64_t num_tensors = 0;
+  std::int64_t bytes = 0;
+};
+
+constexpr StorageFormats kFp8Experts{.experts = WeightFormat::kFp8};
+constexpr StorageFormats kF32Scales{
+    .experts = WeightFormat::kFp8, .dense_scale = DType::kF32, .expert_scale = DType::kF32};
+constexpr const char* kFp8E8m0Text = "FP8, E8M0 scales of 128 x 128";
+constexpr const char* kFp8F32Text = "FP8, F32 scales of 128 x 128";
+constexpr const char* kFlashDspark = "of the draft head DSpark, mtp.0 to mtp.2, 4,705 tensors, 10.86 GB";
+constexpr const char* kCopies =
+    "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head), 2 tensors, 2.12 GB";
+
+/// Numbers of tensors and bytes are the published ones, or (Pro-Base, Vision-Exp, repacks) follow from rules.
+const PublishedFiles kPublished[] = {
+    {.folder = "V4-Flash-0731",
+     .encoder = test::kPreviewEncoder,
+     .published = "V4-Flash",
+     .num_tensors = 69'187,
+     .bytes = 159'609'485'896},
+    {.folder = "V4-Flash-Base",
+     .preset = "pro",
+     .published = "V4-Pro",
+     .num_tensors = 145'116,
+     .bytes = 864'704'792'696},
+    {.folder = "first-revision", .has_expert_dtype = false, .published = "V4-Flash", .num_tensors = 69'187},
+    {.folder = "V4-Flash",
+     .draft = DraftKind::kDspark,
+     .encoder = test::kOfficialEncoder,
+     .published = "V4-Flash-0731",
+     .left_out = kFlashDspark,
+     .num_tensors = 72'317,
+     .bytes = 166'878'536'440},
+    {.folder = "V4-Flash-0731 (2)",
+     .draft = DraftKind::kDspark,
+     .encoder = test::kPreviewEncoder,
+     .published = "V4-Flash-DSpark",
+     .left_out = kFlashDspark,
+     .num_tensors = 72'317},
+    {.folder = "V4-Flash-DSpark",
+     .draft = DraftKind::kDspark,
+     .published = "V4-Flash-DSpark or 0731",
+     .left_out = kFlashDspark,
+     .num_tensors = 72'317},
+    {.folder = "V4-Pro",
+     .preset = "pro",
+     .draft = DraftKind::kDspark,
+     .encoder = test::kOfficialEncoder,
+     .published = "V4-Pro-0813",
+     .left_out = "of the draft head DSpark, mtp.0 to mtp.2, 7,009 tensors, 41.98 GB",
+     .num_tensors = 149'782,
+     .bytes = 892'727'580'904},
+    {.folder = "V4-Flash-0731-NVFP4",
+     .formats = kF32Scales,
+     .has_vocabulary_copies = true,
+     .published = "V4-Flash-Base, or FP8 experts in its form",
+     .experts = kFp8F32Text,
+     .left_out = kCopies,
+     .num_tensors = 69'189,
+     .bytes = 294'673'469'000},
+    {.folder = "pro-base",
+     .preset = "pro",
+     .formats = kF32Scales,
+     .has_vocabulary_copies = true,
+     .published = "V4-Pro-Base, or FP8 experts in its form",
+     .experts = kFp8F32Text,
+     .left_out = "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head), 2 tensors, 3.71 GB",
+     .num_tensors = 145'118,
+     .bytes = 1'606'032'540'792},
+    {.folder = "repack-f32",
+     .formats = kF32Scales,
+     .has_expert_dtype = false,
+     .published = "V4-Flash-Base, or FP8 experts in its form",
+     .experts = kFp8F32Text,
+     .num_tensors = 69'187},
+    {.folder = "repack-e8m0",
+     .formats = kFp8Experts,
+     .has_expert_dtype = false,
+     .published = "V4-Flash with FP8 experts (a repack)",
+     .experts = kFp8E8m0Text,
+     .num_tensors = 69'187},
+    {.folder = "repack-of-0731",
+     .draft = DraftKind::kDspark,
+     .formats = kFp8Experts,
+     .encoder = test::kOfficialEncoder,
+     .has_expert_dtype = false,
+     .published = "V4-Flash-0731 with FP8 experts (a repack)",
+     .experts = kFp8E8m0Text,
+     .left_out = "of the draft head DSpark, mtp.0 to mtp.2, 4,705 tensors, 19.92 GB",
+     .num_tensors = 72'317},
+    {.folder = "vision",
+     .draft = DraftKind::kDspark,
+     .has_vision = true,
+     .published = "V4-Flash-Vision-Exp",
+     .left_out = "of the draft head DSpark, mtp.0 to mtp.2, 4,705 tensors, 10.86 GB; vision (vision.*, "
+                 "aligner.*, image_*, gate.bias_vl), 313 tensors, 932.8 MB",
+     .num_tensors = 72'630},
+    {.folder = "without-mtp",
+     .draft = DraftKind::kNone,
+     .published = "V4-Flash without a draft head",
+     .num_tensors = 67'612},
+};
+
+std::vector<TensorHeader> published_headers(const PublishedFiles& files, ModelConfig& config) {
+  std::vector<TensorHeader> tensors;
+  if (files.draft == DraftKind::kDspark) {
+    const std::int64_t last = config.num_hidden_layers - 1;
+    config.dspark = {.block_size = 5,
+                     .noise_token_id = 128799,
+                     .target_layer_ids = {last - 2, last - 1, last},
+                     .markov_rank = config.hidden_size == 4096 ? 256 : 512};
+    config.draft_kind = DraftKind::kDspark;
+    config.compress_ratios.insert(config.compress_ratios.end(), 2, 0);
+    tensors = test::dspark_headers(config, files.formats);
+  } else {
+    if (files.draft == DraftKind::kNone) config.num_nextn_predict_layers = 0;
+    tensors = test::headers_of(config, files.formats);
+  }
+  if (files.has_vocabulary_copies) {
+    for (const char* name : {"mtp.0.emb.tok_emb.weight", "mtp.0.head.weight"})
+      tensors.push_back({name, DType::kBF16, {config.vocab_size, config.hidden_size}});
+  }
+  if (files.has_vision) test::add_vision_headers(config, tensors);
+  return tensors;
+}
+
+TEST_F(Releases, HeadersOfEveryRelease) {
+  for (const PublishedFiles& files : kPublished) {
+    SCOPED_TRACE(files.folder);
+    ModelConfig config = preset_config(files.preset);
+    config.expert_format = files.formats.experts;
+    const std::vector<TensorHeader> tensors = published_headers(files, config);
+    nlohmann::ordered_json text = nlohmann::ordered_json::parse(config_text(config));
+    text["num_nextn_predict_layers"] = 1;
+    if (!files.has_expert_dtype) text.erase("expert_dtype");
+    const test::TemporaryFolder parent;
+    const std::filesystem::path path = parent / files.folder;
+    test::write_header_only(path, tensors, text.dump());
+    if (files.encoder != nullptr) test::write_encoder(path, files.encoder);
+    const ModelFolder folder = open_model_folder(path);
+    EXPECT_NO_THROW(check_tensors(folder.stored, folder.checkpoint));
+    EXPECT_EQ(folder.kind.published.value, files.published);
+    EXPECT_EQ(folder.kind.draft_head.value, files.draft);
+    EXPECT_EQ(folder.kind.experts.text(), files.experts);
+    EXPECT_EQ(left_out_text(folder.kind.left_out), files.left_out);
+    EXPECT_EQ(folder.kind.contradictions, std::vector<std::string>{});
+    EXPECT_EQ(detect_formats(folder.stored, folder.checkpoint), files.formats);
+    EXPECT_EQ(std::ssize(folder.checkpoint.tensors()), files.num_tensors);
+    std::int64_t bytes = 0;
+    for (const TensorInfo& tensor : folder.checkpoint.tensors()) bytes += tensor.size_bytes();
+    if (files.bytes > 0) {
+      EXPECT_EQ(bytes, files.bytes);
+    }
+  }
 }
 
 }  // namespace

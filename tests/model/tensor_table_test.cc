@@ -78,6 +78,73 @@ TEST(TensorTable, NamesAreDistinct) {
   }
 }
 
+ModelConfig tiny_dspark() {
+  ModelConfig config = preset_config("tiny-flash");
+  config.num_nextn_predict_layers = 3;
+  config.compress_ratios.insert(config.compress_ratios.end(), 2, 0);
+  config.draft_kind = DraftKind::kDspark;
+  config.dspark = {.block_size = 5, .noise_token_id = 511, .target_layer_ids = {2, 3, 4}, .markov_rank = 8};
+  return config;
+}
+
+/// What blocks of a draft head have beside what layers have, as "mtp.0.e_proj [256, 256]".
+std::set<std::string> own_rows(const ModelConfig& config) {
+  std::set<std::string> of_every_block, own;
+  for (const bool drafts : {false, true}) {
+    for (const TensorSpec& spec : tensor_table(config)) {
+      EXPECT_EQ(spec.of_draft_head, spec.name.starts_with("mtp."));
+      const std::size_t prefix = spec.block < 0 ? 0 : block_prefix(config, spec.block).size();
+      if (!drafts && !spec.of_draft_head) of_every_block.insert(spec.name.substr(prefix));
+      if (drafts && spec.of_draft_head && !of_every_block.contains(spec.name.substr(prefix)))
+        own.insert(fmt::format("{} [{}]", spec.name, fmt::join(spec.shape, ", ")));
+    }
+  }
+  return own;
+}
+
+/// A stage between the first and the last has nothing of its own; the last one's norm and mixing are named as
+/// the model's.
+TEST(TensorTable, RowsOfDraftHeads) {
+  EXPECT_EQ(own_rows(preset_config("tiny-flash")),
+            (std::set<std::string>{"mtp.0.e_proj [256, 256]", "mtp.0.enorm.weight [256]",
+                                   "mtp.0.h_proj [256, 256]", "mtp.0.hnorm.weight [256]"}));
+  EXPECT_EQ(own_rows(tiny_dspark()),
+            (std::set<std::string>{"mtp.0.main_norm.weight [256]", "mtp.0.main_proj [256, 768]",
+                                   "mtp.2.confidence_head.proj.weight [1, 264]",
+                                   "mtp.2.markov_head.markov_w1.weight [512, 8]",
+                                   "mtp.2.markov_head.markov_w2.weight [512, 8]"}));
+  EXPECT_TRUE(own_rows(without_drafts(tiny_dspark())).empty());
+}
+
+TEST(TensorTable, RowsOfDsparkOnOneOfFourRanks) {
+  std::map<std::string, std::string> rows;
+  for (const TensorSpec& spec : rank_table(tiny_dspark(), {.lm_head_tp = 4}))
+    rows[spec.name] = fmt::format("{} [{}]", split_name(spec.split), fmt::join(spec.shape, ", "));
+  EXPECT_EQ(rows.at("mtp.2.markov_head.markov_w1.weight"), "replicated [512, 8]");
+  EXPECT_EQ(rows.at("mtp.2.markov_head.markov_w2.weight"), "rows by token [128, 8]");
+  EXPECT_EQ(rows.at("head.weight"), "rows by token [128, 256]");
+  EXPECT_EQ(rows.at("mtp.0.main_proj"), "replicated [256, 768]");
+}
+
+TEST(TensorTable, ConfigOfDsparkIsReadBack) {
+  const ModelConfig config = tiny_dspark();
+  EXPECT_EQ(parse_config(config_text(config), "config", DraftBlocks{DraftKind::kDspark, 3}), config);
+  EXPECT_EQ(parse_config(config_text(config), "config"), without_drafts(config));
+  EXPECT_EQ(parse_config(config_text(config), "config", DraftBlocks{}), without_drafts(config));
+}
+
+TEST(TensorTable, FormatsOfADraftHead) {
+  const StorageFormats formats{.draft_experts = StoredFormat{WeightFormat::kFp8, DType::kF32}};
+  for (const TensorSpec& spec : tensor_table(tiny_dspark())) {
+    const bool own = spec.of_draft_head && spec.storage == Storage::kExpert;
+    const StoredFormat want = own ? StoredFormat{WeightFormat::kFp8, DType::kF32}
+                              : spec.storage == Storage::kExpert
+                                  ? StoredFormat{WeightFormat::kFp4, DType::kF8E8M0}
+                                  : StoredFormat{WeightFormat::kFp8, DType::kF8E8M0};
+    EXPECT_EQ(formats.stored(spec), want) << spec.name;
+  }
+}
+
 TEST(TensorTable, FormatsOfOneMatrix) {
   const TensorSpec matrix{"x", {192, 256}, Storage::kExpert, TensorRole::kRoutedExpert, 0};
   const auto text = [&](StorageFormats formats) {

@@ -51,7 +51,7 @@ TEST_F(InspectFolder, ReportsASoundCheckpoint) {
   EXPECT_TRUE(json["mismatches"].empty());
   EXPECT_EQ(json["kv"]["bytes_per_token"], report.kv.bytes_per_token());
   EXPECT_EQ(json["kv"]["window_bytes_per_sequence"], 5 * report.kv.window_bytes());  // layers
-  EXPECT_EQ(json["kv"]["mtp_window_bytes_per_sequence"], report.kv.window_bytes());
+  EXPECT_EQ(json["kv"]["draft_window_bytes_per_sequence"], report.kv.window_bytes());
 }
 
 TEST_F(InspectFolder, ListsMismatches) {

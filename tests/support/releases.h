@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,7 @@ inline void make_dspark(EditedCheckpoint& c) {
   const std::int64_t layers = c.config["num_hidden_layers"];
   auto& ratios = c.config["compress_ratios"];
   ratios.insert(ratios.end(), {0, 0});
-  c.config["num_nextn_predict_layers"] = 1;
+  c.config["num_nextn_predict_layers"] = 1;  // as released, beside three stages
   c.config["dspark_block_size"] = 5;
   c.config["dspark_markov_rank"] = kRank;
   c.config["dspark_noise_token_id"] = vocabulary - 1;
@@ -79,24 +80,46 @@ inline void add_vision(EditedCheckpoint& c) {
   for (int i = 0; i < 2; ++i) c.config["compress_ratios"].push_back(0);
 }
 
-/// Block scales of FP8 matrices in F32, each times `factor`: as in Base checkpoints.
-inline void make_scales_f32(EditedCheckpoint& c, float factor = 1.0F) {
+/// From 1 to below 2, with 13 bits: what scale i of a matrix is multiplied by (make_goldens.py, `OddScales`).
+inline float odd_factor(std::size_t i) { return 1.0F + static_cast<float>((37 * i + 11) % 4096) / 4096.0F; }
+
+/// Block scales of FP8 matrices in F32, scale i of each times `factor(i)`: as in Base checkpoints.
+template <class Factor>
+void make_scales_f32(EditedCheckpoint& c, const Factor& factor) {
   for (auto& [name, tensor] : c.tensors) {
     if (!name.ends_with(".scale") || tensor.dtype != DType::kF8E8M0) continue;
     if (c.tensors.at(name.substr(0, name.size() - 5) + "weight").dtype != DType::kF8E4M3) continue;
     std::vector<std::byte> bytes(tensor.bytes.size() * sizeof(float));
     for (std::size_t i = 0; i < tensor.bytes.size(); ++i) {
-      const float value = factor * e8m0_to_float(static_cast<std::uint8_t>(tensor.bytes[i]));
+      const float value = factor(i) * e8m0_to_float(static_cast<std::uint8_t>(tensor.bytes[i]));
       std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(value));
     }
     tensor = {DType::kF32, tensor.shape, std::move(bytes)};
   }
 }
 
+inline void make_scales_f32(EditedCheckpoint& c, float factor = 1.0F) {
+  make_scales_f32(c, [factor](std::size_t) { return factor; });
+}
+
 /// What Base has beside that: the MTP block's own embedding and head.
 inline void add_vocabulary_copies(EditedCheckpoint& c) {
   c.tensors["mtp.0.emb.tok_emb.weight"] = c.tensors.at("embed.weight");
   c.tensors["mtp.0.head.weight"] = c.tensors.at("head.weight");
+}
+
+/// What tells the releases' encoders apart, as they write it.
+inline constexpr const char* kPreviewEncoder =
+    "import json\n\nREASONING_EFFORT_MAX = (\n    \"Reasoning Effort: Absolute maximum\"\n)\n";
+inline constexpr const char* kOfficialEncoder =
+    "import json\n\nREASONING_EFFORT_PROMPTS: Dict[str, str] = {\n    \"low\": \"\",\n    \"high\": (\n"
+    "        \"Reasoning Effort: Absolute maximum\"\n    ),\n    \"max\": \"Reasoning Effort: Beyond "
+    "maximum\",\n}\nDEFAULT_REASONING_EFFORT = \"low\"\n";
+
+/// The encoder's file in a checkpoint's folder.
+inline void write_encoder(const std::filesystem::path& folder, const char* text) {
+  std::filesystem::create_directories(folder / "encoding");
+  std::ofstream(folder / "encoding" / "encoding_dsv4.py") << text;
 }
 
 /// Replaces weight and scale of every routed expert of the layers by tensors that `put` adds for a stem of

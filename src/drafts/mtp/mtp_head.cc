@@ -186,22 +186,26 @@ std::vector<std::span<std::byte>> MtpHead::carried(std::int32_t state_slot, std:
 
 }  // namespace
 
-const DraftHeadType kMtpHead{.name = "mtp",
-                             .title = "MTP block",
-                             .is_in = [](const ModelConfig& config) { return config.num_draft_blocks() > 0; },
-                             .traits =
-                                 [](const ModelConfig& config, const DraftSizes& sizes) {
-                                   const StreamRows rows(sizes);
-                                   DraftTraits traits;
-                                   for (const std::int64_t count : {rows.inputs, rows.kept, rows.drafted}) {
-                                     if (count > 0)
-                                       traits.buffer_bytes += Arena::bytes_for<std::byte>(
-                                           count * config.hc_dim() * size_of(sizes.type));
-                                   }
-                                   return traits;
-                                 },
-                             .make = [](const DraftParts& parts) -> std::unique_ptr<DraftHead> {
-                               return std::make_unique<MtpHead>(parts);
-                             }};
+const DraftHeadType kMtpHead{
+    .name = "mtp",
+    .title = "MTP block",
+    .is_in =
+        [](const ModelConfig& config) {
+          return config.draft_kind == DraftKind::kMtp && config.num_draft_blocks() > 0;
+        },
+    .traits =
+        [](const ModelConfig& config, const DraftSizes& sizes) {
+          const StreamRows rows(sizes);
+          DraftTraits traits;
+          for (const std::int64_t count : {rows.inputs, rows.kept, rows.drafted}) {
+            if (count > 0)
+              traits.buffer_bytes +=
+                  Arena::bytes_for<std::byte>(count * config.hc_dim() * size_of(sizes.type));
+          }
+          return traits;
+        },
+    .make = [](const DraftParts& parts) -> std::unique_ptr<DraftHead> {
+      return std::make_unique<MtpHead>(parts);
+    }};
 
 }  // namespace baleen

@@ -29,8 +29,8 @@ void decode_matrix(const Checkpoint& checkpoint, const TensorSpec& spec, const S
                    std::span<float> values, ThreadPool& pool) {
   StoredMatrix matrix{.rows = spec.shape[0],
                       .cols = spec.shape[1],
-                      .format = formats.of(spec.storage),
-                      .scale_dtype = formats.scale_of(spec.storage),
+                      .format = formats.of(spec),
+                      .scale_dtype = formats.scale_of(spec),
                       .weight = checkpoint.at(spec.name + ".weight").bytes,
                       .scale = {}};
   if (matrix.format != WeightFormat::kBF16) {

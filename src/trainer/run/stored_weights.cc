@@ -17,7 +17,7 @@ std::span<T> panel_of(const StoredMatrix& matrix, std::int64_t panel, std::span<
 void round_matrix(const TensorSpec& tensor, const StorageFormats& formats, std::span<const float> values,
                   std::span<float> stored) {
   EncodedMatrix encoded;
-  encoded.reset(tensor.shape[0], tensor.shape[1], formats.of(tensor.storage));
+  encoded.reset(tensor.shape[0], tensor.shape[1], formats.of(tensor));
   const StoredMatrix matrix = encoded.view();
   for (std::int64_t panel = 0; panel < matrix.num_panels(); ++panel) {
     encode_panel(encoded, panel, panel_of(matrix, panel, values));
@@ -33,7 +33,7 @@ StorageFormats stored_formats(const ModelConfig& config) {
 
 void encode_matrix(const TensorSpec& tensor, std::span<const float> values, const StorageFormats& formats,
                    EncodedMatrix& encoded, ThreadPool& pool) {
-  encoded.reset(tensor.shape[0], tensor.shape[1], formats.of(tensor.storage));
+  encoded.reset(tensor.shape[0], tensor.shape[1], formats.of(tensor));
   const StoredMatrix matrix = encoded.view();
   pool.parallel_for(matrix.num_panels(), [&](std::int64_t panel, int) {
     encode_panel(encoded, panel, panel_of(matrix, panel, values));

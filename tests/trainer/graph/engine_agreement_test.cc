@@ -34,8 +34,8 @@ Parameters<float> decoded(const Checkpoint& checkpoint, const ModelConfig& confi
       const TensorInfo* scale = checkpoint.find(spec.name + ".scale");
       const StoredMatrix matrix{spec.shape[0],
                                 spec.shape[1],
-                                formats.of(spec.storage),
-                                formats.scale_of(spec.storage),
+                                formats.of(spec),
+                                formats.scale_of(spec),
                                 checkpoint.at(spec.name + ".weight").bytes,
                                 scale != nullptr ? scale->bytes : std::span<const std::byte>()};
       for (std::int64_t panel = 0; panel < matrix.num_panels(); ++panel) {

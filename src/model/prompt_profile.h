@@ -1,0 +1,34 @@
+/// By which rules prompts are made for a checkpoint. Neither config.json nor the tokenizer says so:
+/// V4-Flash-DSpark and V4-Flash-0731 share both and differ in the encoder that lies beside them, a Python
+/// file. It is read as text and never run. (source: releases specification 1.5, 3)
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "model/finding.h"
+
+namespace baleen {
+
+/// `kPreview`: efforts high (no text), max. `kOfficial`: of 0731 and 0813, efforts low (no text), high, max.
+enum class PromptProfile : std::uint8_t { kPreview, kOfficial };
+
+/// "preview", "official"
+[[nodiscard]] std::string_view prompt_profile_name(PromptProfile profile);
+/// Nothing for another name.
+[[nodiscard]] std::optional<PromptProfile> prompt_profile_of(std::string_view name);
+
+/// Where releases have their encoder: "encoding/encoding_dsv4.py".
+[[nodiscard]] std::filesystem::path encoder_path();
+
+struct FoundPromptProfile {
+  Finding<PromptProfile> profile;
+  bool is_assumed = false;  ///< there is no encoder, or none that is known: preview
+};
+
+/// By the encoder in `folder`.
+[[nodiscard]] FoundPromptProfile find_prompt_profile(const std::filesystem::path& folder);
+
+}  // namespace baleen
