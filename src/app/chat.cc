@@ -70,8 +70,10 @@ Message reply_message(const Generated& generated, ThinkingMode mode) {
 
 std::unique_ptr<ModelEngine> opened(const EngineFlags& flags) {
   ModelFolder folder = open_model_folder(flags.model, flags.prompt_profile());
-  log_prompt_profile(folder.kind);
-  return open_model(std::move(folder), flags.options());
+  const CheckpointKind kind = folder.kind;
+  std::unique_ptr<ModelEngine> engine = open_model(std::move(folder), flags.options());
+  log_prompt_profile(kind);
+  return engine;
 }
 
 /// The conversation loop: lines in, replies out.

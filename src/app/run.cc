@@ -80,7 +80,7 @@ void run_once(const RunFlags& flags) {
   const EngineOptions options = flags.engine.options();
   const std::string text = prompt_text(flags);
   ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompt_profile());
-  if (flags.chat) log_prompt_profile(folder.kind);
+  const CheckpointKind kind = folder.kind;
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   auto encoded = encoded_prompt(flags, tokenizer, text);
   if (!encoded) fail("prompt: {}", encoded.error());
@@ -88,6 +88,7 @@ void run_once(const RunFlags& flags) {
   request.prompt = std::move(encoded).value();
 
   const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), options);
+  if (flags.chat) log_prompt_profile(kind);
   ModelEngine& engine = *opened;
   if (!flags.quiet) log_expert_transport(engine);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);

@@ -230,11 +230,12 @@ void serve(ServeFlags flags) {
   const LogThread log;
 
   ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompt_profile());
-  log_prompt_profile(folder.kind);
+  const CheckpointKind kind = folder.kind;
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   EngineOptions wanted = engine_options(flags);
   wanted.asked_to_end = [&shutdown] { shutdown.ask(); };
   const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), wanted);
+  log_prompt_profile(kind);
   ModelEngine& engine = *opened;
   // Where operations are queued, times of single ones would keep steps from being replayed.
   engine.device().set_profiling(!engine.device().traits().queues);
