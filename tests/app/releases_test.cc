@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/presets.h"
+#include "tests/support/header_only.h"
 #include "tests/support/http_client.h"
 #include "tests/support/releases.h"
 #include "tests/support/run_program.h"
@@ -191,6 +193,28 @@ TEST_F(ReleaseCommands, OneSentenceForANameOfTheHub) {
               std::string::npos)
         << command[0] << ": " << result.err;
   }
+}
+
+/// At the published sizes, of which headers alone are there: no command reads weights to say what they are.
+TEST_F(ReleaseCommands, HeadersAreEnoughToInspectAndToPlan) {
+  ModelConfig config = preset_config("flash");
+  config.draft_kind = DraftKind::kDspark;
+  config.dspark = {
+      .block_size = 5, .noise_token_id = 128799, .target_layer_ids = {40, 41, 42}, .markov_rank = 256};
+  config.compress_ratios.insert(config.compress_ratios.end(), 2, 0);
+  test::write_header_only(folder_ / "model", test::dspark_headers(config, {}), config_text(config));
+  test::write_encoder(folder_ / "model", test::kOfficialEncoder);
+  const ProgramResult inspect = baleen({"inspect", folder_ / "model"});
+  EXPECT_EQ(inspect.status, 0) << inspect.err;
+  for (const char* part :
+       {"  published as        V4-Flash-0731; config.json's sizes; DSpark; encoding/encoding_dsv4.py",
+        "config and tensors    fit together"})
+    EXPECT_NE(inspect.out.find(part), std::string::npos) << part << "\n" << inspect.out;
+  const ProgramResult plan = baleen({"plan", "--device", "h200", "--model", folder_ / "model"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  EXPECT_NE(plan.err.find("left unread: of the draft head DSpark, mtp.0 to mtp.2, 4,705 tensors, 10.86 GB\n"),
+            std::string::npos)
+      << plan.err;
 }
 
 TEST_F(ReleaseCommands, InspectPrintsEvidence) {
