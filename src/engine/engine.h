@@ -42,6 +42,8 @@ class Engine final : public ModelEngine {
   [[nodiscard]] const MemoryPlan& plan() const override { return model_.plan(); }
   [[nodiscard]] std::string memory_text() const override { return to_text(plan()); }
   [[nodiscard]] Device& device() override { return model_.device(); }
+  /// Null where all experts lie in one memory.
+  [[nodiscard]] ExpertStore* experts() const { return model_.experts(); }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override {
     return runner_.expert_load();
   }

@@ -6,7 +6,6 @@
 #include "device/sm90/kernels.h"
 #include "model/device_weights.h"
 #include "model/presets.h"
-#include "model/rank_weights.h"
 #include "model_files/made_up.h"
 #include "tests/support/reading_rank.h"
 #include "tests/support/test_cuda.h"
@@ -25,10 +24,8 @@ TEST(CudaEarlyReads, AreAllowedInAReplayedDecodeStep) {
                      .max_rows = test::kMaxReadingRows,
                      .max_sequences = 8,
                      .max_pages = 4});
-  const RankLayout layout;
-  const RankWeights share(config, whole->tree(), layout);
-  const DeviceWeights weights(share.tree(), device.memory());
-  test::ReadingRank reading(config, weights.tree(), device, layout, Precision::kReleased);
+  const DeviceWeights weights(whole->tree(), device.memory());
+  test::ReadingRank reading(config, weights.tree(), device, {}, Precision::kReleased);
   reading.capture(1);
   const LaunchOrder::Answers answers = device.launch_order().answers();
   EXPECT_GT(answers.asked, 0);

@@ -169,7 +169,7 @@ void run(Pattern pattern, const std::uint32_t* source, int num_rounds, int num_c
   const dim3 grid(static_cast<unsigned>(num_ctas));
   const auto launch = [&](auto kernel, int cluster) {
     launch_kernel("handing on ring stages", kernel, {.grid = grid, .threads = kThreads, .cluster = cluster},
-                  stream, source, map, num_rounds, out);
+                  {stream}, source, map, num_rounds, out);
   };
   switch (pattern) {
     case Pattern::kEveryThreadFrees:
@@ -184,10 +184,10 @@ void run(Pattern pattern, const std::uint32_t* source, int num_rounds, int num_c
       return launch(handover_kernel<Pattern::kClusterFrees>, kClusterCtas);
     case Pattern::kThroughThird:
       return launch_kernel("handing on through a third warp", through_third_kernel,
-                           {.grid = grid, .threads = kThreads}, stream, source, num_rounds, out);
+                           {.grid = grid, .threads = kThreads}, {stream}, source, num_rounds, out);
     case Pattern::kNamedBarriers:
       return launch_kernel("handing on by named barriers", named_barriers_kernel,
-                           {.grid = grid, .threads = kReaders}, stream, source, num_rounds, out);
+                           {.grid = grid, .threads = kReaders}, {stream}, source, num_rounds, out);
   }
 }
 
