@@ -79,7 +79,7 @@ BenchRank::BenchRank(const BenchService& service, const RankLayout& layout, cons
       weights_(share_.tree(), device_.memory()),
       cache_(cache_geometry(config_, Precision::kReleased),
              {options.max_pages, options.max_pages, options.max_sequences}, device_.memory()),
-      logits_(config_.vocab_size * std::int64_t{sizeof(float)}, device_.memory()) {
+      logits_(config_.model().vocab_size * std::int64_t{sizeof(float)}, device_.memory()) {
   renew_forward();
 }
 
@@ -112,17 +112,18 @@ void BenchRank::step(std::int64_t count) {
                       .state_slot = pages_[s].state_slot()});
     const std::int64_t sequence = first_ + static_cast<std::int64_t>(s) * every_;
     for (std::int64_t i = 0; i < count; ++i)
-      tokens.push_back(static_cast<TokenId>(((length_ + i) * 7919 + sequence * 104729) % config_.vocab_size));
+      tokens.push_back(
+          static_cast<TokenId>(((length_ + i) * 7919 + sequence * 104729) % config_.model().vocab_size));
   }
   const auto num_rows = std::ssize(tokens);
   const Activations<3> streams = forward_->run({.tokens = tokens, .slices = slices});
   forward_->logits(streams.slice(num_rows - 1, num_rows),
-                   {logits_.data(), ElementType::kF32, {1, config_.vocab_size}});
+                   {logits_.data(), ElementType::kF32, {1, config_.model().vocab_size}});
   length_ += count;
 }
 
 std::vector<float> BenchRank::logits() {
-  std::vector<float> values(static_cast<std::size_t>(config_.vocab_size));
+  std::vector<float> values(static_cast<std::size_t>(config_.model().vocab_size));
   device_.memory().download(std::as_writable_bytes(std::span(values)), logits_.data());
   return values;
 }

@@ -54,7 +54,7 @@ class BenchRank {
   /// `options.max_rows`, `max_sequences` and `max_pages` are also what cache and forward pass have room for.
   BenchRank(const BenchService& service, const RankLayout& layout, const DeviceOptions& options);
 
-  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const ModelConfig& config() const { return config_.model(); }
   [[nodiscard]] CudaDevice& device() { return device_; }
   [[nodiscard]] Forward& forward() { return *forward_; }
 
@@ -71,7 +71,7 @@ class BenchRank {
 
  private:
   RankLayout layout_;
-  ModelConfig config_;  ///< of the rank
+  RankConfig config_;
   std::int64_t max_rows_;
   RankWeights share_;
   CudaDevice device_;

@@ -30,8 +30,9 @@ struct Workload {
 /// Positions that a run reaches.
 std::int64_t positions(const Workload& work) { return work.context + (work.steps + 16) * work.rows; }
 
-DeviceOptions device_options(const ModelConfig& config, const Workload& work, const ParallelPlan& plan) {
-  const StepShape shape = step_shape(config, plan.dp * kChunk, kChunk, 1, positions(work));
+DeviceOptions device_options(const RankConfig& rank, const Workload& work, const ParallelPlan& plan) {
+  const ModelConfig& config = rank.model();
+  const StepShape shape = step_shape(rank, plan.dp * kChunk, kChunk, 1, positions(work));
   return {.scratch_bytes = scratch_bytes(planned_gpu().architecture->traits, shape) +
                            split_experts_scratch_bytes(kChunk, config.num_experts_per_tok, config.hidden_size,
                                                        config.n_routed_experts, {true, true}),
@@ -66,7 +67,7 @@ void run_rank(const BenchService& service, const Workload& work, std::int64_t in
     nccl.emplace(static_cast<int>(index), index, service.plan.num_devices, host, kLongestWait);
     over_nccl.emplace(*nccl);
   }
-  const ModelConfig own = rank_config(service.config, layout.plan(), layout.stage());
+  const RankConfig own = rank_config(service.config, layout.plan(), layout.stage());
   BenchRank rank(service, layout, device_options(own, work, layout.plan()));
   if (service.plan.num_devices > 1) {
     rank.device().connect(over_nccl ? *over_nccl : service.peers->rank(index), host,

@@ -26,8 +26,8 @@ struct Way {
   bool cuts = false;    ///< into two micro-batches
 };
 
-DeviceOptions device_options(const ModelConfig& config, std::int64_t dp) {
-  const StepShape shape = step_shape(config, dp * kMaxRows, kMaxSequences, kMaxSequences, 256 * kPages);
+DeviceOptions device_options(const RankConfig& rank, std::int64_t dp) {
+  const StepShape shape = step_shape(rank, dp * kMaxRows, kMaxSequences, kMaxSequences, 256 * kPages);
   return {.scratch_bytes = scratch_bytes(planned_gpu().architecture->traits, shape),
           .max_rows = kMaxRows,
           .max_sequences = kMaxSequences,

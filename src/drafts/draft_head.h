@@ -27,6 +27,7 @@
 #include "forward/forward.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/rank_config.h"
 #include "model/rank_layout.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
@@ -55,9 +56,8 @@ struct DraftTraits {
 
 /// What a head works with. All of it outlives the head.
 struct DraftParts {
-  /// What the rank has of blocks and heads; a stage before the last has no draft blocks.
-  const ModelConfig& config;
-  const WeightTree& weights;  ///< likewise
+  const RankConfig& rank;     ///< a stage before the last has no draft blocks
+  const WeightTree& weights;  ///< the rank's
   Device& device;
   Forward& forward;
   KvCache& cache;
@@ -131,8 +131,7 @@ struct DraftHeadType {
   std::string_view title;  ///< what sentences call it: "MTP block"
   /// Whether a model, whole, has such a head.
   bool (*is_in)(const ModelConfig& config);
-  /// On a rank with `config`.
-  DraftTraits (*traits)(const ModelConfig& config, const DraftSizes& sizes);
+  DraftTraits (*traits)(const RankConfig& rank, const DraftSizes& sizes);
   std::unique_ptr<DraftHead> (*make)(const DraftParts& parts);
 };
 

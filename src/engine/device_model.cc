@@ -30,7 +30,7 @@ std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& s
 ModelShare whole_model(const ModelWeights& weights, const EngineOptions& options) {
   const ModelConfig& config = weights.config();
   const StorageFormats formats = detect_formats(config, weights.checkpoint());
-  return {.config = config,
+  return {.rank = config,
           .weights = weights.tree(),
           .plan = plan_memory(config, formats, options),
           .experts = movable_experts(config, formats, options)};

@@ -9,8 +9,8 @@
 #include "engine/engine_options.h"
 #include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
-#include "model/config.h"
 #include "model/device_weights.h"
+#include "model/rank_config.h"
 #include "model/rank_layout.h"
 #include "model/weight_tree.h"
 #include "model/weights.h"
@@ -20,8 +20,8 @@ namespace baleen {
 
 /// What a device is to run of a model, all of it or one rank's share, and what that takes.
 struct ModelShare {
-  const ModelConfig& config;  ///< of the blocks and heads that are run
-  const WeightTree& weights;  ///< theirs, in the host's memory
+  RankConfig rank;
+  const WeightTree& weights;  ///< the rank's, in the host's memory
   MemoryPlan plan;            ///< with all weights on the device
   MovableExperts experts;     ///< those for which the device may have no room
   RankLayout layout = {};
@@ -41,7 +41,8 @@ class DeviceModel {
   DeviceModel(const DeviceModel&) = delete;
   DeviceModel& operator=(const DeviceModel&) = delete;
 
-  [[nodiscard]] const ModelConfig& config() const { return share_.config; }
+  [[nodiscard]] const RankConfig& rank() const { return share_.rank; }
+  [[nodiscard]] const ModelConfig& config() const { return share_.rank.model(); }
   [[nodiscard]] const RankLayout& layout() const { return share_.layout; }
   /// What is reserved, with experts where they are.
   [[nodiscard]] const MemoryPlan& plan() const { return share_.plan; }

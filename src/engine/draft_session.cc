@@ -14,7 +14,7 @@ DraftSession::DraftSession(const EngineOptions& options, DeviceModel& model, Mai
       sequences_(sequences),
       chooser_(chooser),
       logits_(options.max_logit_rows, model, arenas),
-      head_(type_.make({.config = model.config(),
+      head_(type_.make({.rank = model.rank(),
                         .weights = model.weights(),
                         .device = device_,
                         .forward = pass.forward(),

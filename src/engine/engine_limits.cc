@@ -25,8 +25,8 @@ std::int64_t buffered_rows(const EngineOptions& options) {
                                              : options.max_batch_tokens;
 }
 
-CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options) {
-  CacheGeometry geometry = cache_geometry(config, options.precision, options.max_draft_tokens);
+CacheGeometry cache_geometry(const RankConfig& rank, const EngineOptions& options) {
+  CacheGeometry geometry = cache_geometry(rank, options.precision, options.max_draft_tokens);
   geometry.shares_prefixes = options.prefix_cache;
   return geometry;
 }

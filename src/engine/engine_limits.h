@@ -7,6 +7,7 @@
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/rank_config.h"
 #include "ops/operation/device_traits.h"
 
 namespace baleen {
@@ -17,7 +18,7 @@ struct DraftSizes;
 [[nodiscard]] DeviceTraits device_traits(const EngineOptions& options);
 
 /// Of an engine with these options, resolved.
-[[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options);
+[[nodiscard]] CacheGeometry cache_geometry(const RankConfig& rank, const EngineOptions& options);
 
 [[nodiscard]] EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options);
 

@@ -57,13 +57,13 @@ MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& 
           .in_place = formats.experts == WeightFormat::kBF16};
 }
 
-MovableExperts movable_experts(const ModelConfig& config, const WeightTree& tree, const ParallelPlan& plan,
+MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree, const ParallelPlan& plan,
                                const EngineOptions& options) {
   const std::vector<ExpertWeights>& routed = tree.blocks.front().moe.routed;
-  return {.counts = {.num_blocks = options.drafts ? config.num_blocks() : config.num_hidden_layers,
+  return {.counts = {.num_blocks = options.drafts ? rank.num_blocks() : rank.num_layers(),
                      .num_experts = std::ssize(routed),
-                     .num_selected = config.num_experts_per_tok,
-                     .num_routed = config.n_routed_experts,
+                     .num_selected = rank.model().num_experts_per_tok,
+                     .num_routed = rank.model().n_routed_experts,
                      .num_groups = plan.dp},
           .block_bytes = ExpertBlock(routed.front()).bytes(),
           .bytes_beside = device_bytes_beside_experts(tree),

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "engine/memory_plan.h"
-#include "model/config.h"
 #include "model/parallel_plan.h"
+#include "model/rank_config.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
 #include "moe/residence/expert_placement.h"
@@ -26,8 +26,8 @@ struct MovableExperts {
 /// Of one rank that has the whole model.
 [[nodiscard]] MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& formats,
                                              const EngineOptions& options);
-/// Of one rank of `plan`: `config` of its stage, `tree` its weights, whose addresses do not matter.
-[[nodiscard]] MovableExperts movable_experts(const ModelConfig& config, const WeightTree& tree,
+/// Of one rank of `plan`; `tree`: its weights, whose addresses do not matter.
+[[nodiscard]] MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree,
                                              const ParallelPlan& plan, const EngineOptions& options);
 
 /// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more

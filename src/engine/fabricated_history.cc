@@ -33,7 +33,7 @@ void fill_pages(Memory& memory, const Pool& pool, std::span<const PageId> pages,
 
 }  // namespace
 
-void fabricate_history(SequenceTable& sequences, const KvCache& cache, const ModelConfig& config,
+void fabricate_history(SequenceTable& sequences, const KvCache& cache, const RankConfig& rank,
                        std::int64_t max_batch_tokens, SequenceId sequence, std::int64_t num_positions) {
   // By steps, as a prompt would come, so that window pages are taken and freed on the way.
   const std::vector<TokenId> tokens(static_cast<std::size_t>(std::min(num_positions, max_batch_tokens)));
@@ -45,8 +45,9 @@ void fabricate_history(SequenceTable& sequences, const KvCache& cache, const Mod
   }
   const SequenceSlice slice = sequences.slice(sequence, 0, 0);
   std::mt19937 random(1);
-  for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
-    const int width = static_cast<int>(config.head_dim), key_width = static_cast<int>(config.index_head_dim);
+  for (std::int64_t block = 0; block < rank.num_blocks(); ++block) {
+    const int width = static_cast<int>(rank.model().head_dim),
+              key_width = static_cast<int>(rank.model().index_head_dim);
     fill_pages(cache.memory(), cache.window(block), slice.window_pages, width, random, encode_latent_row);
     fill_pages(cache.memory(), cache.compressed(block), slice.pages, width, random, encode_latent_row);
     fill_pages(cache.memory(), cache.index_keys(block), slice.pages, key_width, random, encode_index_key);

@@ -8,7 +8,7 @@ namespace baleen {
 
 MainPass::MainPass(DeviceModel& model, const KvCache& cache, const EngineOptions& options, Arena& arena)
     : model_(model),
-      forward_(model.config(), model.weights(), model.device(), cache, options.precision,
+      forward_(model.rank(), model.weights(), model.device(), cache, options.precision,
                buffered_rows(options), arena, model.layout()),
       wanted_streams_(allocate_streams(options.max_logit_rows, arena)) {
   const ParallelPlan& plan = model.layout().plan();

@@ -16,11 +16,11 @@ namespace baleen {
 namespace {
 
 /// Of a device without weights of its own: what variants named `int8` copy, once all of them have run.
-std::int64_t int8_copies(const ModelConfig& config, const StorageFormats& formats,
+std::int64_t int8_copies(const RankConfig& rank, const StorageFormats& formats,
                          const EngineOptions& options) {
   if (formats.dense != WeightFormat::kFp8) return 0;
   const auto is_copied = [&](const TensorSpec& tensor) {
-    if (tensor.storage != Storage::kDense || (config.is_draft_block(tensor.block) && !options.drafts))
+    if (tensor.storage != Storage::kDense || (rank.is_draft_block(tensor.block) && !options.drafts))
       return false;
     const std::string_view operation = tensor.role == TensorRole::kSharedExpert ? ops::Experts::kName
                                        : tensor.name.ends_with(".wo_a")         ? ops::GroupedLinear::kName
@@ -28,7 +28,7 @@ std::int64_t int8_copies(const ModelConfig& config, const StorageFormats& format
     return forces(options.forced_variants, operation, kInt8Variant);
   };
   std::int64_t bytes = 0;
-  for (const TensorSpec& tensor : tensor_table(config)) {
+  for (const TensorSpec& tensor : rank_table(rank)) {
     if (is_copied(tensor)) bytes += int8_copy_bytes(tensor.num_elements());
   }
   return bytes;
@@ -51,31 +51,31 @@ void plan_cache(MemoryPlan& plan, const CacheGeometry& geometry, const EngineOpt
 
 }  // namespace
 
-MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
-                       const EngineOptions& options) {
+MemoryPlan plan_memory(const RankConfig& rank, const StorageFormats& formats, const EngineOptions& options) {
   if (!device_traits(options).shares_host_memory)
-    return plan_memory(config, device_weight_bytes(config, formats), options);
-  MemoryPlan plan = plan_memory(config, 0, options);
-  plan.int8_copy_bytes = int8_copies(config, formats, options);
+    return plan_memory(rank, device_weight_bytes(rank, formats), options);
+  MemoryPlan plan = plan_memory(rank, 0, options);
+  plan.int8_copy_bytes = int8_copies(rank, formats, options);
   return plan;
 }
 
-MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, const EngineOptions& options) {
+MemoryPlan plan_memory(const RankConfig& rank, std::int64_t weight_bytes, const EngineOptions& options) {
+  const ModelConfig& config = rank.model();
   const DeviceTraits device = device_traits(options);
   MemoryPlan plan;
-  plan_cache(plan, cache_geometry(config, options), options);
+  plan_cache(plan, cache_geometry(rank, options), options);
   plan.activation_bytes =
-      forward_buffer_bytes(config, device.padded_rows(buffered_rows(options)), device.activation_type);
+      forward_buffer_bytes(rank, device.padded_rows(buffered_rows(options)), device.activation_type);
   plan.activation_bytes +=
       Arena::bytes_for<std::byte>(options.max_logit_rows * config.hc_dim() * size_of(device.activation_type));
   plan.activation_bytes += Arena::bytes_for<TokenId>(options.max_logit_rows);  // those that are chosen
   if (options.drafts)
-    plan.activation_bytes += options.draft_head->traits(config, draft_sizes(options)).buffer_bytes;
+    plan.activation_bytes += options.draft_head->traits(rank, draft_sizes(options)).buffer_bytes;
   const std::int64_t max_positions =
       std::min(config.max_position_embeddings, plan.capacity.num_pages * kPageTokens);
   plan.max_table_pages = pages_for(max_positions);
   plan.scratch_bytes =
-      scratch_bytes(device, step_shape(config, device.padded_rows(options.max_batch_tokens),
+      scratch_bytes(device, step_shape(rank, device.padded_rows(options.max_batch_tokens),
                                        options.max_logit_rows, options.max_sequences, max_positions));
   plan.why_not_scratch = why_not_scratch(device);
   plan.logit_bytes =
@@ -91,22 +91,21 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
 MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes, const RankLayout& layout,
                             const EngineOptions& options) {
   const ParallelPlan& parallel = layout.plan();
-  const ModelConfig own = rank_config(config, parallel, layout.stage());
+  const RankConfig own = rank_config(config, parallel, layout.stage());
   MemoryPlan plan = plan_memory(own, weight_bytes, options);
   const DeviceTraits device = device_traits(options);
   // Of BF16 checkpoints, which have nothing to copy, too much.
   if (device.shares_host_memory) plan.int8_copy_bytes = int8_copies(own, StorageFormats(), options);
   if (parallel.shares_rows()) {
     plan.activation_bytes += Arena::bytes_for<std::byte>(device.padded_rows(options.max_batch_tokens) *
-                                                         own.hc_dim() * size_of(device.activation_type));
+                                                         config.hc_dim() * size_of(device.activation_type));
   }
   plan.message_bytes =
       message_buffer_bytes(own, layout, device.padded_rows(buffered_rows(options)), device.activation_type);
   if (!device.shares_host_memory) {
-    const RankShare share = rank_share(config, parallel, layout.stage());
     plan.scratch_bytes += split_experts_scratch_bytes(
         device.padded_rows(options.max_batch_tokens), config.num_experts_per_tok, config.hidden_size,
-        share.num_experts(config.n_routed_experts), {share.moe_tp > 1, share.shared_tp > 1});
+        own.num_experts(), {own.share().moe_tp > 1, own.share().shared_tp > 1});
   }
   const std::optional<DispatchWay> way = layout.expert_transport().way;
   if (!way) return plan;
@@ -119,7 +118,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
     // Kernels dispatch a step's rows to the places of their experts themselves.
     arrived = step_shape(own, layout.most_arriving_rows(device.padded_rows(options.max_batch_tokens), 1),
                          options.max_logit_rows, options.max_sequences,
-                         std::min(own.max_position_embeddings, plan.capacity.num_pages * kPageTokens));
+                         std::min(config.max_position_embeddings, plan.capacity.num_pages * kPageTokens));
   }
   plan.scratch_bytes = std::max(plan.scratch_bytes, scratch_bytes(device, arrived));
   return plan;

@@ -7,6 +7,7 @@
 #include "engine/engine_options.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/rank_config.h"
 #include "model/rank_layout.h"
 #include "model/tensor_table.h"
 #include "moe/residence/expert_placement.h"
@@ -43,10 +44,10 @@ struct MemoryPlan {
 };
 
 /// `options` resolved; `formats` of the checkpoint.
-[[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
+[[nodiscard]] MemoryPlan plan_memory(const RankConfig& rank, const StorageFormats& formats,
                                      const EngineOptions& options);
 /// The same of weights that take `weight_bytes` on a device of its own memory.
-[[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes,
+[[nodiscard]] MemoryPlan plan_memory(const RankConfig& rank, std::int64_t weight_bytes,
                                      const EngineOptions& options);
 
 /// Of one rank of several, whose weights take `weight_bytes` where its device has memory of its own. `config`

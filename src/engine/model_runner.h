@@ -104,7 +104,7 @@ class ModelRunner {
   DeviceModel& model_;
   const EngineOptions& options_;
   EngineLimits limits_;
-  KvCache cache_{cache_geometry(model_.config(), options_), model_.plan().capacity, model_.device().memory()};
+  KvCache cache_{cache_geometry(model_.rank(), options_), model_.plan().capacity, model_.device().memory()};
   SequenceTable sequences_{cache_, options_.reserved_tails};
   StepArenas arenas_{model_};
   MainPass pass_{model_, cache_, options_, arenas_.device};

@@ -14,19 +14,19 @@ Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
 
 }  // namespace
 
-AttentionArrays::AttentionArrays(const ModelConfig& config, ActivationArrays& arrays)
-    : q_latent(arrays.values(config.q_lora_rank)),
-      q_latent_fp8(arrays.fp8(config.q_lora_rank)),
-      q(arrays.values(config.q_dim())),
-      kv(arrays.values(config.head_dim)),
-      attended(arrays.values(config.q_dim())),
-      main_kv(arrays.floats(2 * config.head_dim)),
-      main_gate(arrays.floats(2 * config.head_dim)),
-      index_kv(arrays.floats(2 * config.index_head_dim)),
-      index_gate(arrays.floats(2 * config.index_head_dim)),
-      index_q(arrays.values(config.index_q_dim())),
-      index_weights(arrays.values(config.index_n_heads)),
-      selected(arrays.integers(config.index_topk)) {}
+AttentionArrays::AttentionArrays(const RankConfig& rank, ActivationArrays& arrays)
+    : q_latent(arrays.values(rank.model().q_lora_rank)),
+      q_latent_fp8(arrays.fp8(rank.model().q_lora_rank)),
+      q(arrays.values(rank.q_dim())),
+      kv(arrays.values(rank.model().head_dim)),
+      attended(arrays.values(rank.q_dim())),
+      main_kv(arrays.floats(2 * rank.model().head_dim)),
+      main_gate(arrays.floats(2 * rank.model().head_dim)),
+      index_kv(arrays.floats(2 * rank.model().index_head_dim)),
+      index_gate(arrays.floats(2 * rank.model().index_head_dim)),
+      index_q(arrays.values(rank.model().index_q_dim())),
+      index_weights(arrays.values(rank.model().index_n_heads)),
+      selected(arrays.integers(rank.model().index_topk)) {}
 
 AttentionArrays AttentionArrays::from_row(std::int64_t first) const {
   AttentionArrays rest;
@@ -48,7 +48,7 @@ AttentionArrays AttentionArrays::from_row(std::int64_t first) const {
 Attention::Attention(const PassContext& context, ActivationArrays& arrays, MessageArrays& messages,
                      const Activations<2>& sums)
     : context_(context),
-      arrays_(AttentionArrays(context.config, arrays)),
+      arrays_(AttentionArrays(context.rank, arrays)),
       angles_(context, arrays),
       output_(context, arrays, messages, sums) {}
 
@@ -62,7 +62,7 @@ void Attention::run(std::int64_t block, const Pass& pass, const HalfBlock& half)
   const Call call{.block = block,
                   .pass = pass,
                   .weights = context_.weights.block(block).attention,
-                  .shape = context_.config.attention(block),
+                  .shape = context_.rank.attention(block),
                   .values = arrays_.of(pass)};
   context_.device.executor().enter_block(block);
   project(call, half);
@@ -140,7 +140,7 @@ void Attention::norm_and_store(const Call& call) {
 
 void Attention::project_queries(const Call& call) {
   const auto& [block, pass, weights, shape, values] = call;
-  const std::int64_t num_rows = call.num_attending(), num_heads = context_.config.num_attention_heads;
+  const std::int64_t num_rows = call.num_attending(), num_heads = context_.rank.num_attention_heads();
   const Activations<2> q = rows(values.q, num_rows);
   const std::array<LinearOutput, 2> outputs{
       {{&weights.wq_b, q, false, "wq_b"},
@@ -210,7 +210,7 @@ void Attention::select(const Call& call) {
 
 void Attention::attend(const Call& call) {
   const auto& [block, pass, weights, shape, values] = call;
-  const std::int64_t num_rows = call.num_attending(), num_heads = context_.config.num_attention_heads;
+  const std::int64_t num_rows = call.num_attending(), num_heads = context_.rank.num_attention_heads();
   const BatchPart& part = pass.shares.attending_batch();
   const Activations<3> attended = heads(rows(values.attended, num_rows), num_heads);
   context_.device.execute<ops::SparseAttention, ops::Rope>(

@@ -27,7 +27,7 @@ namespace baleen {
 /// one array for before and after.
 struct AttentionArrays {
   AttentionArrays() = default;
-  AttentionArrays(const ModelConfig& config, ActivationArrays& arrays);
+  AttentionArrays(const RankConfig& rank, ActivationArrays& arrays);
   /// The rows from `first` on, a multiple of kScaleRows.
   [[nodiscard]] AttentionArrays from_row(std::int64_t first) const;
 

@@ -4,12 +4,13 @@
 
 namespace baleen {
 
-ExpertMessages::ExpertMessages(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays) {
+ExpertMessages::ExpertMessages(const RankConfig& rank, const RankLayout& layout, MessageArrays& arrays) {
   const ExpertTransportTraits& transport = layout.expert_transport();
   if (layout.stage_ranks().size() == 1 || !transport.way) return;
-  const std::int64_t most = layout.most_arriving_rows(arrays.max_rows(), config.num_experts_per_tok);
-  const std::int64_t width = config.hidden_size;
-  const std::int64_t chosen = *transport.way == DispatchWay::kGatheredTokens ? config.num_experts_per_tok : 1;
+  const std::int64_t most = layout.most_arriving_rows(arrays.max_rows(), rank.model().num_experts_per_tok);
+  const std::int64_t width = rank.model().hidden_size;
+  const std::int64_t chosen =
+      *transport.way == DispatchWay::kGatheredTokens ? rank.model().num_experts_per_tok : 1;
   arrived = arrays.values(most, width);
   if (arrays.type() == ElementType::kBf16 && sends_fp8_rows(*transport.way))
     arrived_fp8 = arrays.fp8(most, width);
@@ -31,9 +32,9 @@ ExpertMessages ExpertMessages::from_row(std::int64_t first, std::int64_t first_a
   return rest;
 }
 
-std::int64_t expert_sum_rows(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows) {
+std::int64_t expert_sum_rows(const RankConfig& rank, const RankLayout& layout, std::int64_t max_rows) {
   if (!layout.expert_transport().adds_sums) return 0;
-  return std::max(max_rows, layout.most_arriving_rows(max_rows, config.num_experts_per_tok));
+  return std::max(max_rows, layout.most_arriving_rows(max_rows, rank.model().num_experts_per_tok));
 }
 
 }  // namespace baleen

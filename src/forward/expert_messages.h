@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "forward/pass_arrays.h"
-#include "model/config.h"
+#include "model/rank_config.h"
 #include "model/rank_layout.h"
 
 namespace baleen {
@@ -13,7 +13,7 @@ namespace baleen {
 /// arrive. Arrays of no use to a rank's layout are empty.
 struct ExpertMessages {
   ExpertMessages() = default;
-  ExpertMessages(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays);
+  ExpertMessages(const RankConfig& rank, const RankLayout& layout, MessageArrays& arrays);
   /// Where `first` own rows and what `first_arrived` may come of them have gone before: the rest, as arrays
   /// of their own. `first_arrived` is a multiple of kScaleRows.
   [[nodiscard]] ExpertMessages from_row(std::int64_t first, std::int64_t first_arrived) const;
@@ -28,7 +28,7 @@ struct ExpertMessages {
 };
 
 /// Rows of float32 sums that experts of steps of `max_rows` rows need, where ranks add them up; 0: none.
-[[nodiscard]] std::int64_t expert_sum_rows(const ModelConfig& config, const RankLayout& layout,
+[[nodiscard]] std::int64_t expert_sum_rows(const RankConfig& rank, const RankLayout& layout,
                                            std::int64_t max_rows);
 
 }  // namespace baleen

@@ -10,10 +10,10 @@ namespace baleen {
 namespace {
 
 /// One array for two uses, which never meet: of the output projection and of the experts.
-Activations<2> partial_sums(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays) {
-  const std::int64_t num_rows = std::max(output_sum_rows(layout, arrays.max_rows()),
-                                         expert_sum_rows(config, layout, arrays.max_rows()));
-  return num_rows == 0 ? Activations<2>() : arrays.floats(num_rows, config.hidden_size);
+Activations<2> partial_sums(const RankConfig& rank, const RankLayout& layout, MessageArrays& arrays) {
+  const std::int64_t num_rows =
+      std::max(output_sum_rows(layout, arrays.max_rows()), expert_sum_rows(rank, layout, arrays.max_rows()));
+  return num_rows == 0 ? Activations<2>() : arrays.floats(num_rows, rank.model().hidden_size);
 }
 
 /// The arrays of parts of the pass, only to count them.
@@ -24,20 +24,21 @@ void lay_out(auto&... arguments) {
 
 }  // namespace
 
-StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int64_t max_logit_rows,
+StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t max_logit_rows,
                      std::int64_t max_sequences, std::int64_t max_positions) {
+  const ModelConfig& config = rank.model();
   return {.max_rows = max_rows,
           .max_logit_rows = max_logit_rows,
           .max_sequences = max_sequences,
           .max_positions = max_positions,
           .hidden_size = config.hidden_size,
           .hc_mult = config.hc_mult,
-          .num_attention_heads = config.num_attention_heads,
+          .num_attention_heads = rank.num_attention_heads(),
           .head_dim = config.head_dim,
           .q_lora_rank = config.q_lora_rank,
-          .o_groups = config.o_groups,
-          .group_dim = config.group_dim(),
-          .o_dim = config.o_dim(),
+          .o_groups = rank.o_groups(),
+          .group_dim = rank.group_dim(),
+          .o_dim = rank.o_dim(),
           .index_n_heads = config.index_n_heads,
           .index_head_dim = config.index_head_dim,
           .index_topk = config.index_topk,
@@ -47,26 +48,26 @@ StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int6
           .vocab_size = config.vocab_size};
 }
 
-std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows, ElementType type) {
+std::int64_t forward_buffer_bytes(const RankConfig& rank, std::int64_t max_rows, ElementType type) {
   ActivationArrays counted(max_rows, type, nullptr);
   lay_out<StreamArrays, HalfBlockArrays, AttentionArrays, RotationArrays, OutputArrays, RouterArrays>(
-      config, counted);
+      rank, counted);
   return counted.bytes();
 }
 
-std::int64_t message_buffer_bytes(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows,
+std::int64_t message_buffer_bytes(const RankConfig& rank, const RankLayout& layout, std::int64_t max_rows,
                                   ElementType type) {
   UnbackedMemory memory;
   MessageArrays counted(max_rows, type, memory);
-  static_cast<void>(partial_sums(config, layout, counted));
-  lay_out<OutputMessages, ExpertMessages, HeadMessages>(config, layout, counted);
+  static_cast<void>(partial_sums(rank, layout, counted));
+  lay_out<OutputMessages, ExpertMessages, HeadMessages>(rank, layout, counted);
   return counted.bytes();
 }
 
-Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
+Forward::Forward(const RankConfig& rank, const WeightTree& weights, Device& device, const KvCache& cache,
                  Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout)
     : layout_(std::move(layout)),
-      context_{.config = config,
+      context_{.rank = rank,
                .weights = weights,
                .device = device,
                .cache = cache,
@@ -74,7 +75,7 @@ Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& d
                .layout = layout_},
       activations_(device.traits().padded_rows(max_rows), device.traits().activation_type, &arena),
       messages_(device.traits().padded_rows(max_rows), device.traits().activation_type, device.memory()),
-      sums_(partial_sums(config, layout_, messages_)),
+      sums_(partial_sums(rank, layout_, messages_)),
       streams_(context_, activations_),
       attention_(context_, activations_, messages_, sums_),
       experts_(context_, activations_, messages_, sums_),
@@ -96,7 +97,7 @@ void Forward::run_main(const Step& step) {
   const Pass pass{.step = step,
                   .shares = shares,
                   .begin = 0,
-                  .end = context_.config.num_hidden_layers,
+                  .end = context_.rank.num_layers(),
                   .streams = rows(streams_.arrays().main, shares.kept().size()),
                   .counts_load = !streams_.is_observed()};
   attention_.begin(pass);

@@ -30,15 +30,14 @@
 namespace baleen {
 
 /// Extents of a step of `max_rows` rows, of which `max_logit_rows` want logits, for a device's scratch.
-[[nodiscard]] StepShape step_shape(const ModelConfig& config, std::int64_t max_rows,
-                                   std::int64_t max_logit_rows, std::int64_t max_sequences,
-                                   std::int64_t max_positions);
+[[nodiscard]] StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t max_logit_rows,
+                                   std::int64_t max_sequences, std::int64_t max_positions);
 
 /// What `Forward` takes of its arena for steps of `max_rows` rows, where activations are of `type`.
-[[nodiscard]] std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows,
+[[nodiscard]] std::int64_t forward_buffer_bytes(const RankConfig& rank, std::int64_t max_rows,
                                                 ElementType type);
 /// What it takes of the device's memory beside that, for messages between ranks.
-[[nodiscard]] std::int64_t message_buffer_bytes(const ModelConfig& config, const RankLayout& layout,
+[[nodiscard]] std::int64_t message_buffer_bytes(const RankConfig& rank, const RankLayout& layout,
                                                 std::int64_t max_rows, ElementType type);
 
 /// Rows of a batch as a draft head enters its blocks with them. Arrays have the rows that the rank keeps.
@@ -60,12 +59,12 @@ struct DraftRun {
 
 class Forward {
  public:
-  /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config,
-  /// max_rows, device.traits().activation_type) left, lie in the device's memory.
-  /// Of a rank among others, config and weights are that rank's (`rank_config`, `rank_share`), and all ranks
-  /// of `layout` make the same calls in the same order; those of a data-parallel group with the same batch.
+  /// All of them must outlive this, of `rank` its model; weights, cache and `arena`, which has
+  /// forward_buffer_bytes(rank, max_rows, device.traits().activation_type) left, lie in the device's memory.
+  /// Of a rank among others (`rank_config`) the weights are that rank's, and all ranks of `layout` make the
+  /// same calls in the same order; those of a data-parallel group with the same batch.
   /// With o_proj_tp greater than tp, the batches of all data-parallel groups have as many rows.
-  Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
+  Forward(const RankConfig& rank, const WeightTree& weights, Device& device, const KvCache& cache,
           Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout = {});
   Forward(const Forward&) = delete;
   Forward& operator=(const Forward&) = delete;

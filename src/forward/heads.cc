@@ -5,10 +5,10 @@
 
 namespace baleen {
 
-HeadMessages::HeadMessages(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays) {
+HeadMessages::HeadMessages(const RankConfig& rank, const RankLayout& layout, MessageArrays& arrays) {
   const std::int64_t parts = layout.vocabulary().size();
   if (layout.stage_ranks().size() == 1 || !layout.stage().last || parts == 1) return;
-  logits = arrays.floats(arrays.max_rows(), (config.vocab_size + parts - 1) / parts);
+  logits = arrays.floats(arrays.max_rows(), (rank.model().vocab_size + parts - 1) / parts);
 }
 
 void Heads::logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,

@@ -13,7 +13,7 @@
 namespace baleen {
 
 struct HeadMessages {
-  HeadMessages(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays);
+  HeadMessages(const RankConfig& rank, const RankLayout& layout, MessageArrays& arrays);
 
   Activations<2> logits;  ///< [R, V'] float32 of this rank's part of the vocabulary; empty where it has all
 };
@@ -22,7 +22,7 @@ class Heads {
  public:
   /// `u`: [R, d], lent while `logits` lasts.
   Heads(const PassContext& context, MessageArrays& messages, const Activations<2>& u)
-      : context_(context), messages_(context.config, context.layout, messages), u_(u) {}
+      : context_(context), messages_(context.rank, context.layout, messages), u_(u) {}
 
   /// Logits [T, V] of T rows of streams [T, n, d] by `mixing`, `norm` and the model's projection. Where ranks
   /// share out rows, `streams` are those of T that the rank keeps; every rank of a group that splits the

@@ -11,7 +11,7 @@ MixtureOfExperts::MixtureOfExperts(const PassContext& context, ActivationArrays&
                                    MessageArrays& messages, const Activations<2>& sums)
     : context_(context),
       router_(context, arrays),
-      messages_(ExpertMessages(context.config, context.layout, messages)),
+      messages_(ExpertMessages(context.rank, context.layout, messages)),
       sums_(sums) {}
 
 void MixtureOfExperts::cut(std::int64_t first) {

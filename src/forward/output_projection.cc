@@ -10,14 +10,14 @@ OutputArrays OutputArrays::from_row(std::int64_t first) const {
   return rest;
 }
 
-OutputMessages::OutputMessages(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays) {
+OutputMessages::OutputMessages(const RankConfig& rank, const RankLayout& layout, MessageArrays& arrays) {
   if (layout.stage_ranks().size() == 1) return;
   // A rank of the config's heads has all of its group's, gathered, or a part of its own, exchanged for rows.
   const std::int64_t gathered = layout.output_heads().size(), exchanged = layout.output_row_groups();
   if (gathered == 1 && exchanged == 1) return;
   const std::int64_t num_rows = arrays.max_rows() * exchanged;
-  heads = arrays.values(num_rows, config.q_dim() * gathered / exchanged);
-  grouped = arrays.values(num_rows, layout.output_groups() * config.o_lora_rank);
+  heads = arrays.values(num_rows, rank.q_dim() * gathered / exchanged);
+  grouped = arrays.values(num_rows, layout.output_groups() * rank.model().o_lora_rank);
 }
 
 std::int64_t output_sum_rows(const RankLayout& layout, std::int64_t max_rows) {
@@ -27,8 +27,8 @@ std::int64_t output_sum_rows(const RankLayout& layout, std::int64_t max_rows) {
 OutputProjection::OutputProjection(const PassContext& context, ActivationArrays& arrays,
                                    MessageArrays& messages, const Activations<2>& sums)
     : context_(context),
-      arrays_(OutputArrays(context.config, arrays)),
-      messages_(context.config, context.layout, messages),
+      arrays_(OutputArrays(context.rank, arrays)),
+      messages_(context.rank, context.layout, messages),
       sums_(sums) {}
 
 Activations<2> OutputProjection::whole_groups(const Pass& pass, const Activations<2>& attended) {

@@ -15,8 +15,7 @@ namespace baleen {
 
 struct OutputArrays {
   OutputArrays() = default;
-  OutputArrays(const ModelConfig& config, ActivationArrays& arrays)
-      : grouped(arrays.values(config.o_dim())) {}
+  OutputArrays(const RankConfig& rank, ActivationArrays& arrays) : grouped(arrays.values(rank.o_dim())) {}
 
   /// The rows from `first` on.
   [[nodiscard]] OutputArrays from_row(std::int64_t first) const;
@@ -26,7 +25,7 @@ struct OutputArrays {
 
 /// P = R x output_row_groups() rows, O = o_proj_tp. Arrays of no use to a rank's layout are empty.
 struct OutputMessages {
-  OutputMessages(const ModelConfig& config, const RankLayout& layout, MessageArrays& arrays);
+  OutputMessages(const RankConfig& rank, const RankLayout& layout, MessageArrays& arrays);
 
   Activations<2> heads;    ///< [P, H c / O] for output groups of this rank; where heads are split otherwise
   Activations<2> grouped;  ///< [P, G R_o / O], likewise

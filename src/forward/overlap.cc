@@ -66,7 +66,7 @@ void Overlap::capture(std::int64_t num_rows) {
 void Overlap::run_parts(const std::array<Step, 2>& steps, bool adjoin) {
   const StreamArrays& arrays = streams_.arrays();
   const std::int64_t num_first = steps[0].rows.num_rows, num_second = steps[1].rows.num_rows;
-  const std::int64_t num_blocks = context_.config.num_hidden_layers;
+  const std::int64_t num_blocks = context_.rank.num_layers();
   const RowShares first_shares(context_.layout, steps[0]), second_shares(context_.layout, steps[1]);
   const std::array<Pass, 2> passes{{{.step = steps[0],
                                      .shares = first_shares,

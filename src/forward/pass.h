@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "forward/batch_rows.h"
 #include "kv_cache/kv_cache.h"
-#include "model/config.h"
+#include "model/rank_config.h"
 #include "model/rank_layout.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
@@ -20,8 +20,9 @@ namespace baleen {
 
 /// All of it outlives the parts. Weights and cache lie in the device's memory.
 struct PassContext {
-  const ModelConfig& config;  ///< of this rank's blocks and heads
-  const WeightTree& weights;  ///< likewise
+  RankConfig rank;
+  const ModelConfig& config = rank.model();
+  const WeightTree& weights;  ///< the rank's
   Device& device;
   const KvCache& cache;
   Precision precision = Precision::kReleased;

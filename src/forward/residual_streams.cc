@@ -6,12 +6,12 @@
 
 namespace baleen {
 
-HalfBlockArrays::HalfBlockArrays(const ModelConfig& config, ActivationArrays& arrays)
-    : half{.u = arrays.values(config.hidden_size),
-           .u_fp8 = arrays.fp8(config.hidden_size),
-           .f = arrays.values(config.hidden_size)},
-      post(arrays.floats(config.hc_mult)),
-      comb(arrays.floats(config.hc_mult, config.hc_mult)) {}
+HalfBlockArrays::HalfBlockArrays(const RankConfig& rank, ActivationArrays& arrays)
+    : half{.u = arrays.values(rank.model().hidden_size),
+           .u_fp8 = arrays.fp8(rank.model().hidden_size),
+           .f = arrays.values(rank.model().hidden_size)},
+      post(arrays.floats(rank.model().hc_mult)),
+      comb(arrays.floats(rank.model().hc_mult, rank.model().hc_mult)) {}
 
 HalfBlockArrays HalfBlockArrays::from_row(std::int64_t first) const {
   HalfBlockArrays rest;
@@ -23,12 +23,12 @@ HalfBlockArrays HalfBlockArrays::from_row(std::int64_t first) const {
   return rest;
 }
 
-StreamArrays::StreamArrays(const ModelConfig& config, ActivationArrays& arrays)
-    : main(arrays.values(config.hc_mult, config.hidden_size)),
-      drafts(arrays.values(config.hc_mult, config.hidden_size)) {}
+StreamArrays::StreamArrays(const RankConfig& rank, ActivationArrays& arrays)
+    : main(arrays.values(rank.model().hc_mult, rank.model().hidden_size)),
+      drafts(arrays.values(rank.model().hc_mult, rank.model().hidden_size)) {}
 
 ResidualStreams::ResidualStreams(const PassContext& context, ActivationArrays& arrays)
-    : context_(context), arrays_(context.config, arrays), halves_(HalfBlockArrays(context.config, arrays)) {}
+    : context_(context), arrays_(context.rank, arrays), halves_(HalfBlockArrays(context.rank, arrays)) {}
 
 void ResidualStreams::begin(const Pass& pass) {
   const RankLayout& layout = context_.layout;

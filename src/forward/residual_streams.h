@@ -32,7 +32,7 @@ struct HalfBlock {
 /// Both halves of all blocks share one set of arrays.
 struct HalfBlockArrays {
   HalfBlockArrays() = default;
-  HalfBlockArrays(const ModelConfig& config, ActivationArrays& arrays);
+  HalfBlockArrays(const RankConfig& rank, ActivationArrays& arrays);
   /// The rows from `first` on, a multiple of kScaleRows.
   [[nodiscard]] HalfBlockArrays from_row(std::int64_t first) const;
 
@@ -42,7 +42,7 @@ struct HalfBlockArrays {
 };
 
 struct StreamArrays {
-  StreamArrays(const ModelConfig& config, ActivationArrays& arrays);
+  StreamArrays(const RankConfig& rank, ActivationArrays& arrays);
 
   Activations<3> main;    ///< [R, n, d] of the main layers
   Activations<3> drafts;  ///< [R, n, d] of a draft head's blocks

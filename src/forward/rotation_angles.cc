@@ -7,8 +7,8 @@
 
 namespace baleen {
 
-RotationArrays::RotationArrays(const ModelConfig& config, ActivationArrays& arrays) {
-  const std::int64_t width = config.qk_rope_head_dim / 2;
+RotationArrays::RotationArrays(const RankConfig& rank, ActivationArrays& arrays) {
+  const std::int64_t width = rank.model().qk_rope_head_dim / 2;
   for (std::size_t kind = 0; kind < kNumRopeKinds; ++kind) {
     cosine[kind] = arrays.floats(width);
     sine[kind] = arrays.floats(width);
@@ -26,7 +26,7 @@ RotationArrays RotationArrays::from_row(std::int64_t first) const {
 }
 
 RotationAngles::RotationAngles(const PassContext& context, ActivationArrays& arrays)
-    : context_(context), arrays_(RotationArrays(context.config, arrays)) {
+    : context_(context), arrays_(RotationArrays(context.rank, arrays)) {
   const ModelConfig& config = context.config;
   const RopeScaling& scaling = config.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,

@@ -14,7 +14,7 @@ namespace baleen {
 
 struct RotationArrays {
   RotationArrays() = default;
-  RotationArrays(const ModelConfig& config, ActivationArrays& arrays);
+  RotationArrays(const RankConfig& rank, ActivationArrays& arrays);
   /// The rows from `first` on; frequencies are the same.
   [[nodiscard]] RotationArrays from_row(std::int64_t first) const;
 

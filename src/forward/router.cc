@@ -21,11 +21,11 @@ RouteScoring scoring_of(ScoringFunc scoring) {
 
 }  // namespace
 
-RouterArrays::RouterArrays(const ModelConfig& config, ActivationArrays& arrays)
-    : logits(arrays.floats(config.n_routed_experts)),
-      ids(arrays.integers(config.num_experts_per_tok)),
-      weights(arrays.floats(config.num_experts_per_tok)),
-      load(arrays.take<std::int64_t>(config.num_blocks() * config.n_routed_experts)) {}
+RouterArrays::RouterArrays(const RankConfig& rank, ActivationArrays& arrays)
+    : logits(arrays.floats(rank.model().n_routed_experts)),
+      ids(arrays.integers(rank.model().num_experts_per_tok)),
+      weights(arrays.floats(rank.model().num_experts_per_tok)),
+      load(arrays.take<std::int64_t>(rank.num_blocks() * rank.model().n_routed_experts)) {}
 
 RouterArrays RouterArrays::from_row(std::int64_t first) const {
   RouterArrays rest;
@@ -37,7 +37,7 @@ RouterArrays RouterArrays::from_row(std::int64_t first) const {
 }
 
 Router::Router(const PassContext& context, ActivationArrays& arrays)
-    : context_(context), arrays_(RouterArrays(context.config, arrays)) {}
+    : context_(context), arrays_(RouterArrays(context.rank, arrays)) {}
 
 RouteArgs Router::route_of(std::int64_t block, const Pass& pass) const {
   const ModelConfig& config = context_.config;
@@ -101,7 +101,7 @@ std::span<std::int64_t> Router::load_counts(std::int64_t block) const {
 
 std::vector<std::vector<std::int64_t>> Router::load() const {
   std::vector<std::vector<std::int64_t>> load(
-      static_cast<std::size_t>(context_.config.num_blocks()),
+      static_cast<std::size_t>(context_.rank.num_blocks()),
       std::vector<std::int64_t>(static_cast<std::size_t>(context_.config.n_routed_experts)));
   for (std::size_t block = 0; block < load.size(); ++block) {
     const std::span<std::int64_t> counts = load_counts(static_cast<std::int64_t>(block));

@@ -17,7 +17,7 @@ namespace baleen {
 
 struct RouterArrays {
   RouterArrays() = default;
-  RouterArrays(const ModelConfig& config, ActivationArrays& arrays);
+  RouterArrays(const RankConfig& rank, ActivationArrays& arrays);
   /// The rows from `first` on; `load` is the same.
   [[nodiscard]] RouterArrays from_row(std::int64_t first) const;
 

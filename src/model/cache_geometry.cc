@@ -2,10 +2,11 @@
 
 namespace baleen {
 
-CacheGeometry cache_geometry(const ModelConfig& config, Precision precision, std::int64_t max_draft_tokens) {
+CacheGeometry cache_geometry(const RankConfig& rank, Precision precision, std::int64_t max_draft_tokens) {
+  const ModelConfig& config = rank.model();
   CacheGeometry geometry;
-  for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
-    geometry.blocks.push_back(config.attention(block).cache());
+  for (std::int64_t block = 0; block < rank.num_blocks(); ++block) {
+    geometry.blocks.push_back(rank.attention(block).cache());
   }
   geometry.latent = {static_cast<int>(config.nope_dim()), static_cast<int>(config.qk_rope_head_dim),
                      precision};

@@ -1,16 +1,16 @@
-/// What a model's layers keep of each token in the cache.
+/// What a rank's layers keep of each token in the cache.
 #pragma once
 
 #include <cstdint>
 
 #include "kv_cache/geometry.h"
-#include "model/config.h"
+#include "model/rank_config.h"
 #include "numeric/dtype.h"
 
 namespace baleen {
 
-/// Cache rows and rings that `config` needs in `precision`.
-[[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, Precision precision,
+/// Cache rows and rings of its blocks in `precision`.
+[[nodiscard]] CacheGeometry cache_geometry(const RankConfig& rank, Precision precision,
                                            std::int64_t max_draft_tokens = 0);
 
 }  // namespace baleen

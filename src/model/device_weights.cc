@@ -80,13 +80,12 @@ std::int64_t device_weight_bytes(const WeightTree& tree) {
   return bytes;
 }
 
-std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats,
-                                 const RankShare& share) {
-  return table_bytes(rank_table(config, share), formats, true);
+std::int64_t device_weight_bytes(const RankConfig& rank, const StorageFormats& formats) {
+  return table_bytes(rank_table(rank), formats, true);
 }
 
-std::int64_t device_bytes_beside_experts(const ModelConfig& config, const StorageFormats& formats) {
-  return table_bytes(rank_table(config, {}), formats, false);
+std::int64_t device_bytes_beside_experts(const RankConfig& rank, const StorageFormats& formats) {
+  return table_bytes(rank_table(rank), formats, false);
 }
 
 std::int64_t device_bytes_beside_experts(const WeightTree& tree) {

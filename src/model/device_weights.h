@@ -4,19 +4,17 @@
 
 #include <cstdint>
 
-#include "model/config.h"
+#include "model/rank_config.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
 #include "tensor/buffer.h"
 
 namespace baleen {
 
-/// What `DeviceWeights` of a checkpoint of these formats takes, or of one rank's share of it.
-[[nodiscard]] std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats,
-                                               const RankShare& share = {});
+/// What `DeviceWeights` of what a rank has of a checkpoint of these formats takes.
+[[nodiscard]] std::int64_t device_weight_bytes(const RankConfig& rank, const StorageFormats& formats);
 /// The same without routed experts.
-[[nodiscard]] std::int64_t device_bytes_beside_experts(const ModelConfig& config,
-                                                       const StorageFormats& formats);
+[[nodiscard]] std::int64_t device_bytes_beside_experts(const RankConfig& rank, const StorageFormats& formats);
 [[nodiscard]] std::int64_t device_bytes_beside_experts(const WeightTree& tree);
 /// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);

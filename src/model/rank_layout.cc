@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
@@ -19,47 +18,6 @@ constexpr ParallelPlan kOneRank{.num_devices = 1,
                                 .lmhead_tp = 1};
 
 }  // namespace
-
-Stage even_stage(const ModelConfig& config, std::int64_t pp, std::int64_t index) {
-  const std::int64_t layers = config.num_hidden_layers;
-  const auto begin_of = [&](std::int64_t i) { return i * (layers / pp) + std::min(i, layers % pp); };
-  return {.begin = begin_of(index), .end = begin_of(index + 1), .first = index == 0, .last = index + 1 == pp};
-}
-
-ModelConfig stage_config(const ModelConfig& config, const Stage& stage) {
-  ModelConfig own = config;
-  own.num_hidden_layers = stage.end - stage.begin;
-  own.num_hash_layers =
-      std::clamp<std::int64_t>(config.num_hash_layers - stage.begin, 0, own.num_hidden_layers);
-  if (!stage.last) own.num_nextn_predict_layers = 0;
-  const auto ratios = config.compress_ratios.begin();
-  own.compress_ratios.assign(ratios + stage.begin, ratios + stage.end);
-  own.compress_ratios.insert(own.compress_ratios.end(), ratios + config.num_hidden_layers,
-                             ratios + config.num_hidden_layers + own.num_draft_blocks());
-  return own;
-}
-
-ModelConfig rank_config(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage) {
-  ModelConfig own = stage_config(config, stage);
-  own.num_attention_heads = config.num_attention_heads / plan.tp;
-  own.o_groups = std::max<std::int64_t>(1, config.o_groups / plan.tp);
-  return own;
-}
-
-RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage) {
-  // Ranks that add up float32 sums of all their tokens add parts of the shared expert's as well.
-  const std::int64_t ranks = plan.stage_ranks();
-  const bool splits_shared = plan.shared_tp != 1 && expert_transport(plan).adds_sums &&
-                             config.moe_intermediate_size % (ranks * kWeightBlock) == 0;
-  return {.tp = plan.tp,
-          .o_proj_tp = plan.o_proj_tp,
-          .lm_head_tp = plan.lmhead_tp,
-          .shared_tp = splits_shared ? ranks : 1,
-          .moe_tp = plan.moe_tp,
-          .local_experts = plan.local_experts(config),
-          .embedding = stage.first || (stage.last && config.num_draft_blocks() > 0),
-          .head = stage.last};
-}
 
 std::vector<RowRange> even_rows(std::int64_t num_rows, std::int64_t parts) {
   const std::int64_t size = (num_rows + parts - 1) / parts;

@@ -19,32 +19,12 @@
 #include "comm/rank_group.h"
 #include "model/config.h"
 #include "model/parallel_plan.h"
+#include "model/rank_config.h"
 #include "model/tensor_split.h"
 #include "ops/collectives/collective.h"
 #include "ops/dispatch/expert_exchange.h"
 
 namespace baleen {
-
-/// Consecutive layers of a pipeline stage: the first one embeds, the last one has both heads.
-struct Stage {
-  std::int64_t begin = 0;  ///< layer
-  std::int64_t end = 0;    ///< layer after the last
-  bool first = true;
-  bool last = true;
-
-  friend bool operator==(const Stage&, const Stage&) = default;
-};
-
-/// Layers cut evenly: stage `index` of `pp`, the first ones have the remainder.
-[[nodiscard]] Stage even_stage(const ModelConfig& config, std::int64_t pp, std::int64_t index);
-
-/// The model of `stage` alone, as a config.
-[[nodiscard]] ModelConfig stage_config(const ModelConfig& config, const Stage& stage);
-/// The same with the heads of one rank: what a rank's forward pass is given.
-[[nodiscard]] ModelConfig rank_config(const ModelConfig& config, const ParallelPlan& plan,
-                                      const Stage& stage);
-/// Of the tensors of `stage`.
-[[nodiscard]] RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage);
 
 /// Rows [0, num_rows) cut into `parts` of equal size, but for the last ones, which may be shorter or empty.
 [[nodiscard]] std::vector<RowRange> even_rows(std::int64_t num_rows, std::int64_t parts);

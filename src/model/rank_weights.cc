@@ -40,26 +40,19 @@ WeightMatrix columns(const WeightMatrix& whole, const RowRange& part, std::vecto
 
 RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout,
                          std::span<const ExpertMap> maps)
-    : config_(config),
-      whole_(whole),
-      layout_(layout),
-      share_(rank_share(config, layout.plan(), layout.stage())) {
-  const Stage& stage = layout.stage();
-  tree_.table =
-      std::make_shared<const std::vector<TensorSpec>>(rank_table(stage_config(config, stage), share_));
-  if (share_.embedding) tree_.embedding = whole.embedding;
-  if (share_.head) {
+    : rank_(rank_config(config, layout.plan(), layout.stage())), whole_(whole), layout_(layout) {
+  tree_.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(rank_));
+  if (rank_.share().embedding) tree_.embedding = whole.embedding;
+  if (rank_.share().head) {
     tree_.head = whole.head;
     tree_.norm = whole.norm;
     tree_.hc_head = whole.hc_head;
     tree_.drafts = whole.drafts;
   }
-  const auto add_blocks = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) blocks_.push_back(block);
-  };
-  add_blocks(stage.begin, stage.end);
-  if (stage.last) add_blocks(config.num_hidden_layers, config.num_blocks());
-  for (const std::int64_t block : blocks_) tree_.blocks.push_back(whole.block(block));
+  for (std::int64_t block = 0; block < rank_.num_blocks(); ++block) {
+    blocks_.push_back(rank_.model_block(block));
+    tree_.blocks.push_back(whole.block(blocks_.back()));
+  }
   for (const TensorSpec& spec : *tree_.table)
     if (spec.expert < 0) cut(spec, spec.place.in(tree_, spec.block, -1), copies_);
   slots_.resize(blocks_.size());
@@ -113,7 +106,8 @@ void RankWeights::stage(const BlockExperts& experts) {
   const auto found = std::ranges::find(blocks_, experts.block);
   if (found == blocks_.end()) return;
   const auto block = static_cast<std::size_t>(found - blocks_.begin());
-  auto map = std::make_shared<const ExpertMap>(experts.slots, config_.n_routed_experts, layout_.plan().ep);
+  auto map =
+      std::make_shared<const ExpertMap>(experts.slots, rank_.model().n_routed_experts, layout_.plan().ep);
   if (map->slots_per_rank() != std::ssize(slots_[block].held)) {
     fail("expert map of layer {}: {} slots on each rank, where ranks have {}", experts.block,
          map->slots_per_rank(), slots_[block].held.size());
@@ -148,7 +142,7 @@ std::vector<ExpertChange> RankWeights::staged() const {
 }
 
 void RankWeights::cut(const TensorSpec& spec, HeldTensor tensor, Copies& copies) const {
-  const SplitAxis divided = split_axis(spec.split, share_);
+  const SplitAxis divided = split_axis(spec.split, rank_.share());
   if (divided.parts == 1) return;
   const auto part_of = [&](std::int64_t extent) {
     return even_rows(extent, divided.parts)[static_cast<std::size_t>(layout_.part_of(spec.split))];
@@ -170,7 +164,7 @@ void RankWeights::cut(const TensorSpec& spec, HeldTensor tensor, Copies& copies)
 }
 
 ExpertWeights RankWeights::cut(const ExpertWeights& whole, Copies& copies) const {
-  if (share_.moe_tp == 1) return whole;
+  if (rank_.share().moe_tp == 1) return whole;
   WeightTree one;  // which the table's places are in
   one.blocks.resize(1);
   one.blocks[0].moe.routed = {whole};

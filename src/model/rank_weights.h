@@ -25,7 +25,7 @@ struct ExpertChange {
   std::span<const std::int32_t> table;
 };
 
-/// As `rank_share` has it; not movable, because the tree points into it.
+/// As `rank_config` has it; not movable, because the tree points into it.
 class RankWeights {
  public:
   /// `config` and `whole` of the whole model; `whole` outlives this. `layout` can be run (`check_runnable`).
@@ -76,10 +76,9 @@ class RankWeights {
                            const Slots& now) const;
   void place(std::size_t block, Slots slots) noexcept;
 
-  const ModelConfig& config_;
+  RankConfig rank_;
   const WeightTree& whole_;
   const RankLayout& layout_;
-  RankShare share_;
   Copies copies_;  ///< beside routed experts
   WeightTree tree_;
   std::vector<std::int64_t> blocks_;  ///< of the whole model: those of `tree_`

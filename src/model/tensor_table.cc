@@ -59,32 +59,32 @@ auto then(Outer /*outer*/, Inner /*inner*/) {
 /// Appends the tensors of one block, or of the top level, under a name prefix.
 class TableBuilder {
  public:
-  TableBuilder(const ModelConfig& config, const RankShare& share, ExpertRows experts)
-      : c_(config), share_(share), experts_(experts) {}
+  TableBuilder(const RankConfig& rank, ExpertRows experts)
+      : rank_(rank), c_(rank.model()), experts_(experts) {}
 
   std::vector<TensorSpec> build() {
     reserve();
-    if (share_.embedding) {
+    if (rank_.share().embedding) {
       add("embed.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kEmbedding, kInTree,
           AT(embedding));
     }
-    for (block_ = 0; block_ < c_.num_hidden_layers; ++block_) {
-      prefix_ = block_prefix(c_, block_);
+    for (block_ = 0; block_ < rank_.num_layers(); ++block_) {
+      prefix_ = block_prefix(c_, rank_.model_block(block_));
       add_block();
     }
     block_ = -1;
     prefix_.clear();
-    if (share_.head) {
+    if (rank_.share().head) {
       add_head_mixing(kInTree, AT(hc_head));
       add_norm("norm", c_.hidden_size, kInTree, AT(norm));
       add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead, kInTree,
           AT(head), TensorSplit::kVocabulary);
     }
-    for (block_ = c_.num_hidden_layers; block_ < c_.num_blocks(); ++block_) {
-      prefix_ = block_prefix(c_, block_);
+    for (block_ = rank_.num_layers(); block_ < rank_.num_blocks(); ++block_) {
+      prefix_ = block_prefix(c_, rank_.model_block(block_));
       add_block();
       if (c_.draft_kind == DraftKind::kDspark) {
-        add_dspark_extras(block_ - c_.num_hidden_layers);
+        add_dspark_extras(block_ - rank_.num_layers());
       } else {
         add_mtp_extras();
       }
@@ -97,14 +97,14 @@ class TableBuilder {
 
   void reserve() {
     constexpr std::int64_t kMaxBesideExperts = 40;  // a ratio-4 layer has 25, the MTP block 27
-    table_.reserve(static_cast<std::size_t>(c_.num_blocks() * (kMaxBesideExperts + 3 * experts_.listed)));
+    table_.reserve(static_cast<std::size_t>(rank_.num_blocks() * (kMaxBesideExperts + 3 * experts_.listed)));
   }
 
   template <class Owner, class Member>
   void add(std::string_view name, Shape shape, Storage storage, TensorRole role, Owner owner, Member member,
            TensorSplit split = TensorSplit::kReplicated) {
     table_.push_back({.name = fmt::format("{}{}", prefix_, name),
-                      .shape = rank_shape(std::move(shape), split, share_),
+                      .shape = rank_shape(std::move(shape), split, rank_.share()),
                       .storage = storage,
                       .role = role,
                       .block = block_,
@@ -157,7 +157,7 @@ class TableBuilder {
         TensorSplit::kOutputGroups);
     add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, role, kInBlock, AT(attention.wo_b),
         TensorSplit::kGroupColumns);
-    const LayerAttention shape = c_.attention(block_);
+    const LayerAttention shape = rank_.attention(block_);
     if (shape.compresses()) {
       add_compressor("attn.compressor", shape, c_.head_dim, TensorRole::kCompressor,
                      AT(attention.compressor));
@@ -195,7 +195,7 @@ class TableBuilder {
     const TensorRole role = TensorRole::kRouter;
     add("ffn.gate.weight", {c_.n_routed_experts, c_.hidden_size}, Storage::kBf16, role, kInBlock,
         AT(moe.gate));
-    if (c_.is_hash_routed(block_)) {
+    if (rank_.is_hash_routed(block_)) {
       add("ffn.gate.tid2eid", {c_.vocab_size, c_.num_experts_per_tok}, Storage::kI64, role, kInBlock,
           AT(moe.hash_table));
     } else {
@@ -263,8 +263,8 @@ class TableBuilder {
     add_norm(kName.text, c_.hidden_size, kInDraftBlock, kDraftVector<kName>);
   }
 
+  const RankConfig& rank_;
   const ModelConfig& c_;
-  const RankShare& share_;
   ExpertRows experts_;
   std::vector<TensorSpec> table_;
   std::string prefix_;
@@ -327,18 +327,16 @@ StoredFormat StorageFormats::stored(const TensorSpec& tensor) const {
   return is_expert ? StoredFormat{experts, expert_scale} : StoredFormat{dense, dense_scale};
 }
 
-const ModelFamily kDeepSeekV4{
-    .tensors = [](const ModelConfig& config, const RankShare& share, ExpertRows experts) {
-      return TableBuilder(config, share, experts).build();
-    }};
+const ModelFamily kDeepSeekV4{.tensors = [](const RankConfig& rank, ExpertRows experts) {
+  return TableBuilder(rank, experts).build();
+}};
 
 std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
-  return config.family->tensors(config, {}, {.listed = config.n_routed_experts});
+  return config.family->tensors(config, {.listed = config.n_routed_experts});
 }
 
-std::vector<TensorSpec> rank_table(const ModelConfig& config, const RankShare& share) {
-  return config.family->tensors(config, share,
-                                {.listed = 1, .each = share.num_experts(config.n_routed_experts)});
+std::vector<TensorSpec> rank_table(const RankConfig& rank) {
+  return rank.model().family->tensors(rank, {.listed = 1, .each = rank.num_experts()});
 }
 
 std::string block_prefix(const ModelConfig& config, std::int64_t block) {

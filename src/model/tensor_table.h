@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
+#include "model/rank_config.h"
 #include "model/tensor_place.h"
 #include "model/tensor_split.h"
 
@@ -84,17 +85,17 @@ struct ExpertRows {
   std::int64_t each = 1;
 };
 
-/// A family's table, with the shapes of `share`.
+/// A family's table, of what a rank has.
 struct ModelFamily {
-  std::vector<TensorSpec> (*tensors)(const ModelConfig& config, const RankShare& share, ExpertRows experts);
+  std::vector<TensorSpec> (*tensors)(const RankConfig& rank, ExpertRows experts);
 };
 
 /// In the order of a forward pass: embedding, layers, head, blocks of the draft head.
 [[nodiscard]] std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
-/// The same of one rank, with its shapes. Of a block's routed experts, which are all alike, the first stands
-/// for `share.num_experts`.
-[[nodiscard]] std::vector<TensorSpec> rank_table(const ModelConfig& config, const RankShare& share);
+/// The same of one rank, with its blocks and shapes. Of a block's routed experts, which are all alike, the
+/// first stands for all that the rank has.
+[[nodiscard]] std::vector<TensorSpec> rank_table(const RankConfig& rank);
 
 /// "layers.3." or "mtp.0."
 [[nodiscard]] std::string block_prefix(const ModelConfig& config, std::int64_t block);

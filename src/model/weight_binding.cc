@@ -7,14 +7,14 @@ namespace baleen {
 namespace {
 
 /// With room for every tensor of the table.
-WeightTree empty_tree(const ModelConfig& config, const RankShare& share) {
+WeightTree empty_tree(const RankConfig& rank) {
   WeightTree tree;
-  tree.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(config, share));
-  tree.blocks.resize(static_cast<std::size_t>(config.num_blocks()));
-  tree.drafts.resize(static_cast<std::size_t>(config.num_draft_blocks()));
+  tree.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(rank));
+  tree.blocks.resize(static_cast<std::size_t>(rank.num_blocks()));
+  tree.drafts.resize(static_cast<std::size_t>(rank.num_draft_blocks()));
   for (BlockWeights& block : tree.blocks) {
-    block.moe.has_shared = config.n_shared_experts > 0;
-    block.moe.routed.resize(static_cast<std::size_t>(share.num_experts(config.n_routed_experts)));
+    block.moe.has_shared = rank.model().n_shared_experts > 0;
+    block.moe.routed.resize(static_cast<std::size_t>(rank.num_experts()));
   }
   return tree;
 }
@@ -43,10 +43,9 @@ void set(View<const T, 2>& view, const TensorSpec& spec, const StorageFormats& /
 
 }  // namespace
 
-WeightTree bind_weights(const ModelConfig& config, const RankShare& share,
-                        const std::vector<TensorSpec>& table, const StorageFormats& formats,
-                        const ArraySource& source) {
-  WeightTree tree = empty_tree(config, share);
+WeightTree bind_weights(const RankConfig& rank, const std::vector<TensorSpec>& table,
+                        const StorageFormats& formats, const ArraySource& source) {
+  WeightTree tree = empty_tree(rank);
   std::vector<const std::byte*> arrays;
   for (const TensorSpec& spec : table) {
     arrays.clear();

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "model/config.h"
+#include "model/rank_config.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
 
@@ -14,10 +14,9 @@ namespace baleen {
 /// The address of an array, in the form in which it is held, for as long as the tree is used.
 using ArraySource = std::function<const std::byte*(const HeldArray&)>;
 
-/// `table`: a whole model's (`tensor_table`), with a `share` of everything, or that of `share`
-/// (`rank_table`), whose one expert is then bound to the places of all that it stands for.
-[[nodiscard]] WeightTree bind_weights(const ModelConfig& config, const RankShare& share,
-                                      const std::vector<TensorSpec>& table, const StorageFormats& formats,
-                                      const ArraySource& source);
+/// `table`: the rank's (`rank_table`), whose one expert is bound to the places of all that it stands for, or,
+/// where it has everything, the model's (`tensor_table`).
+[[nodiscard]] WeightTree bind_weights(const RankConfig& rank, const std::vector<TensorSpec>& table,
+                                      const StorageFormats& formats, const ArraySource& source);
 
 }  // namespace baleen

@@ -61,7 +61,7 @@ void ModelWeights::bind() {
   for (const TensorInfo& tensor : checkpoint_.tensors())
     if (is_used(tensor)) mapped_bytes_ += tensor.size_bytes();
 
-  tree_ = bind_weights(config_, {}, tensor_table(config_), detect_formats(config_, checkpoint_),
+  tree_ = bind_weights(config_, tensor_table(config_), detect_formats(config_, checkpoint_),
                        [this](const HeldArray& held) { return array(held); });
 }
 

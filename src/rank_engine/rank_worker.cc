@@ -38,7 +38,7 @@ RankWorker::RankWorker(std::shared_ptr<const ModelWeights> weights, const Engine
     : whole_(std::move(weights)),
       options_(resolved(options, config())),
       layout_(std::move(layout)),
-      config_(rank_config(config(), layout_.plan(), layout_.stage())),
+      rank_config_(rank_config(config(), layout_.plan(), layout_.stage())),
       weights_(
           std::make_unique<RankWeights>(config(), whole_->tree(), layout_, layer_maps(options_, config()))),
       model_(share(communicator, peers), options_),
@@ -58,10 +58,10 @@ RankWorker::RankWorker(std::shared_ptr<const ModelWeights> weights, const Engine
 ModelShare RankWorker::share(Communicator& communicator, const PeerRank* peers) const {
   const WeightTree& tree = weights_->tree();
   return {
-      .config = config_,
+      .rank = rank_config_,
       .weights = tree,
       .plan = plan_rank_memory(config(), weight_bytes(tree, options_), layout_, options_),
-      .experts = movable_experts(stage_config(config(), layout_.stage()), tree, layout_.plan(), options_),
+      .experts = movable_experts(rank_config_, tree, layout_.plan(), options_),
       .layout = layout_,
       .connection = {.communicator = &communicator, .peers = peers, .steps = ranks_with_batches(layout_)}};
 }
@@ -93,7 +93,7 @@ void RankWorker::close(SequenceId sequence, bool keep) {
 }
 
 void RankWorker::fabricate_history(SequenceId sequence, std::int64_t num_positions) {
-  baleen::fabricate_history(sequences(), runner_.cache(), config_, options_.max_batch_tokens, sequence,
+  baleen::fabricate_history(sequences(), runner_.cache(), rank_config_, options_.max_batch_tokens, sequence,
                             num_positions);
 }
 

@@ -107,7 +107,7 @@ class RankWorker {
   std::shared_ptr<const ModelWeights> whole_;
   EngineOptions options_;
   RankLayout layout_;
-  ModelConfig config_;                    ///< of this rank's blocks and heads
+  RankConfig rank_config_;
   std::unique_ptr<RankWeights> weights_;  ///< in the host's memory; null once the device needs them no more
   DeviceModel model_;
   std::unique_ptr<StagedExperts> staged_experts_;

@@ -92,7 +92,8 @@ class CudaOffloadRanks : public testing::Test {
       const Stage stage = even_stage(config, plan.pp, index);
       const RankLayout layout(config, plan, stage, index, rank % plan.stage_ranks());
       const RankWeights own(config, weights_->tree(), layout);
-      const MovableExperts experts = movable_experts(stage_config(config, stage), own.tree(), plan, some);
+      const MovableExperts experts =
+          movable_experts(rank_config(config, plan, stage), own.tree(), plan, some);
       ExpertCounts counts = experts.counts;
       counts.num_on_host = static_cast<std::int64_t>(share * static_cast<double>(counts.num_in_all()));
       counts.num_slots = suitable_slots(counts);

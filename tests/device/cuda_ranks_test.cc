@@ -31,7 +31,7 @@ using test::Reading;
 
 constexpr std::chrono::seconds kLongestWait{30};
 
-DeviceOptions device_options(const ModelConfig& config) {
+DeviceOptions device_options(const RankConfig& config) {
   return {.scratch_bytes = test::reading_scratch(config, planned_gpu().architecture->traits),
           .max_rows = test::kMaxReadingRows,
           .max_sequences = 8,
@@ -53,7 +53,7 @@ class GpuRank {
   test::ReadingRank& reading() { return reading_; }
 
  private:
-  ModelConfig config_;
+  RankConfig config_;
   RankWeights share_;
   CudaDevice device_;
   DeviceWeights weights_;
@@ -124,7 +124,7 @@ class CudaRanks : public test::WithNccl {
       threads.emplace_back([&, rank] {
         try {
           const RankLayout layout(config_, plan, even_stage(config_, 1, 0), 0, rank);
-          const ModelConfig own = rank_config(config_, plan, layout.stage());
+          const RankConfig own = rank_config(config_, plan, layout.stage());
           const RankWeights weights(config_, weights_->tree(), layout);
           LocalCommunicator host(exchange);
           CpuDevice device(1, test::reading_scratch(own, cpu_traits(1)));

@@ -76,7 +76,7 @@ const DraftHeadType kAlternatingHead{
     .title = "alternating head",
     .is_in = [](const ModelConfig& /*config*/) { return false; },
     .traits =
-        [](const ModelConfig& /*config*/, const DraftSizes& sizes) {
+        [](const RankConfig& /*rank*/, const DraftSizes& sizes) {
           return DraftTraits{.buffer_bytes = Arena::bytes_for<TokenId>(sizes.max_sequences * rows_of(sizes)),
                              .most_tokens = 4,
                              .block_positions = kBlockPositions};

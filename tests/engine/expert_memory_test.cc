@@ -126,7 +126,8 @@ class RankExperts : public testing::Test {
     options_ = resolved(options_, config());
     layout_ = RankLayout(config(), plan_, even_stage(config(), plan_.pp, 0), 0, plan_.stage_ranks() - 1);
     weights_.emplace(config(), whole_.tree(), layout_);
-    experts_ = movable_experts(stage_config(config(), layout_.stage()), weights_->tree(), plan_, options_);
+    experts_ =
+        movable_experts(rank_config(config(), plan_, layout_.stage()), weights_->tree(), plan_, options_);
   }
   [[nodiscard]] const ModelConfig& config() const { return whole_.config(); }
   [[nodiscard]] MemoryPlan memory() const {

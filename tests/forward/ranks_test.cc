@@ -38,7 +38,7 @@ class Rank {
   Logits read(const Reading& reading) { return reading_.read(reading); }
 
  private:
-  ModelConfig config_;
+  RankConfig config_;
   RankWeights weights_;
   LocalCommunicator communicator_;
   CpuDevice device_;

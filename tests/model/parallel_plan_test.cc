@@ -47,7 +47,7 @@ TEST(ParallelPlan, GpusKeepExpertsWholeUnlessThePlanSplitsThem) {
   const ParallelPlan split = resolved(with_experts_of_gpus({.tp = 2, .moe_tp = 2}), flash());
   EXPECT_EQ(split.shared_tp, 0);
   EXPECT_EQ(split.ep, 1);
-  EXPECT_EQ(rank_share(flash(), split, even_stage(flash(), 1, 0)).shared_tp, 2);
+  EXPECT_EQ(rank_config(flash(), split, even_stage(flash(), 1, 0)).share().shared_tp, 2);
 }
 
 TEST(ParallelPlan, EveryRuleHasASentence) {

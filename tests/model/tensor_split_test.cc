@@ -16,7 +16,8 @@ using Shape = std::vector<std::int64_t>;
 
 std::map<std::string, Shape> shapes(const ModelConfig& config, const RankShare& share) {
   std::map<std::string, Shape> by_name;
-  for (const TensorSpec& spec : rank_table(config, share)) by_name[spec.name] = spec.shape;
+  for (const TensorSpec& spec : rank_table({config, {.end = config.num_hidden_layers}, share}))
+    by_name[spec.name] = spec.shape;
   return by_name;
 }
 
@@ -75,8 +76,10 @@ TEST(TensorSplit, ShapesOfTheWholeAreTheTables) {
     }
     EXPECT_EQ(listed, std::ssize(rank));
     // Bytes on a device follow from the table alone; a rank that has everything takes as much.
-    EXPECT_EQ(device_weight_bytes(config, {}),
-              device_weight_bytes(config, {}, {.local_experts = config.n_routed_experts}));
+    EXPECT_EQ(
+        device_weight_bytes(config, {}),
+        device_weight_bytes(
+            {config, {.end = config.num_hidden_layers}, {.local_experts = config.n_routed_experts}}, {}));
   }
 }
 

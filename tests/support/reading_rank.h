@@ -27,26 +27,25 @@ struct Reading {
 
 inline constexpr std::int64_t kMaxReadingRows = 1024;
 
-/// Of a device that reads; `config` is the rank's.
-[[nodiscard]] inline std::int64_t reading_scratch(const ModelConfig& config, const DeviceTraits& traits) {
-  return scratch_bytes(traits, step_shape(config, 8 * kMaxReadingRows, kMaxReadingRows, 8, 1024));
+/// Of a device that reads.
+[[nodiscard]] inline std::int64_t reading_scratch(const RankConfig& rank, const DeviceTraits& traits) {
+  return scratch_bytes(traits, step_shape(rank, 8 * kMaxReadingRows, kMaxReadingRows, 8, 1024));
 }
 
 /// With its cache and buffers.
 class ReadingRank {
  public:
-  /// All outlive this; `config` and `weights` are the rank's.
-  ReadingRank(const ModelConfig& config, const WeightTree& weights, Device& device, const RankLayout& layout,
+  /// All outlive this; `weights` are the rank's.
+  ReadingRank(const RankConfig& rank, const WeightTree& weights, Device& device, const RankLayout& layout,
               Precision precision)
-      : config_(config),
+      : config_(rank.model()),
         layout_(layout),
         device_(device),
-        cache_(cache_geometry(config, precision), {16, 16, 8}, device.memory()),
-        arena_(forward_buffer_bytes(config, kMaxReadingRows, device.traits().activation_type),
-               device.memory()),
-        logits_(kMaxReadingRows * config.vocab_size * std::int64_t{sizeof(float)}, device.memory()),
-        all_streams_(kMaxReadingRows * config.hc_dim() * std::int64_t{sizeof(float)}, device.memory()),
-        forward_(config, weights, device, cache_, precision, kMaxReadingRows, arena_, layout) {
+        cache_(cache_geometry(rank, precision), {16, 16, 8}, device.memory()),
+        arena_(forward_buffer_bytes(rank, kMaxReadingRows, device.traits().activation_type), device.memory()),
+        logits_(kMaxReadingRows * config_.vocab_size * std::int64_t{sizeof(float)}, device.memory()),
+        all_streams_(kMaxReadingRows * config_.hc_dim() * std::int64_t{sizeof(float)}, device.memory()),
+        forward_(rank, weights, device, cache_, precision, kMaxReadingRows, arena_, layout) {
     // Whatever has two rows on some rank.
     if (layout.plan().dual_batch_overlap)
       forward_.overlap_batches({.least_prompt_rows = 2, .least_decode_rows = 2});

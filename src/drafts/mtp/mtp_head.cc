@@ -33,7 +33,7 @@ struct StreamRows {
 class MtpHead final : public DraftHead {
  public:
   explicit MtpHead(const DraftParts& parts)
-      : parts_(parts), pass_(parts.config, parts.weights, parts.device, parts.precision) {
+      : parts_(parts), pass_(parts.rank, parts.weights, parts.device, parts.precision) {
     const StreamRows rows(parts_.sizes);
     inputs_ = streams(rows.inputs);
     last_ = KeptStreams(streams(rows.kept), parts_.sizes.max_draft_tokens + 1);
@@ -53,12 +53,12 @@ class MtpHead final : public DraftHead {
 
  private:
   [[nodiscard]] Activations<2> streams(std::int64_t num_rows) const {
-    const std::int64_t width = parts_.config.hc_dim();
+    const std::int64_t width = parts_.rank.model().hc_dim();
     const ElementType type = parts_.sizes.type;
     return {parts_.arena.allocate<std::byte>(num_rows * width * size_of(type)), type, {num_rows, width}};
   }
   [[nodiscard]] ConstActivations<3> stacked(const ConstActivations<2>& rows) const {
-    return rows.reshaped<3>({rows.extent(0), parts_.config.hc_mult, parts_.config.hidden_size});
+    return rows.reshaped<3>({rows.extent(0), parts_.rank.model().hc_mult, parts_.rank.model().hidden_size});
   }
   /// Copies rows of streams: to[pair.to] = from[pair.from].
   void gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to) const {
@@ -86,7 +86,7 @@ ConstActivations<3> MtpHead::all_rows(const ConstActivations<3>& own) const {
   if (parts_.all_streams.empty()) return own;
   const Activations<2>& all = parts_.all_streams;
   return parts_.forward.gathered(
-      own, all.reshaped<3>({all.extent(0), parts_.config.hc_mult, parts_.config.hidden_size}));
+      own, all.reshaped<3>({all.extent(0), parts_.rank.model().hc_mult, parts_.rank.model().hidden_size}));
 }
 
 void MtpHead::write_logits(const ConstActivations<3>& streams, Activations<2> logits) const {
@@ -166,9 +166,9 @@ void MtpHead::run_all(const RaggedBatch& batch, Activations<2> logits) {
 /// the page meanwhile must not find old bytes there.
 void MtpHead::clear_due_rows(const SequenceSlice& sequence, std::int64_t end) {
   if (end % kPageTokens != 0) return;
-  const std::vector<float> zeros(static_cast<std::size_t>(parts_.config.head_dim));
+  const std::vector<float> zeros(static_cast<std::size_t>(parts_.rank.model().head_dim));
   const PageId page = sequence.window_pages[static_cast<std::size_t>(end / kPageTokens - 1)];
-  for (std::int64_t block = parts_.config.num_hidden_layers; block < parts_.config.num_blocks(); ++block) {
+  for (std::int64_t block = parts_.rank.num_layers(); block < parts_.rank.num_blocks(); ++block) {
     parts_.cache.write_row(parts_.cache.window(block), page, int{kPageTokens} - 1, zeros);
   }
 }
@@ -194,13 +194,13 @@ const DraftHeadType kMtpHead{
           return config.draft_kind == DraftKind::kMtp && config.num_draft_blocks() > 0;
         },
     .traits =
-        [](const ModelConfig& config, const DraftSizes& sizes) {
+        [](const RankConfig& rank, const DraftSizes& sizes) {
           const StreamRows rows(sizes);
           DraftTraits traits;
           for (const std::int64_t count : {rows.inputs, rows.kept, rows.drafted}) {
             if (count > 0)
               traits.buffer_bytes +=
-                  Arena::bytes_for<std::byte>(count * config.hc_dim() * size_of(sizes.type));
+                  Arena::bytes_for<std::byte>(count * rank.model().hc_dim() * size_of(sizes.type));
           }
           return traits;
         },

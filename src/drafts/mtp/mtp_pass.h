@@ -7,16 +7,16 @@
 
 #include "device/device.h"
 #include "forward/forward.h"
-#include "model/config.h"
+#include "model/rank_config.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
 
 namespace baleen {
 
-/// All that it is given outlives it. Of a model, or a rank, without the block it runs nothing.
+/// All that it is given outlives it. On a rank without the block it runs nothing.
 class MtpPass {
  public:
-  MtpPass(const ModelConfig& config, const WeightTree& weights, Device& device, Precision precision);
+  MtpPass(const RankConfig& rank, const WeightTree& weights, Device& device, Precision precision);
 
   /// The block over positions whose streams are known: row t of `streams`, which has all rows of a batch,
   /// holds those of its position, and token t of the batch is the token after it.
@@ -28,7 +28,7 @@ class MtpPass {
   void enter(const DraftRows& rows, ConstActivations<3> streams) const;
   [[nodiscard]] const DraftBlockWeights& weights() const { return weights_.drafts.front(); }
 
-  const ModelConfig& config_;
+  RankConfig rank_;
   const WeightTree& weights_;
   Device& device_;
   Precision precision_;

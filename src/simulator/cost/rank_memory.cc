@@ -58,7 +58,7 @@ void leave_experts_to_host(MemoryPlan& plan, const RankModel& model, EngineOptio
 
 /// Rows on their way to experts and back, of all who may send at once; partial sums of an all-reduce.
 std::int64_t message_bytes(const RankModel& model, const RankLoad& load) {
-  const ModelConfig& c = model.config();
+  const ModelConfig& c = model.config().model();
   const ParallelPlan& spread = model.plan();
   if (spread.stage_ranks() == 1) return 0;
   const std::int64_t row_bytes = c.hidden_size + c.hidden_size / kWeightBlock + 2 * c.hidden_size;
@@ -79,17 +79,16 @@ std::int64_t message_bytes(const RankModel& model, const RankLoad& load) {
 }  // namespace
 
 RankMemory rank_memory(const RankModel& model, const RankLoad& load, const DeviceProfile& device) {
-  const ModelConfig& c = model.config();
   EngineOptions options;
   options.device = device_like(device.is_cpu);
   options.max_batch_tokens = std::max(load.step_rows, load.logit_rows);
   options.max_logit_rows = load.logit_rows;
   options.max_sequences = load.num_sequences;
   options.cache_tokens = load.num_sequences * std::max<std::int64_t>(1, load.cached_positions);
-  options.max_draft_tokens = c.num_draft_blocks() > 0 ? load.num_drafts : 0;
+  options.max_draft_tokens = model.config().num_draft_blocks() > 0 ? load.num_drafts : 0;
   const std::int64_t weights = model.weight_bytes();
-  const EngineOptions full = resolved(options, model.rank_config());
-  MemoryPlan plan = plan_memory(model.rank_config(), weights, full);
+  const EngineOptions full = resolved(options, model.config().model());
+  MemoryPlan plan = plan_memory(model.config(), weights, full);
   const std::int64_t messages = message_bytes(model, load);
   leave_experts_to_host(plan, model, full, device, messages);
   return {.weights = plan.experts.num_on_host > 0 ? plan.weight_bytes : weights,

@@ -144,8 +144,8 @@ StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, con
     return leaves;
   });
   schedule(estimate, graph, times, micro_batches,
-           {host, model.config().num_experts_per_tok, static_cast<double>(graph.num_rows), workload.zipf,
-            workload.guessed_experts});
+           {host, model.config().model().num_experts_per_tok, static_cast<double>(graph.num_rows),
+            workload.zipf, workload.guessed_experts});
   return estimate;
 }
 

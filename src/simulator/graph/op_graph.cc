@@ -37,7 +37,8 @@ RankLayout recorded_layout(const RankModel& model, const RankBatch& batch, const
   const RankLayout& first = model.layout();
   if (plan.cp == 1 || workload.decode || num_rows(batch) == 0) return first;
   const std::int64_t most = even_rows(num_rows(batch), plan.cp).front().size();
-  return {model.config(), plan, first.stage(), first.rank() / plan.stage_ranks(), num_rows(batch) / most - 1};
+  return {model.config().model(), plan, first.stage(), first.rank() / plan.stage_ranks(),
+          num_rows(batch) / most - 1};
 }
 
 /// The engine's step (engine/model_runner.cc, draft_session.cc) without a cache.
@@ -54,11 +55,12 @@ class StepRecorder {
         cache_(cache_geometry(model.config(), Precision::kReleased, workload.num_drafts), {1, 1, 1},
                device_.memory()),
         max_rows_(std::max(num_rows(batch), num_logit_rows(batch))),
-        arena_(forward_buffer_bytes(model.rank_config(), max_rows_, options.activations), device_.memory()),
-        forward_(model.rank_config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_,
-                 arena_, layout_),
+        arena_(forward_buffer_bytes(model.config(), max_rows_, options.activations), device_.memory()),
+        forward_(model.config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_, arena_,
+                 layout_),
         type_(options.activations),
-        routing_(model.config().n_routed_experts, model.config().num_experts_per_tok, workload.zipf) {
+        routing_(model.config().model().n_routed_experts, model.config().model().num_experts_per_tok,
+                 workload.zipf) {
     forward_.expect_load([this, &options](std::int64_t block, std::int64_t rows) {
       return expected_load(block, rows, options);
     });
@@ -89,22 +91,22 @@ class StepRecorder {
 
  private:
   [[nodiscard]] Activations<2> stream_rows(std::int64_t count) {
-    return {unused(), type_, {count, model_.config().hc_dim()}};
+    return {unused(), type_, {count, model_.config().model().hc_dim()}};
   }
   [[nodiscard]] Activations<2> logits(std::int64_t count) {
-    return {unused(), ElementType::kF32, {count, model_.config().vocab_size}};
+    return {unused(), ElementType::kF32, {count, model_.config().model().vocab_size}};
   }
   /// Null where the step has no drafts, or the stage no head.
   [[nodiscard]] std::unique_ptr<DraftHead> draft_head() {
-    const DraftHeadType* const head = model_.stage().last ? draft_head_of(model_.config()) : nullptr;
+    const DraftHeadType* const head = model_.stage().last ? draft_head_of(model_.config().model()) : nullptr;
     const bool drafts = workload_.decode && workload_.num_drafts > 0;
     if (head == nullptr || !(workload_.trains || drafts)) return nullptr;
     const DraftSizes sizes{.max_rows = max_rows_,
                            .max_sequences = std::ssize(batch_),
                            .max_draft_tokens = workload_.num_drafts,
                            .type = type_};
-    draft_arena_.emplace(head->traits(model_.rank_config(), sizes).buffer_bytes, device_.memory());
-    return head->make({.config = model_.rank_config(),
+    draft_arena_.emplace(head->traits(model_.config(), sizes).buffer_bytes, device_.memory());
+    return head->make({.rank = model_.config(),
                        .weights = model_.weights(),
                        .device = device_,
                        .forward = forward_,
@@ -117,7 +119,7 @@ class StepRecorder {
   }
   /// The head follows the step, then drafts for every sequence.
   void record_drafts(DraftHead& head, const ShapeBatch& step) {
-    const ModelConfig& c = model_.config();
+    const ModelConfig& c = model_.config().model();
     const std::vector<FollowedPart> parts(batch_.size(), {.continues = true, .wants_logits = false});
     const ConstActivations<3> streams =
         stream_rows(graph_.num_rows).reshaped<3>({graph_.num_rows, c.hc_mult, c.hidden_size});
@@ -137,7 +139,7 @@ class StepRecorder {
   }
   /// Logits of `count` rows, and the tokens chosen from them unless they have a loss.
   void choose(std::int64_t count) {
-    const ModelConfig& c = model_.config();
+    const ModelConfig& c = model_.config().model();
     forward_.logits(stream_rows(kept(count)).reshaped<3>({kept(count), c.hc_mult, c.hidden_size}),
                     logits(count));
     if (!workload_.trains) sample(count);
@@ -153,9 +155,10 @@ class StepRecorder {
   /// What this rank's experts get in the heaviest case that the workload names.
   [[nodiscard]] ExpertLoad expected_load(std::int64_t block, std::int64_t rows,
                                          const GraphOptions& options) const {
-    const ModelConfig& c = model_.config();
+    const ModelConfig& c = model_.config().model();
     const ParallelPlan& plan = model_.plan();
-    const double imbalance = c.is_hash_routed(block) ? workload_.hash_imbalance : workload_.imbalance;
+    const double imbalance =
+        model_.config().is_hash_routed(block) ? workload_.hash_imbalance : workload_.imbalance;
     const std::int64_t groups = workload_.active_groups > 0 ? workload_.active_groups : plan.dp;
     const auto all_rows = static_cast<double>(rows * groups);
     const auto chosen = static_cast<double>(c.num_experts_per_tok);

@@ -10,13 +10,11 @@ RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, c
 
 RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, const ParallelPlan& plan,
                      const Stage& stage)
-    : config_(stage_config(config, stage)),
-      rank_config_(baleen::rank_config(config, plan, stage)),
+    : config_(rank_config(config, plan, stage)),
       formats_(formats),
       layout_(config, plan, stage, stage.first ? 0 : 1),
-      share_(rank_share(config, plan, stage)),
-      weight_bytes_(device_weight_bytes(config_, formats_, share_)) {
-  weights_ = bind_weights(config_, share_, rank_table(config_, share_), formats_,
+      weight_bytes_(device_weight_bytes(config_, formats_)) {
+  weights_ = bind_weights(config_, rank_table(config_), formats_,
                           [this](const HeldArray& array) { return memory_.allocate(array.size_bytes()); });
   for (BlockWeights& block : weights_.blocks) block.moe.map = layout_.placed_map();
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "model/config.h"
+#include "model/rank_config.h"
 #include "model/rank_layout.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
@@ -24,26 +24,20 @@ class RankModel {
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
 
-  /// All heads; the stage's layers.
-  [[nodiscard]] const ModelConfig& config() const { return config_; }
-  /// With this rank's heads.
-  [[nodiscard]] const ModelConfig& rank_config() const { return rank_config_; }
+  [[nodiscard]] const RankConfig& config() const { return config_; }
   [[nodiscard]] const ParallelPlan& plan() const { return layout_.plan(); }
   [[nodiscard]] const Stage& stage() const { return layout_.stage(); }
   [[nodiscard]] const RankLayout& layout() const { return layout_; }
   [[nodiscard]] const StorageFormats& formats() const { return formats_; }
-  [[nodiscard]] const RankShare& share() const { return share_; }
   /// Addresses mean nothing.
   [[nodiscard]] const WeightTree& weights() const { return weights_; }
   /// What they take on a device.
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
 
  private:
-  ModelConfig config_;
-  ModelConfig rank_config_;
+  RankConfig config_;
   StorageFormats formats_;
   RankLayout layout_;
-  RankShare share_;
   UnbackedMemory memory_;
   WeightTree weights_;
   std::int64_t weight_bytes_;

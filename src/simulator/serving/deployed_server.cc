@@ -19,15 +19,14 @@ std::int64_t rank_bytes(const RankModel& rank, const DeviceProfile& device, cons
                       .logit_rows = options.max_logit_rows,
                       .num_drafts = options.max_draft_tokens};
   const RankMemory memory = rank_memory(rank, load, device);
-  return memory.total() - memory.cache() +
-         plan_memory(rank.rank_config(), memory.weights, options).cache_bytes();
+  return memory.total() - memory.cache() + plan_memory(rank.config(), memory.weights, options).cache_bytes();
 }
 
 std::int64_t fullest_rank_bytes(const std::vector<std::unique_ptr<RankModel>>& ranks,
                                 const DeviceProfile& device, const EngineOptions& options) {
   std::int64_t most = 0;
   for (const auto& rank : ranks) {
-    most = std::max(most, rank_bytes(*rank, device, resolved(options, rank->rank_config())));
+    most = std::max(most, rank_bytes(*rank, device, resolved(options, rank->config().model())));
   }
   return most;
 }

@@ -132,7 +132,7 @@ TEST(RankMemory, WeightsOfRanksToTheByte) {
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const RankModel model(config, {}, plan, stages[s]);
       EXPECT_EQ(device_weight_bytes(model.weights()), known.bytes[s]);
-      EXPECT_EQ(device_weight_bytes(model.config(), model.formats(), model.share()), known.bytes[s]);
+      EXPECT_EQ(device_weight_bytes(model.config(), model.formats()), known.bytes[s]);
     }
   }
 }

@@ -21,24 +21,23 @@ namespace {
 
 constexpr const char* kAdded = "layers.0.attn.added";
 
-const ModelFamily kFamilyWithMore{
-    .tensors = [](const ModelConfig& config, const RankShare& share, ExpertRows experts) {
-      std::vector<TensorSpec> table = kDeepSeekV4.tensors(config, share, experts);
-      const TensorSplit split = TensorSplit::kHeads;
-      const std::vector<std::int64_t> shape = {config.q_dim(), config.hidden_size};
-      table.push_back({.name = kAdded,
-                       .shape = rank_shape(shape, split, share),
-                       .storage = Storage::kDense,
-                       .role = TensorRole::kAttention,
-                       .block = 0,
-                       .split = split,
-                       .place = TensorPlace::of(
-                           [](auto& tree, std::int64_t block, std::int64_t) -> auto& {
-                             return tree.blocks[static_cast<std::size_t>(block)].attention.indexer;
-                           },
-                           [](auto& indexer) -> auto& { return indexer.wq_b; })});
-      return table;
-    }};
+const ModelFamily kFamilyWithMore{.tensors = [](const RankConfig& rank, ExpertRows experts) {
+  std::vector<TensorSpec> table = kDeepSeekV4.tensors(rank, experts);
+  const TensorSplit split = TensorSplit::kHeads;
+  const std::vector<std::int64_t> shape = {rank.model().q_dim(), rank.model().hidden_size};
+  table.push_back({.name = kAdded,
+                   .shape = rank_shape(shape, split, rank.share()),
+                   .storage = Storage::kDense,
+                   .role = TensorRole::kAttention,
+                   .block = 0,
+                   .split = split,
+                   .place = TensorPlace::of(
+                       [](auto& tree, std::int64_t block, std::int64_t) -> auto& {
+                         return tree.blocks[static_cast<std::size_t>(block)].attention.indexer;
+                       },
+                       [](auto& indexer) -> auto& { return indexer.wq_b; })});
+  return table;
+}};
 
 class AddedTensor : public testing::Test {
  protected:
