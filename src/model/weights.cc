@@ -15,10 +15,6 @@ namespace {
 // Scales are a sixteenth of FP4 weights. Up to here reading them all takes milliseconds.
 constexpr std::int64_t kScaleBytesReadAtLoad = 16 << 20;
 
-bool is_scale(const TensorInfo& tensor) {
-  return tensor.dtype == DType::kF8E8M0 || tensor.name.ends_with(".scale");
-}
-
 /// Element by element to `dtype`, float32 or int32.
 void convert(const TensorInfo& tensor, DType dtype, std::byte* to) {
   const auto stored_bytes = static_cast<std::size_t>(dtype_bytes(tensor.dtype));
@@ -57,28 +53,26 @@ ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
 }
 
 void ModelWeights::bind() {
-  check_scales();
-  for (const TensorInfo& tensor : checkpoint_.tensors())
-    if (is_used(tensor)) mapped_bytes_ += tensor.size_bytes();
-
-  tree_ = bind_weights(config_, tensor_table(config_), detect_formats(config_, checkpoint_),
-                       [this](const HeldArray& held) { return array(held); });
+  const std::vector<TensorSpec> table = tensor_table(config_);
+  const StorageFormats formats = detect_formats(config_, checkpoint_);
+  check_scales(table, formats);
+  mapped_bytes_ = stored_bytes(table, formats);
+  tree_ = bind_weights(config_, table, formats, [this](const HeldArray& held) { return array(held); });
 }
 
-bool ModelWeights::is_used(const TensorInfo& tensor) const {
-  return !is_left_out(tensor.name, config_.num_draft_blocks());
-}
-
-void ModelWeights::check_scales() const {
-  std::int64_t total = 0;
-  for (const TensorInfo& tensor : checkpoint_.tensors()) {
-    if (is_scale(tensor) && is_used(tensor)) total += tensor.size_bytes();
+void ModelWeights::check_scales(const std::vector<TensorSpec>& table, const StorageFormats& formats) const {
+  std::vector<const TensorInfo*> scales, of_experts;
+  std::int64_t num_bytes = 0;
+  for (const TensorSpec& spec : table) {
+    const std::vector<TensorHeader> stored = stored_tensors(spec, formats);
+    if (stored.size() < 2) continue;
+    const TensorInfo& scale = checkpoint_.at(stored[1].name);
+    (spec.storage == Storage::kExpert ? of_experts : scales).push_back(&scale);
+    num_bytes += scale.size_bytes();
   }
-  for (const TensorInfo& tensor : checkpoint_.tensors()) {
-    const bool expert = tensor.name.find(".experts.") != std::string::npos;
-    if (is_scale(tensor) && is_used(tensor) && (!expert || total <= kScaleBytesReadAtLoad))
-      check_scale(tensor);
-  }
+  for (const TensorInfo* scale : scales) check_scale(*scale);
+  if (num_bytes > kScaleBytesReadAtLoad) return;
+  for (const TensorInfo* scale : of_experts) check_scale(*scale);
 }
 
 const std::byte* ModelWeights::array(const HeldArray& array) {

@@ -43,8 +43,7 @@ class ModelWeights final {
   void bind();
   /// Where the file has it, or a converted or realigned copy.
   [[nodiscard]] const std::byte* array(const HeldArray& array);
-  [[nodiscard]] bool is_used(const TensorInfo& tensor) const;
-  void check_scales() const;
+  void check_scales(const std::vector<TensorSpec>& table, const StorageFormats& formats) const;
 
   ModelConfig config_;
   Checkpoint checkpoint_;
