@@ -17,9 +17,9 @@ mapfile -t sources < <(find src -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -
 count() { printf '%7d  %s\n' "$1" "$2"; }
 files_with() { grep -lE "$@" "${sources[@]}" | wc -l; } # files_with [OPTION] PATTERN
 
-# Names of the released layout in strings.
-tensor='"[^" ]*(wq_[ab]|wkv|wo_[ab]|wgate|attn_sink|hc_(attn|ffn|head)_|weights_proj|tid2eid|gate\.(weight|bias)|'
-tensor+='shared_experts|\.experts\.|enorm|hnorm|[eh]_proj|\.ape)[^" ]*"'
+# Names of the released layout in strings of code: comments may say which tensor an argument is.
+tensor='^[^#]([^/]|/[^/])*"[^" ]*(wq_[ab]|wkv|wo_[ab]|wgate|attn_sink|hc_(attn|ffn|head)_|weights_proj|'
+tensor+='tid2eid|gate\.(weight|bias)|\.shared_experts|\.experts\.|enorm|hnorm|[eh]_proj|\.ape)[^" ]*"'
 
 count "$(cat "${sources[@]}" | wc -l)" "lines of src"
 count "${#sources[@]}" "files of src"
