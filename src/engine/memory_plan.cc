@@ -23,8 +23,9 @@ std::int64_t int8_copies(const RankConfig& rank, const StorageFormats& formats,
     if (tensor.storage != Storage::kDense || (rank.is_draft_block(tensor.block) && !options.drafts))
       return false;
     const std::string_view operation = tensor.role == TensorRole::kSharedExpert ? ops::Experts::kName
-                                       : tensor.name.ends_with(".wo_a")         ? ops::GroupedLinear::kName
-                                                                                : ops::Linear::kName;
+                                       : tensor.split == TensorSplit::kOutputGroups
+                                           ? ops::GroupedLinear::kName
+                                           : ops::Linear::kName;
     return forces(options.forced_variants, operation, kInt8Variant);
   };
   std::int64_t bytes = 0;

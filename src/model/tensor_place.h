@@ -1,4 +1,4 @@
-/// Where a tree of weights holds a tensor.
+/// Where a tree has a tensor.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace baleen {
 
-/// A member of a tree. Its type says how the tensor is held.
+/// A member of a tree of views. Its type says how the tensor is held.
 using HeldTensor = std::variant<WeightMatrix*,  ///< as stored, with scales in the form that kernels read
                                 std::span<const float>*,      ///< a vector, in float32
                                 View<const float, 2>*,        ///< a table, in float32
@@ -35,6 +35,9 @@ class TensorPlace {
     place.held_ = [](WeightTree& tree, std::int64_t block, std::int64_t expert) -> HeldTensor {
       return &Member{}(Owner{}(tree, block, expert));
     };
+    place.row_ = [](RowTree& tree, std::int64_t block, std::int64_t expert) -> TensorRow& {
+      return Member{}(Owner{}(tree, block, expert));
+    };
     place.holding_ = std::is_same_v<Held, WeightMatrix>                  ? Holding::kMatrix
                      : std::is_same_v<Held, View<const Bf16Bits, 2>>     ? Holding::kBf16
                      : std::is_same_v<Held, View<const std::int32_t, 2>> ? Holding::kIds
@@ -47,9 +50,13 @@ class TensorPlace {
   [[nodiscard]] HeldTensor in(WeightTree& tree, std::int64_t block, std::int64_t expert) const {
     return held_(tree, block, expert);
   }
+  [[nodiscard]] TensorRow& in(RowTree& tree, std::int64_t block, std::int64_t expert) const {
+    return row_(tree, block, expert);
+  }
 
  private:
   HeldTensor (*held_)(WeightTree&, std::int64_t, std::int64_t) = nullptr;
+  TensorRow& (*row_)(RowTree&, std::int64_t, std::int64_t) = nullptr;
   Holding holding_ = Holding::kMatrix;
 };
 

@@ -101,52 +101,72 @@ class TableBuilder {
   }
 
   template <class Owner, class Member>
-  void add(std::string_view name, Shape shape, Storage storage, TensorRole role, Owner owner, Member member,
-           TensorSplit split = TensorSplit::kReplicated) {
-    table_.push_back({.name = fmt::format("{}{}", prefix_, name),
-                      .shape = rank_shape(std::move(shape), split, rank_.share()),
-                      .storage = storage,
-                      .role = role,
-                      .block = block_,
-                      .of_draft_head = c_.is_draft_block(block_),
-                      .split = split,
-                      .expert = expert_,
-                      .count = expert_ < 0 ? 1 : experts_.each,
-                      .place = TensorPlace::of(owner, member)});
+  TensorSpec& add(std::string_view name, Shape shape, Storage storage, TensorRole role, Owner owner,
+                  Member member, TensorSplit split = TensorSplit::kReplicated) {
+    return table_.emplace_back(TensorSpec{.name = fmt::format("{}{}", prefix_, name),
+                                          .shape = rank_shape(std::move(shape), split, rank_.share()),
+                                          .storage = storage,
+                                          .role = role,
+                                          .block = block_,
+                                          .of_draft_head = block_ >= rank_.num_layers(),
+                                          .split = split,
+                                          .expert = expert_,
+                                          .count = expert_ < 0 ? 1 : experts_.each,
+                                          .place = TensorPlace::of(owner, member)});
   }
   template <class Owner, class Member>
   void add_norm(std::string_view name, std::int64_t width, Owner owner, Member member,
                 TensorRole role = TensorRole::kNorm) {
-    add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role, owner, member);
+    add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role, owner, member).kind =
+        TensorKind::kNorm;
   }
 
   void add_block() {
-    add_mixing("hc_attn", c_.hc_num_mixes(), 3, kInBlock, AT(hc_attn));
+    add_block_mixing("hc_attn", 0, AT(hc_attn));
     add_norm("attn_norm", c_.hidden_size, kInBlock, AT(attn_norm));
     add_attention();
-    add_mixing("hc_ffn", c_.hc_num_mixes(), 3, kInBlock, AT(hc_ffn));
+    add_block_mixing("hc_ffn", 1, AT(hc_ffn));
     add_norm("ffn_norm", c_.hidden_size, kInBlock, AT(ffn_norm));
     add_experts();
   }
 
+  /// `rows` of each matrix, which has a scale; `site`: by it training spreads what mixings read over streams.
   template <class Owner, class Mixing>
-  void add_mixing(std::string_view name, std::int64_t num_mixes, std::int64_t num_scales, Owner owner,
-                  Mixing mixing) {
+  void add_mixing(std::string_view name, const Shape& rows, std::int64_t site, Owner owner, Mixing mixing) {
     const TensorRole role = TensorRole::kHyperConnection;
+    const std::int64_t num_mixes = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     add(fmt::format("{}_fn", name), {num_mixes, c_.hc_dim()}, Storage::kF32, role, owner,
-        then(mixing, AT(fn)));
-    add(fmt::format("{}_base", name), {num_mixes}, Storage::kF32, role, owner, then(mixing, AT(base)));
-    add(fmt::format("{}_scale", name), {num_scales}, Storage::kF32, role, owner, then(mixing, AT(scale)));
+        then(mixing, AT(fn)))
+        .matrix_rows = rows;
+    TensorSpec& base =
+        add(fmt::format("{}_base", name), {num_mixes}, Storage::kF32, role, owner, then(mixing, AT(base)));
+    base.kind = TensorKind::kMixingBias;
+    base.stream = site % c_.hc_mult;
+    add(fmt::format("{}_scale", name), {std::ssize(rows)}, Storage::kF32, role, owner,
+        then(mixing, AT(scale)))
+        .kind = TensorKind::kMixingScale;
+  }
+  /// Before a half-block: to read, to write, and between streams.
+  template <class Mixing>
+  void add_block_mixing(std::string_view name, std::int64_t half, Mixing mixing) {
+    const std::int64_t n = c_.hc_mult;
+    add_mixing(name, {n, n, n * n}, 2 * rank_.model_block(block_) + half, kInBlock, mixing);
   }
   template <class Owner, class Mixing>
   void add_head_mixing(Owner owner, Mixing mixing) {
-    add_mixing("hc_head", c_.hc_mult, 1, owner, mixing);
+    add_mixing("hc_head", {c_.hc_mult}, block_ < 0 ? 0 : 2 * rank_.model_block(block_), owner, mixing);
+  }
+
+  /// `rows` as matrices of `each` rows.
+  static std::vector<std::int64_t> equal_matrices(std::int64_t rows, std::int64_t each) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(rows / each), each);
   }
 
   void add_attention() {
     const TensorRole role = TensorRole::kAttention;
     add("attn.attn_sink", {c_.num_attention_heads}, Storage::kF32, role, kInBlock, AT(attention.sink),
-        TensorSplit::kHeads);
+        TensorSplit::kHeads)
+        .kind = TensorKind::kSink;
     add("attn.wq_a", {c_.q_lora_rank, c_.hidden_size}, Storage::kDense, role, kInBlock, AT(attention.wq_a));
     add_norm("attn.q_norm", c_.q_lora_rank, kInBlock, AT(attention.q_norm));
     add("attn.wq_b", {c_.q_dim(), c_.q_lora_rank}, Storage::kDense, role, kInBlock, AT(attention.wq_b),
@@ -154,7 +174,8 @@ class TableBuilder {
     add("attn.wkv", {c_.head_dim, c_.hidden_size}, Storage::kDense, role, kInBlock, AT(attention.wkv));
     add_norm("attn.kv_norm", c_.head_dim, kInBlock, AT(attention.kv_norm));
     add("attn.wo_a", {c_.o_dim(), c_.group_dim()}, Storage::kDense, role, kInBlock, AT(attention.wo_a),
-        TensorSplit::kOutputGroups);
+        TensorSplit::kOutputGroups)
+        .matrix_rows = equal_matrices(c_.o_dim(), c_.o_lora_rank);
     add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, role, kInBlock, AT(attention.wo_b),
         TensorSplit::kGroupColumns);
     const LayerAttention shape = rank_.attention(block_);
@@ -183,23 +204,30 @@ class TableBuilder {
                       Compressor compressor) {
     const std::int64_t columns = shape.compressor_columns(width);
     add(fmt::format("{}.ape", name), {shape.ratio, columns}, Storage::kF32, role, kInBlock,
-        then(compressor, AT(ape)));
+        then(compressor, AT(ape)))
+        .kind = TensorKind::kPositionBias;
     add(fmt::format("{}.wkv.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role, kInBlock,
-        then(compressor, AT(wkv)));
-    add(fmt::format("{}.wgate.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role, kInBlock,
-        then(compressor, AT(wgate)));
+        then(compressor, AT(wkv)))
+        .matrix_rows = equal_matrices(columns, width);
+    TensorSpec& gate = add(fmt::format("{}.wgate.weight", name), {columns, c_.hidden_size}, Storage::kBf16,
+                           role, kInBlock, then(compressor, AT(wgate)));
+    gate.kind = TensorKind::kGate;
+    gate.matrix_rows = equal_matrices(columns, width);
     add_norm(fmt::format("{}.norm", name), width, kInBlock, then(compressor, AT(norm)), role);
   }
 
   void add_experts() {
     const TensorRole role = TensorRole::kRouter;
     add("ffn.gate.weight", {c_.n_routed_experts, c_.hidden_size}, Storage::kBf16, role, kInBlock,
-        AT(moe.gate));
+        AT(moe.gate))
+        .kind = TensorKind::kGate;
     if (rank_.is_hash_routed(block_)) {
       add("ffn.gate.tid2eid", {c_.vocab_size, c_.num_experts_per_tok}, Storage::kI64, role, kInBlock,
-          AT(moe.hash_table));
+          AT(moe.hash_table))
+          .kind = TensorKind::kIds;
     } else {
-      add("ffn.gate.bias", {c_.n_routed_experts}, Storage::kF32, role, kInBlock, AT(moe.bias));
+      add("ffn.gate.bias", {c_.n_routed_experts}, Storage::kF32, role, kInBlock, AT(moe.bias)).kind =
+          TensorKind::kRoutingBias;
     }
     add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert, kInBlock, AT(moe.shared),
                TensorSplit::kSharedRows, TensorSplit::kSharedColumns);

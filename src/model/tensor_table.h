@@ -1,7 +1,7 @@
 /// Every tensor of a model, derived from its config: the one place that knows the released names, the shapes,
-/// how tensors are stored, how they split over ranks, where the forward pass wants them and what training
-/// begins with. A new tensor is a row here (`add_tensors`) and its use: checks, loading, device copies,
-/// `inspect`, plans, ranks, the simulator, the trainer and exports all walk the table. (source: checkpoint
+/// how tensors are stored, how they split over ranks, where passes want them, what training begins with and
+/// how it updates them. A new tensor is a row here and its use: checks, loading, device copies, `inspect`,
+/// plans, ranks, the simulator, the trainer and exports all walk the table. (source: checkpoint
 /// specification, "Tensor table")
 #pragma once
 
@@ -21,6 +21,20 @@ namespace baleen {
 /// How the released layout stores a tensor. The formats of dense and expert matrices are a choice
 /// (`StorageFormats`).
 enum class Storage : std::uint8_t { kBf16, kF32, kI64, kDense, kExpert };
+
+/// What its values do. Training starts and updates them by it.
+enum class TensorKind : std::uint8_t {
+  kLinear,        ///< a linear map, or a row for each token
+  kGate,          ///< a linear map to what weighs others: of routers and compressors
+  kNorm,          ///< factors around 1
+  kSink,          ///< of an attention head
+  kPositionBias,  ///< of the tokens of a compressor's entry
+  kMixingBias,
+  kMixingScale,
+  kRoutingBias,  ///< has no gradient
+  kIds,
+  kAdapter  ///< a factor of a matrix's low-rank adapter, which no checkpoint has
+};
 
 enum class TensorRole : std::uint8_t {
   kEmbedding,
@@ -50,8 +64,13 @@ struct TensorSpec {
   std::int64_t expert = -1;  ///< among the block's routed experts; -1: of none
   std::int64_t count = 1;    ///< tensors like this one, of as many experts, that it stands for
   TensorPlace place{};
+  TensorKind kind = TensorKind::kLinear;
+  /// Rows of each logically independent matrix, in order, of all ranks; empty: it is one.
+  std::vector<std::int64_t> matrix_rows{};
+  std::int64_t stream = 0;  ///< of a mixing's bias: which residual stream training lets it read first
 
   [[nodiscard]] std::int64_t num_elements() const;
+  [[nodiscard]] bool is_linear() const { return kind == TensorKind::kLinear || kind == TensorKind::kGate; }
   [[nodiscard]] bool is_matrix() const { return storage == Storage::kDense || storage == Storage::kExpert; }
 };
 

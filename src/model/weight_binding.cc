@@ -7,15 +7,12 @@ namespace baleen {
 namespace {
 
 /// With room for every tensor of the table.
-WeightTree empty_tree(const RankConfig& rank) {
-  WeightTree tree;
-  tree.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(rank));
+template <class Tree>
+Tree empty_tree(const RankConfig& rank) {
+  Tree tree;
   tree.blocks.resize(static_cast<std::size_t>(rank.num_blocks()));
   tree.drafts.resize(static_cast<std::size_t>(rank.num_draft_blocks()));
-  for (BlockWeights& block : tree.blocks) {
-    block.moe.has_shared = rank.model().n_shared_experts > 0;
-    block.moe.routed.resize(static_cast<std::size_t>(rank.num_experts()));
-  }
+  for (auto& block : tree.blocks) block.moe.routed.resize(static_cast<std::size_t>(rank.num_experts()));
   return tree;
 }
 
@@ -45,7 +42,9 @@ void set(View<const T, 2>& view, const TensorSpec& spec, const StorageFormats& /
 
 WeightTree bind_weights(const RankConfig& rank, const std::vector<TensorSpec>& table,
                         const StorageFormats& formats, const ArraySource& source) {
-  WeightTree tree = empty_tree(rank);
+  auto tree = empty_tree<WeightTree>(rank);
+  tree.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(rank));
+  for (BlockWeights& block : tree.blocks) block.moe.has_shared = rank.model().n_shared_experts > 0;
   std::vector<const std::byte*> arrays;
   for (const TensorSpec& spec : table) {
     arrays.clear();
@@ -54,6 +53,16 @@ WeightTree bind_weights(const RankConfig& rank, const std::vector<TensorSpec>& t
       std::visit([&](auto* tensor) { set(*tensor, spec, formats, arrays); },
                  spec.place.in(tree, spec.block, spec.expert + i));
     }
+  }
+  return tree;
+}
+
+RowTree bind_rows(const RankConfig& rank, const std::vector<TensorSpec>& table) {
+  auto tree = empty_tree<RowTree>(rank);
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    const TensorSpec& spec = table[row];
+    for (std::int64_t i = 0; i < spec.count; ++i)
+      spec.place.in(tree, spec.block, spec.expert + i) = {static_cast<std::int32_t>(row)};
   }
   return tree;
 }

@@ -1,4 +1,4 @@
-/// A tree of weights made from the table: each tensor of a rank's share at the place that the table names.
+/// Trees made from the table: each tensor of what a rank has at the place that the table names.
 #pragma once
 
 #include <cstddef>
@@ -18,5 +18,8 @@ using ArraySource = std::function<const std::byte*(const HeldArray&)>;
 /// where it has everything, the model's (`tensor_table`).
 [[nodiscard]] WeightTree bind_weights(const RankConfig& rank, const std::vector<TensorSpec>& table,
                                       const StorageFormats& formats, const ArraySource& source);
+
+/// The same of rows of `table`.
+[[nodiscard]] RowTree bind_rows(const RankConfig& rank, const std::vector<TensorSpec>& table);
 
 }  // namespace baleen

@@ -1,6 +1,7 @@
-/// A model's weights as views, bound to the places where the forward pass wants them. Who owns them, and in
-/// which memory they lie, is not said here: `ModelWeights` has them in a checkpoint's map, `DeviceWeights` on
-/// a device.
+/// Where a model's tensors are: a tree over what its leaves are. Views are for the forward pass; who owns the
+/// arrays, and in which memory they lie, is not said here: `ModelWeights` has them in a checkpoint's map,
+/// `DeviceWeights` on a device. By rows the trainer finds weights, gradients and states of optimisers, which
+/// lie in the table's order.
 #pragma once
 
 #include <cstdint>
@@ -19,85 +20,137 @@
 
 namespace baleen {
 
-/// "compressor.*": ratio r, entries of width h, w = 2 for r = 4 and 1 for r = 128.
-struct CompressorWeights {
-  View<const float, 2> ape;     ///< [r, w h]
-  WeightMatrix wkv;             ///< [w h, d] BF16
-  WeightMatrix wgate;           ///< [w h, d] BF16
-  std::span<const float> norm;  ///< [h]
+struct TensorSpec;
+
+/// Arrays as the forward pass reads them.
+struct ViewLeaves {
+  using Matrix = WeightMatrix;
+  using Vector = std::span<const float>;
+  using Table = View<const float, 2>;
+  using Bf16Table = View<const Bf16Bits, 2>;
+  using IdTable = View<const std::int32_t, 2>;
+  using Mixing = HcWeights;
+  using Expert = ExpertWeights;
+  /// Where a layer's experts are.
+  struct Placement {
+    /// Where all ranks have them; null: linearly, one copy of each.
+    std::shared_ptr<const ExpertMap> map;
+    std::span<const std::int32_t> map_table;  ///< its `table()`; empty where there is no map
+    ExpertPlaces places;                      ///< where those lie that are not one behind the other
+    bool has_shared = false;
+  };
 };
 
-struct IndexerWeights {
-  WeightMatrix wq_b;          ///< [H_I c_I, R_q]
-  WeightMatrix weights_proj;  ///< [H_I, d] BF16
-  CompressorWeights compressor;
+/// One of a table of tensors.
+struct TensorRow {
+  std::int32_t index = -1;  ///< -1: the model has no such tensor
+
+  [[nodiscard]] bool exists() const { return index >= 0; }
+};
+
+/// Which tensors of a table they are.
+struct RowLeaves {
+  using Matrix = TensorRow;
+  using Vector = TensorRow;
+  using Table = TensorRow;
+  using Bf16Table = TensorRow;
+  using IdTable = TensorRow;
+  struct Mixing {
+    TensorRow fn, base, scale;
+  };
+  struct Expert {
+    TensorRow w1, w2, w3;
+  };
+  struct Placement {};
+};
+
+/// "compressor.*": ratio r, entries of width h, w = 2 for r = 4 and 1 for r = 128.
+template <class Leaves>
+struct CompressorWeightsOf {
+  Leaves::Table ape;     ///< [r, w h]
+  Leaves::Matrix wkv;    ///< [w h, d] BF16
+  Leaves::Matrix wgate;  ///< [w h, d] BF16
+  Leaves::Vector norm;   ///< [h]
+};
+using CompressorWeights = CompressorWeightsOf<ViewLeaves>;
+
+template <class Leaves>
+struct IndexerWeightsOf {
+  Leaves::Matrix wq_b;          ///< [H_I c_I, R_q]
+  Leaves::Matrix weights_proj;  ///< [H_I, d] BF16
+  CompressorWeightsOf<Leaves> compressor;
 };
 
 /// "attn.*"
-struct AttentionWeights {
-  std::span<const float> sink;     ///< [H]
-  WeightMatrix wq_a;               ///< [R_q, d]
-  std::span<const float> q_norm;   ///< [R_q]
-  WeightMatrix wq_b;               ///< [H c, R_q]
-  WeightMatrix wkv;                ///< [c, d]
-  std::span<const float> kv_norm;  ///< [c]
-  WeightMatrix wo_a;               ///< [G R_o, H c / G]
-  WeightMatrix wo_b;               ///< [d, G R_o]
-  CompressorWeights compressor;    ///< ratio 4 and 128
-  IndexerWeights indexer;          ///< ratio 4
+template <class Leaves>
+struct AttentionWeightsOf {
+  Leaves::Vector sink;                     ///< [H]
+  Leaves::Matrix wq_a;                     ///< [R_q, d]
+  Leaves::Vector q_norm;                   ///< [R_q]
+  Leaves::Matrix wq_b;                     ///< [H c, R_q]
+  Leaves::Matrix wkv;                      ///< [c, d]
+  Leaves::Vector kv_norm;                  ///< [c]
+  Leaves::Matrix wo_a;                     ///< [G R_o, H c / G]
+  Leaves::Matrix wo_b;                     ///< [d, G R_o]
+  CompressorWeightsOf<Leaves> compressor;  ///< ratio 4 and 128
+  IndexerWeightsOf<Leaves> indexer;        ///< ratio 4
 };
+using AttentionWeights = AttentionWeightsOf<ViewLeaves>;
 
 /// "ffn.*"
-struct MoeWeights {
-  WeightMatrix gate;                       ///< [E, d] BF16
-  std::span<const float> bias;             ///< [E], empty in hash layers
-  View<const std::int32_t, 2> hash_table;  ///< [V, k], empty elsewhere
+template <class Leaves>
+struct MoeWeightsOf : Leaves::Placement {
+  Leaves::Matrix gate;         ///< [E, d] BF16
+  Leaves::Vector bias;         ///< [E], empty in hash layers
+  Leaves::IdTable hash_table;  ///< [V, k], empty elsewhere
   /// All experts, or on a rank among others those of its slots by local id.
-  std::vector<ExpertWeights> routed;
-  /// Where all ranks have this layer's experts; null: linearly, one copy of each.
-  std::shared_ptr<const ExpertMap> map;
-  std::span<const std::int32_t> map_table;  ///< its `table()`; empty where there is no map
-  ExpertPlaces places;                      ///< where those lie that are not one behind the other
-  ExpertWeights shared;
-  bool has_shared = false;
+  std::vector<typename Leaves::Expert> routed;
+  Leaves::Expert shared;
 };
+using MoeWeights = MoeWeightsOf<ViewLeaves>;
 
 /// "layers.N.*", or the same of a draft head's block
-struct BlockWeights {
-  HcWeights hc_attn;
-  HcWeights hc_ffn;
-  std::span<const float> attn_norm;
-  std::span<const float> ffn_norm;
-  AttentionWeights attention;
-  MoeWeights moe;
+template <class Leaves>
+struct BlockWeightsOf {
+  Leaves::Mixing hc_attn;
+  Leaves::Mixing hc_ffn;
+  Leaves::Vector attn_norm;
+  Leaves::Vector ffn_norm;
+  AttentionWeightsOf<Leaves> attention;
+  MoeWeightsOf<Leaves> moe;
 };
+using BlockWeights = BlockWeightsOf<ViewLeaves>;
 
 /// What a block of a draft head has beside what every block has, by the names of its rows in the table
 /// without the block's prefix: "e_proj", "hnorm". Which there are, the head knows.
-struct DraftBlockWeights {
-  std::map<std::string_view, WeightMatrix> matrices;
-  std::map<std::string_view, std::span<const float>> vectors;
-  std::map<std::string_view, HcWeights> mixings;
+template <class Leaves>
+struct DraftBlockWeightsOf {
+  std::map<std::string_view, typename Leaves::Matrix> matrices;
+  std::map<std::string_view, typename Leaves::Vector> vectors;
+  std::map<std::string_view, typename Leaves::Mixing> mixings;
 };
+using DraftBlockWeights = DraftBlockWeightsOf<ViewLeaves>;
 
-struct TensorSpec;
+template <class Leaves>
+struct WeightTreeOf {
+  Leaves::Bf16Table embedding;  ///< [V, d]
+  Leaves::Matrix head;          ///< [V, d]
+  Leaves::Vector norm;          ///< [d]
+  Leaves::Mixing hc_head;
+  std::vector<BlockWeightsOf<Leaves>> blocks;       ///< main layers, then those of the draft head
+  std::vector<DraftBlockWeightsOf<Leaves>> drafts;  ///< of each block behind the main layers
+
+  [[nodiscard]] const BlockWeightsOf<Leaves>& block(std::int64_t block) const {
+    return blocks[static_cast<std::size_t>(block)];
+  }
+};
+using RowTree = WeightTreeOf<RowLeaves>;
 
 /// All of a model, or one rank's share of it.
-struct WeightTree {
+struct WeightTree : WeightTreeOf<ViewLeaves> {
   /// What it has, in the order of the table (model/tensor_table.h); of a block's routed experts, which are
   /// all alike, the first stands for all. Null only for a tree without anything.
   std::shared_ptr<const std::vector<TensorSpec>> table;
-
-  View<const Bf16Bits, 2> embedding;  ///< [V, d]
-  WeightMatrix head;                  ///< [V, d]
-  std::span<const float> norm;        ///< [d]
-  HcWeights hc_head;
-  std::vector<BlockWeights> blocks;       ///< main layers, then those of the draft head
-  std::vector<DraftBlockWeights> drafts;  ///< of each block behind the main layers
-
-  [[nodiscard]] const BlockWeights& block(std::int64_t block) const {
-    return blocks[static_cast<std::size_t>(block)];
-  }
 };
 
 }  // namespace baleen

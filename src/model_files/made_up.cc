@@ -19,8 +19,7 @@ struct Bytes {
   std::vector<std::byte> scale;
 };
 
-/// "layers.3.ffn.experts.17.w1" as "layers.#.ffn.experts.#.w1", with its shape: HCA and CSA compressors
-/// differ in it.
+/// The name without numbers of layers and experts, with the shape: HCA and CSA compressors differ in it.
 std::string kind_of(const TensorSpec& tensor) {
   std::string kind;
   for (const char c : tensor.name) {

@@ -1,11 +1,9 @@
 #include "model_files/random_weights.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "model_files/random.h"
@@ -14,39 +12,38 @@
 namespace baleen {
 namespace {
 
-/// mean + deviation * normal; a deviation of 0 stands for inverse_root * (last extent)^-1/2.
+/// mean + deviation * normal.
 struct Distribution {
-  std::string_view suffix;  ///< how the tensor's name ends
   float mean;
   float deviation;
-  float inverse_root;
 };
 
-/// The first suffix that fits counts. Scales and sinks of the size that trained models show; router and head
-/// wide enough that top-k and logits have clear winners.
-constexpr std::array<Distribution, 10> kDistributions{{
-    {"norm.weight", 1.0F, 0.1F, 0.0F},
-    {"embed.weight", 0.0F, 1.0F, 0.0F},
-    {"head.weight", 0.0F, 0.0F, 3.0F},
-    {"gate.weight", 0.0F, 0.0F, 2.0F},
-    {"gate.bias", 0.0F, 0.2F, 0.0F},
-    {"attn_sink", 0.0F, 1.0F, 0.0F},
-    {".ape", 0.0F, 0.5F, 0.0F},
-    {"_base", 0.0F, 0.3F, 0.0F},
-    {"_scale", 1.0F, 0.2F, 0.0F},
-    {"", 0.0F, 0.0F, 1.0F},
-}};
-
+/// Scales and sinks of the size that trained models show; gates and head wide enough that top-k and logits
+/// have clear winners.
 Distribution distribution_of(const TensorSpec& tensor) {
-  const auto found =
-      std::find_if(kDistributions.begin(), kDistributions.end(), [&](const Distribution& candidate) {
-        return std::string_view(tensor.name).ends_with(candidate.suffix);
-      });
-  Distribution distribution = *found;
-  if (distribution.deviation == 0) {
-    distribution.deviation = distribution.inverse_root / std::sqrt(static_cast<float>(tensor.shape.back()));
+  const float root = std::sqrt(static_cast<float>(tensor.shape.back()));
+  switch (tensor.kind) {
+    case TensorKind::kNorm:
+      return {1.0F, 0.1F};
+    case TensorKind::kGate:
+      return {0.0F, 2.0F / root};
+    case TensorKind::kRoutingBias:
+      return {0.0F, 0.2F};
+    case TensorKind::kSink:
+      return {0.0F, 1.0F};
+    case TensorKind::kPositionBias:
+      return {0.0F, 0.5F};
+    case TensorKind::kMixingBias:
+      return {0.0F, 0.3F};
+    case TensorKind::kMixingScale:
+      return {1.0F, 0.2F};
+    case TensorKind::kLinear:
+    case TensorKind::kIds:
+    case TensorKind::kAdapter:
+      break;
   }
-  return distribution;
+  if (tensor.role == TensorRole::kEmbedding) return {0.0F, 1.0F};
+  return {0.0F, (tensor.role == TensorRole::kHead ? 3.0F : 1.0F) / root};
 }
 
 class RandomSource final : public WeightSource {

@@ -30,6 +30,7 @@ std::vector<TensorSpec> factor_table(const std::vector<TensorSpec>& table,
     factor.name += suffix;
     factor.shape = {rows, columns};
     factor.storage = Storage::kF32;
+    factor.kind = TensorKind::kAdapter;
     factors.push_back(std::move(factor));
   };
   for (const std::size_t i : chosen) {

@@ -17,7 +17,7 @@ class Attention {
   Attention(const GraphContext<T>& context, std::int64_t block)
       : c_(context), config_(context.config), shape_(context.config.attention(block)), n_(context.tokens()) {}
 
-  void forward(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a, T* out) const {
+  void forward(const AttentionRows& w, const T* x, AttentionActivations<T>& a, T* out) const {
     const T* in = c_.rounded_input(config_.dense_format, x, a.x_rounded);
     queries(w, in, a);
     keys(w, in, a);
@@ -33,38 +33,39 @@ class Attention {
     c_.round_results(n_, q_dim(), a.rotated.data());
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, true, a.rotated.data());
     resized(a.grouped, n_ * config_.o_dim());
-    project_groups(w.wo_a, a);
+    project_groups(c_.weight(w.wo_a), a);
     c_.round_inputs(config_.dense_format, n_, config_.o_dim(), a.grouped.data());
     c_.linear("wo_b", n_, config_.o_dim(), config_.hidden_size, a.grouped.data(), w.wo_b, out);
   }
 
-  void backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
-                const AttentionActivations<T>& a, const T* dout, T* dx) const {
+  void backward(const AttentionRows& w, const T* x, const AttentionActivations<T>& a, const T* dout,
+                T* dx) const {
     Values<T> d_grouped;
     Values<T> d_o;
     zeros(d_grouped, n_ * config_.o_dim(), c_.pool);
     zeros(d_o, n_ * q_dim(), c_.pool);
     c_.linear_backward(c_.linear_shape(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b,
-                       dout, d_grouped.data(), g.wo_b);
-    for (std::int64_t group = 0; group < config_.o_groups; ++group) {
+                       dout, d_grouped.data());
+    for (std::int64_t group = 0; c_.pool.compute() && group < config_.o_groups; ++group) {
       const std::int64_t rows = group * config_.o_lora_rank * config_.group_dim();
-      c_.linear_backward(group_shape(), a.rotated.data() + group * config_.group_dim(), w.wo_a + rows,
-                         d_grouped.data() + group * config_.o_lora_rank,
-                         d_o.data() + group * config_.group_dim(), g.wo_a + rows);
+      linear_backward<T>(group_shape(), a.rotated.data() + group * config_.group_dim(),
+                         c_.weight(w.wo_a) + rows, d_grouped.data() + group * config_.o_lora_rank,
+                         d_o.data() + group * config_.group_dim(), c_.gradient(w.wo_a) + rows,
+                         c_.pool.threads());
     }
     rotate_gradient(c_, shape_, shape_.num_heads, shape_.head_dim, true, d_o.data());
     Values<T> dq;
     Values<T> dkv;
     Values<T> dentry;
-    core_backward(w, g, a, d_o, dq, dkv, dentry);
+    core_backward(w, a, d_o, dq, dkv, dentry);
     const T* in = c_.rounding.rounds_inputs(config_.dense_format) ? a.x_rounded.data() : x;
-    queries_backward(w, g, in, a, dq, dx);
-    keys_backward(w, g, in, a, dkv, dx);
+    queries_backward(w, in, a, dq, dx);
+    keys_backward(w, in, a, dkv, dx);
     if (shape_.compresses()) {
-      compressor_backward(c_, shape_, EntryKind::kLatent, w.compressor, g.compressor, x, a.entry_begin,
-                          a.compressor, dentry, dx);
+      compressor_backward(c_, shape_, EntryKind::kLatent, w.compressor, x, a.entry_begin, a.compressor,
+                          dentry, dx);
     }
-    if (has_indexer_loss(c_, shape_)) indexer_backward(c_, shape_, w, g, x, a);
+    if (has_indexer_loss(c_, shape_)) indexer_backward(c_, shape_, w, x, a);
   }
 
  private:
@@ -97,42 +98,40 @@ class Attention {
     }
   }
 
-  void norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* w, const T* dy, T* dx,
-                     T* dw) const {
-    sum_over_rows<T>(c_.pool, rows, w != nullptr ? width : 0, dw,
+  void norm_backward(std::int64_t rows, std::int64_t width, const T* x, TensorRow w, const T* dy,
+                     T* dx) const {
+    sum_over_rows<T>(c_.pool, rows, w.exists() ? width : 0, c_.gradient(w),
                      [&](std::int64_t row, std::int64_t count, T* partial) {
                        rms_norm_backward(c_.norm_of(count, width, x + row * width, w), dy + row * width,
                                          dx + row * width, partial);
                      });
   }
 
-  void queries(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
+  void queries(const AttentionRows& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t rank = config_.q_lora_rank;
     c_.linear("wq_a", n_, config_.hidden_size, rank, x, w.wq_a, resized(a.q_latent, n_ * rank));
     c_.norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
     c_.round_inputs(config_.dense_format, n_, rank, a.q_latent_normed.data());
     c_.linear("wq_b", n_, rank, q_dim(), a.q_latent_normed.data(), w.wq_b, resized(a.q_raw, n_ * q_dim()));
-    c_.norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()));
+    c_.norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), {}, resized(a.q, n_ * q_dim()));
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, false, a.q.data());
   }
-  void queries_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
-                        const AttentionActivations<T>& a, Values<T>& dq, T* dx) const {
+  void queries_backward(const AttentionRows& w, const T* x, const AttentionActivations<T>& a, Values<T>& dq,
+                        T* dx) const {
     const std::int64_t rank = config_.q_lora_rank;
     rotate_gradient(c_, shape_, shape_.num_heads, shape_.head_dim, false, dq.data());
     Values<T> d_raw;
     Values<T> d_normed;
     Values<T> d_latent;
-    norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, dq.data(),
-                  zeros(d_raw, n_ * q_dim(), c_.pool), nullptr);
+    norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), {}, dq.data(),
+                  zeros(d_raw, n_ * q_dim(), c_.pool));
     c_.linear_backward(c_.linear_shape(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b, d_raw.data(),
-                       zeros(d_normed, n_ * rank, c_.pool), g.wq_b);
-    norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank),
-                  g.q_norm);
-    c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx,
-                       g.wq_a);
+                       zeros(d_normed, n_ * rank, c_.pool));
+    norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank));
+    c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx);
   }
 
-  void keys(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
+  void keys(const AttentionRows& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t width = shape_.head_dim;
     c_.linear("wkv", n_, config_.hidden_size, width, x, w.wkv, resized(a.kv_raw, n_ * width));
     c_.norm(n_, width, a.kv_raw.data(), w.kv_norm, resized(a.kv, n_ * width));
@@ -141,13 +140,13 @@ class Attention {
       c_.rounding.latent(rows, a.kv.data() + row * width);
     });
   }
-  void keys_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
-                     const AttentionActivations<T>& a, Values<T>& dkv, T* dx) const {
+  void keys_backward(const AttentionRows& w, const T* x, const AttentionActivations<T>& a, Values<T>& dkv,
+                     T* dx) const {
     const std::int64_t width = shape_.head_dim;
     rotate_gradient(c_, shape_, 1, width, false, dkv.data());
     Values<T> d_raw;
-    norm_backward(n_, width, a.kv_raw.data(), w.kv_norm, dkv.data(), zeros(d_raw, n_ * width), g.kv_norm);
-    c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx, g.wkv);
+    norm_backward(n_, width, a.kv_raw.data(), w.kv_norm, dkv.data(), zeros(d_raw, n_ * width));
+    c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx);
   }
 
   /// Where each document's entries and its matrix of visible entries begin.
@@ -162,8 +161,8 @@ class Attention {
     }
   }
 
-  [[nodiscard]] DenseAttentionValues<T> of_document(const BlockWeights<const T>& w,
-                                                    const AttentionActivations<T>& a, std::int64_t i) const {
+  [[nodiscard]] DenseAttentionValues<T> of_document(const AttentionRows& w, const AttentionActivations<T>& a,
+                                                    std::int64_t i) const {
     const auto at = static_cast<std::size_t>(i);
     const std::int64_t begin = c_.document(i).begin;
     return {.tokens = c_.document(i).end - begin,
@@ -175,12 +174,12 @@ class Attention {
             .kv = a.kv.data() + begin * shape_.head_dim,
             .entry = a.compressor.entry.data() + a.entry_begin[at] * shape_.head_dim,
             .visible = a.visible.data() + a.visible_begin[at],
-            .sink = w.sink,
+            .sink = c_.weight(w.sink),
             .rounds_weights = c_.rounding.active(),
             .operands = c_.operands};
   }
 
-  void note_core(const BlockWeights<const T>& w, const AttentionActivations<T>& a) const {
+  void note_core(const AttentionRows& w, const AttentionActivations<T>& a) const {
     if constexpr (std::is_same_v<T, float>) {
       for (std::int64_t i = 0; i < c_.documents(); ++i) {
         const DenseAttentionValues<float> values = of_document(w, a, i);
@@ -190,7 +189,7 @@ class Attention {
     }
   }
 
-  void core(const BlockWeights<const T>& w, AttentionActivations<T>& a) const {
+  void core(const AttentionRows& w, AttentionActivations<T>& a) const {
     if (c_.record() != nullptr) note_core(w, a);
     const bool has_loss = has_indexer_loss(c_, shape_);
     resized(a.o, n_ * q_dim());
@@ -206,9 +205,8 @@ class Attention {
     if (has_loss) indexer_loss(c_, shape_, a);
   }
 
-  void core_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g,
-                     const AttentionActivations<T>& a, const Values<T>& d_o, Values<T>& dq, Values<T>& dkv,
-                     Values<T>& dentry) const {
+  void core_backward(const AttentionRows& w, const AttentionActivations<T>& a, const Values<T>& d_o,
+                     Values<T>& dq, Values<T>& dkv, Values<T>& dentry) const {
     zeros(dq, n_ * q_dim(), c_.pool);
     zeros(dkv, n_ * shape_.head_dim);
     zeros(dentry, a.entry_begin.back() * shape_.head_dim);
@@ -218,13 +216,14 @@ class Attention {
         most = std::max(most, dense_attention_tile_bytes(of_document(w, a, i)));
       c_.record()->scratch(c_.documents(), most);
     }
-    sum_over_items<T>(c_.pool, c_.documents(), shape_.num_heads, g.sink, [&](std::int64_t i, T* dsink) {
-      const std::int64_t begin = c_.document(i).begin;
-      dense_attention_backward(
-          of_document(w, a, i), a.o.data() + begin * q_dim(), a.lse.data() + begin * shape_.num_heads,
-          d_o.data() + begin * q_dim(), dq.data() + begin * q_dim(), dkv.data() + begin * shape_.head_dim,
-          dentry.data() + a.entry_begin[static_cast<std::size_t>(i)] * shape_.head_dim, dsink);
-    });
+    sum_over_items<T>(
+        c_.pool, c_.documents(), shape_.num_heads, c_.gradient(w.sink), [&](std::int64_t i, T* dsink) {
+          const std::int64_t begin = c_.document(i).begin;
+          dense_attention_backward(
+              of_document(w, a, i), a.o.data() + begin * q_dim(), a.lse.data() + begin * shape_.num_heads,
+              d_o.data() + begin * q_dim(), dq.data() + begin * q_dim(), dkv.data() + begin * shape_.head_dim,
+              dentry.data() + a.entry_begin[static_cast<std::size_t>(i)] * shape_.head_dim, dsink);
+        });
   }
 
   const GraphContext<T>& c_;
@@ -236,27 +235,24 @@ class Attention {
 }  // namespace
 
 template <class T>
-void attention_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                       const T* x, AttentionActivations<T>& a, T* out) {
+void attention_forward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w, const T* x,
+                       AttentionActivations<T>& a, T* out) {
   Attention<T>(context, block).forward(w, x, a, out);
 }
 
 template <class T>
-void attention_backward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                        const BlockWeights<T>& g, const T* x, const AttentionActivations<T>& a, const T* dout,
-                        T* dx) {
-  Attention<T>(context, block).backward(w, g, x, a, dout, dx);
+void attention_backward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w,
+                        const T* x, const AttentionActivations<T>& a, const T* dout, T* dx) {
+  Attention<T>(context, block).backward(w, x, a, dout, dx);
 }
 
-template void attention_forward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
-                                const float*, AttentionActivations<float>&, float*);
-template void attention_forward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
+template void attention_forward(const GraphContext<float>&, std::int64_t, const AttentionRows&, const float*,
+                                AttentionActivations<float>&, float*);
+template void attention_forward(const GraphContext<double>&, std::int64_t, const AttentionRows&,
                                 const double*, AttentionActivations<double>&, double*);
-template void attention_backward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
-                                 const BlockWeights<float>&, const float*, const AttentionActivations<float>&,
-                                 const float*, float*);
-template void attention_backward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
-                                 const BlockWeights<double>&, const double*,
-                                 const AttentionActivations<double>&, const double*, double*);
+template void attention_backward(const GraphContext<float>&, std::int64_t, const AttentionRows&, const float*,
+                                 const AttentionActivations<float>&, const float*, float*);
+template void attention_backward(const GraphContext<double>&, std::int64_t, const AttentionRows&,
+                                 const double*, const AttentionActivations<double>&, const double*, double*);
 
 }  // namespace baleen::graph

@@ -2,21 +2,19 @@
 #pragma once
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
 
 namespace baleen::graph {
 
 /// out [N, d] (overwritten) of x [N, d].
 template <class T>
-void attention_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                       const T* x, AttentionActivations<T>& a, T* out);
+void attention_forward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w, const T* x,
+                       AttentionActivations<T>& a, T* out);
 
-/// dx and the gradients in `g` accumulate: the indexer's those of its own loss, of which nothing
+/// dx and the gradients accumulate: the indexer's those of its own loss, of which nothing
 /// reaches dx.
 template <class T>
-void attention_backward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                        const BlockWeights<T>& g, const T* x, const AttentionActivations<T>& a, const T* dout,
-                        T* dx);
+void attention_backward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w,
+                        const T* x, const AttentionActivations<T>& a, const T* dout, T* dx);
 
 }  // namespace baleen::graph

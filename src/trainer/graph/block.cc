@@ -57,27 +57,27 @@ struct LeaveGradients {
 }  // namespace
 
 template <class T>
-void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                   const T* x, BlockActivations<T>& a, T* out) {
+void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w, const T* x,
+                   BlockActivations<T>& a, T* out) {
   const std::int64_t n = context.tokens();
   context.enter(ModelPart::kMixing, block);
-  site_forward(context, SiteKind::kHalfBlock, w.attn_site, x, a.attn_site);
+  site_forward(context, SiteKind::kHalfBlock, SiteRows{w.hc_attn, w.attn_norm}, x, a.attn_site);
   context.enter(ModelPart::kAttention, block);
-  attention_forward(context, block, w, a.attn_site.normed.data(), a.attention,
+  attention_forward(context, block, w.attention, a.attn_site.normed.data(), a.attention,
                     resized(a.attn_out, n * context.config.hidden_size));
   context.enter(ModelPart::kMixing, block);
   leave(context, a.attn_site, x, a.attn_out.data(), resized(a.middle, n * context.config.hc_dim()));
-  site_forward(context, SiteKind::kHalfBlock, w.ffn_site, a.middle.data(), a.ffn_site);
+  site_forward(context, SiteKind::kHalfBlock, SiteRows{w.hc_ffn, w.ffn_norm}, a.middle.data(), a.ffn_site);
   context.enter(ModelPart::kExperts, block);
-  experts_forward(context, block, w, a.ffn_site.normed.data(), a.experts,
+  experts_forward(context, block, w.moe, a.ffn_site.normed.data(), a.experts,
                   resized(a.ffn_out, n * context.config.hidden_size));
   context.enter(ModelPart::kMixing, block);
   leave(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), out);
 }
 
 template <class T>
-void block_backward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                    const BlockWeights<T>& g, const T* x, BlockActivations<T>& a, const T* dout, T* dx) {
+void block_backward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w, const T* x,
+                    BlockActivations<T>& a, const T* dout, T* dx) {
   const std::int64_t n = context.tokens();
   Values<T> dmiddle;
   Values<T> dnormed;
@@ -85,27 +85,25 @@ void block_backward(const GraphContext<T>& context, std::int64_t block, const Bl
   {
     const LeaveGradients<T> left(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), dout,
                                  dmiddle.data());
-    experts_backward(context, w, g, a.ffn_site.normed.data(), a.experts, left.df.data(),
+    experts_backward(context, w.moe, a.ffn_site.normed.data(), a.experts, left.df.data(),
                      zeros(dnormed, n * context.config.hidden_size, context.pool));
-    site_backward(context, SiteKind::kHalfBlock, w.ffn_site, g.ffn_site, a.middle.data(), a.ffn_site,
+    site_backward(context, SiteKind::kHalfBlock, SiteRows{w.hc_ffn, w.ffn_norm}, a.middle.data(), a.ffn_site,
                   dnormed.data(), left.dpost.data(), left.dcomb.data(), dmiddle.data());
   }
   const LeaveGradients<T> left(context, a.attn_site, x, a.attn_out.data(), dmiddle.data(), dx);
-  attention_backward(context, block, w, g, a.attn_site.normed.data(), a.attention, left.df.data(),
+  attention_backward(context, block, w.attention, a.attn_site.normed.data(), a.attention, left.df.data(),
                      zeros(dnormed, n * context.config.hidden_size, context.pool));
-  site_backward(context, SiteKind::kHalfBlock, w.attn_site, g.attn_site, x, a.attn_site, dnormed.data(),
-                left.dpost.data(), left.dcomb.data(), dx);
+  site_backward(context, SiteKind::kHalfBlock, SiteRows{w.hc_attn, w.attn_norm}, x, a.attn_site,
+                dnormed.data(), left.dpost.data(), left.dcomb.data(), dx);
 }
 
-template void block_forward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
-                            const float*, BlockActivations<float>&, float*);
-template void block_forward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
-                            const double*, BlockActivations<double>&, double*);
-template void block_backward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
-                             const BlockWeights<float>&, const float*, BlockActivations<float>&, const float*,
-                             float*);
-template void block_backward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
-                             const BlockWeights<double>&, const double*, BlockActivations<double>&,
-                             const double*, double*);
+template void block_forward(const GraphContext<float>&, std::int64_t, const BlockRows&, const float*,
+                            BlockActivations<float>&, float*);
+template void block_forward(const GraphContext<double>&, std::int64_t, const BlockRows&, const double*,
+                            BlockActivations<double>&, double*);
+template void block_backward(const GraphContext<float>&, std::int64_t, const BlockRows&, const float*,
+                             BlockActivations<float>&, const float*, float*);
+template void block_backward(const GraphContext<double>&, std::int64_t, const BlockRows&, const double*,
+                             BlockActivations<double>&, const double*, double*);
 
 }  // namespace baleen::graph

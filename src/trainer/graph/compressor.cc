@@ -12,7 +12,7 @@ template <class T>
 class Compressor {
  public:
   Compressor(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
-             const CompressorWeights<const T>& w, const std::vector<std::int64_t>& entry_begin)
+             const CompressorRows& w, const std::vector<std::int64_t>& entry_begin)
       : c_(context),
         config_(context.config),
         shape_(shape),
@@ -44,8 +44,7 @@ class Compressor {
     });
   }
 
-  void backward(const CompressorWeights<T>& g, const T* x, const CompressorActivations<T>& a,
-                Values<T>& dentry, T* dx) const {
+  void backward(const T* x, const CompressorActivations<T>& a, Values<T>& dentry, T* dx) const {
     Values<T> dk;
     Values<T> dg;
     zeros(dk, n_ * columns_, c_.pool);
@@ -75,10 +74,10 @@ class Compressor {
                                           dentry.data() + place(i), de.data(), partial + ape_size);
                         pooling_backward(v, pooled, de.data(), dk.data() + rows, dg.data() + rows, partial);
                       });
-    add_values(c_.pool, vectors.data(), ape_size, g.ape);
-    add_values(c_.pool, vectors.data() + ape_size, width_, g.norm);
-    c_.linear_backward({n_, config_.hidden_size, columns_}, x, w_.wkv, dk.data(), dx, g.wkv);
-    c_.linear_backward({n_, config_.hidden_size, columns_}, x, w_.wgate, dg.data(), dx, g.wgate);
+    add_values(c_.pool, vectors.data(), ape_size, c_.gradient(w_.ape));
+    add_values(c_.pool, vectors.data() + ape_size, width_, c_.gradient(w_.norm));
+    c_.linear_backward({n_, config_.hidden_size, columns_}, x, w_.wkv, dk.data(), dx);
+    c_.linear_backward({n_, config_.hidden_size, columns_}, x, w_.wgate, dg.data(), dx);
   }
 
  private:
@@ -93,7 +92,7 @@ class Compressor {
                        .ratio = shape_.ratio,
                        .width = width_,
                        .overlaps = shape_.overlaps,
-                       .ape = w_.ape};
+                       .ape = c_.weight(w_.ape)};
     v.k = a.k.data() + begin * v.columns();
     v.g = a.g.data() + begin * v.columns();
     return v;
@@ -125,7 +124,7 @@ class Compressor {
   const ModelConfig& config_;
   const LayerAttention& shape_;
   EntryKind kind_;
-  const CompressorWeights<const T>& w_;
+  const CompressorRows& w_;
   const std::vector<std::int64_t>& entry_begin_;
   std::int64_t width_, columns_, n_;
 };
@@ -134,32 +133,29 @@ class Compressor {
 
 template <class T>
 void compressor_forward(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
-                        const CompressorWeights<const T>& w, const T* x,
-                        const std::vector<std::int64_t>& entry_begin, CompressorActivations<T>& a) {
+                        const CompressorRows& w, const T* x, const std::vector<std::int64_t>& entry_begin,
+                        CompressorActivations<T>& a) {
   Compressor<T>(context, shape, kind, w, entry_begin).forward(x, a);
 }
 
 template <class T>
 void compressor_backward(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
-                         const CompressorWeights<const T>& w, const CompressorWeights<T>& g, const T* x,
-                         const std::vector<std::int64_t>& entry_begin, const CompressorActivations<T>& a,
-                         Values<T>& dentry, T* dx) {
-  Compressor<T>(context, shape, kind, w, entry_begin).backward(g, x, a, dentry, dx);
+                         const CompressorRows& w, const T* x, const std::vector<std::int64_t>& entry_begin,
+                         const CompressorActivations<T>& a, Values<T>& dentry, T* dx) {
+  Compressor<T>(context, shape, kind, w, entry_begin).backward(x, a, dentry, dx);
 }
 
 template void compressor_forward(const GraphContext<float>&, const LayerAttention&, EntryKind,
-                                 const CompressorWeights<const float>&, const float*,
-                                 const std::vector<std::int64_t>&, CompressorActivations<float>&);
+                                 const CompressorRows&, const float*, const std::vector<std::int64_t>&,
+                                 CompressorActivations<float>&);
 template void compressor_forward(const GraphContext<double>&, const LayerAttention&, EntryKind,
-                                 const CompressorWeights<const double>&, const double*,
-                                 const std::vector<std::int64_t>&, CompressorActivations<double>&);
+                                 const CompressorRows&, const double*, const std::vector<std::int64_t>&,
+                                 CompressorActivations<double>&);
 template void compressor_backward(const GraphContext<float>&, const LayerAttention&, EntryKind,
-                                  const CompressorWeights<const float>&, const CompressorWeights<float>&,
-                                  const float*, const std::vector<std::int64_t>&,
+                                  const CompressorRows&, const float*, const std::vector<std::int64_t>&,
                                   const CompressorActivations<float>&, Values<float>&, float*);
 template void compressor_backward(const GraphContext<double>&, const LayerAttention&, EntryKind,
-                                  const CompressorWeights<const double>&, const CompressorWeights<double>&,
-                                  const double*, const std::vector<std::int64_t>&,
+                                  const CompressorRows&, const double*, const std::vector<std::int64_t>&,
                                   const CompressorActivations<double>&, Values<double>&, double*);
 
 }  // namespace baleen::graph

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
 
 namespace baleen::graph {
@@ -16,14 +15,13 @@ enum class EntryKind : std::uint8_t { kLatent, kIndexKey };
 /// a.entry of x [N, d]; `entry_begin` [documents + 1]: where each document's entries begin.
 template <class T>
 void compressor_forward(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
-                        const CompressorWeights<const T>& w, const T* x,
-                        const std::vector<std::int64_t>& entry_begin, CompressorActivations<T>& a);
+                        const CompressorRows& w, const T* x, const std::vector<std::int64_t>& entry_begin,
+                        CompressorActivations<T>& a);
 
-/// The gradients in `g` and, where it is not null, dx accumulate. `dentry` is used up.
+/// The gradients and, where it is not null, dx accumulate. `dentry` is used up.
 template <class T>
 void compressor_backward(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
-                         const CompressorWeights<const T>& w, const CompressorWeights<T>& g, const T* x,
-                         const std::vector<std::int64_t>& entry_begin, const CompressorActivations<T>& a,
-                         Values<T>& dentry, T* dx);
+                         const CompressorRows& w, const T* x, const std::vector<std::int64_t>& entry_begin,
+                         const CompressorActivations<T>& a, Values<T>& dentry, T* dx);
 
 }  // namespace baleen::graph

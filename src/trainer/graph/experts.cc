@@ -30,8 +30,7 @@ class Experts {
         num_experts_(context.config.n_routed_experts),
         width_(context.config.moe_intermediate_size) {}
 
-  void forward(std::int64_t block, const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a,
-               T* out) const {
+  void forward(std::int64_t block, const MoeRows& w, const T* x, ExpertActivations<T>& a, T* out) const {
     c_.linear_f32("gate", n_, d_, num_experts_, x, w.gate, resized(a.logits, n_ * num_experts_));
     if (c_.record() != nullptr) note(w, a);
     const RecordedPause pause(c_.record());
@@ -51,8 +50,7 @@ class Experts {
     });
   }
 
-  void backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
-                const ExpertActivations<T>& a, const T* dout, T* dx) const {
+  void backward(const MoeRows& w, const T* x, const ExpertActivations<T>& a, const T* dout, T* dx) const {
     SlotGradients slots;
     zeros(slots.x, n_ * k_ * d_, c_.pool);
     zeros(slots.a, n_ * k_ * width_, c_.pool);
@@ -64,7 +62,7 @@ class Experts {
       backward_rows(parts[static_cast<std::size_t>(i)], w, a, dout, slots);
     });
     c_.pool.parallel_for(num_experts_ * kMatrices, [&](std::int64_t i, int) {
-      weight_gradient(i / kMatrices, i % kMatrices, g, a, slots);
+      weight_gradient(i / kMatrices, i % kMatrices, w, a, slots);
     });
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       for (std::int64_t i = row * k_; i < (row + rows) * k_; ++i) {
@@ -73,14 +71,14 @@ class Experts {
         for (std::int64_t at = 0; at < d_; ++at) to[at] += from[at];
       }
     });
-    shared_backward(w, g, x, a, dout, dx);
-    router_backward(w, g, x, a, slots.weight, dx);
+    shared_backward(w, x, a, dout, dx);
+    router_backward(w, x, a, slots.weight, dx);
   }
 
  private:
   /// Router and experts as operations, with the load that routing without preferences gives. What they are
   /// made of is not noted.
-  void note(const BlockWeights<const T>& w, const ExpertActivations<T>& a) const {
+  void note(const MoeRows& w, const ExpertActivations<T>& a) const {
     if constexpr (std::is_same_v<T, float>) {
       const View<std::int32_t, 2> ids(nullptr, {n_, k_});
       const Activations<2> logits(const_cast<float*>(a.logits.data()), {n_, num_experts_});
@@ -112,8 +110,8 @@ class Experts {
   [[nodiscard]] int top_k() const { return static_cast<int>(k_); }
 
   /// Hash layers have no bias, and none of it.
-  [[nodiscard]] bool has_balance_loss(const BlockWeights<const T>& w) const {
-    return w.gate_bias != nullptr && c_.balance_scale != 0;
+  [[nodiscard]] bool has_balance_loss(const MoeRows& w) const {
+    return w.bias.exists() && c_.balance_scale != 0;
   }
   [[nodiscard]] SequenceBalanceValues<T> of_document(const ExpertActivations<T>& a, std::int64_t i) const {
     const TrainingBatch::Document& document = c_.document(i);
@@ -131,9 +129,10 @@ class Experts {
   }
 
   /// Ids and weights of each token.
-  void choose(std::int64_t block, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
+  void choose(std::int64_t block, const MoeRows& w, ExpertActivations<T>& a) const {
     resized(a.ids, n_ * k_);
     resized(a.weights, n_ * k_);
+    const T* const bias = c_.weight(w.bias);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       for (std::int64_t t = row; t < row + rows; ++t) {
         std::int32_t* ids = a.ids.data() + t * k_;
@@ -143,7 +142,7 @@ class Experts {
           const std::int64_t* from = c_.hash_tables[static_cast<std::size_t>(block)].data() + token * k_;
           std::copy(from, from + k_, ids);
         } else {
-          choose_best(z, w.gate_bias, ids);
+          choose_best(z, bias, ids);
         }
         std::sort(ids, ids + k_);
         route_weights(z, ids, top_k(), c_.config.routed_scaling_factor, a.weights.data() + t * k_);
@@ -214,17 +213,17 @@ class Experts {
     return parts;
   }
 
-  void forward_rows(const Rows& part, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
-    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(part.expert)];
+  void forward_rows(const Rows& part, const MoeRows& w, ExpertActivations<T>& a) const {
+    const RowLeaves::Expert& expert = w.routed[static_cast<std::size_t>(part.expert)];
     const T* x = a.x.data() + part.begin * d_;
     const std::int64_t at = part.begin * width_;
-    dense_linear<T>(c_.linear_shape(part.rows, d_, width_), x, expert.w1, a.g.data() + at);
-    dense_linear<T>(c_.linear_shape(part.rows, d_, width_), x, expert.w3, a.v.data() + at);
+    dense_linear<T>(c_.linear_shape(part.rows, d_, width_), x, c_.weight(expert.w1), a.g.data() + at);
+    dense_linear<T>(c_.linear_shape(part.rows, d_, width_), x, c_.weight(expert.w3), a.v.data() + at);
     c_.rounding.result(part.rows, width_, a.g.data() + at);
     c_.rounding.result(part.rows, width_, a.v.data() + at);
     activate(c_.config.expert_format, part.rows, a.g.data() + at, a.v.data() + at,
              a.slot_weight.data() + part.begin, a.a.data() + at);
-    dense_linear<T>(c_.linear_shape(part.rows, width_, d_), a.a.data() + at, expert.w2,
+    dense_linear<T>(c_.linear_shape(part.rows, width_, d_), a.a.data() + at, c_.weight(expert.w2),
                     a.y.data() + part.begin * d_);
     c_.rounding.result(part.rows, d_, a.y.data() + part.begin * d_);
   }
@@ -237,9 +236,9 @@ class Experts {
   }
 
   /// Gradients of the rows; those of the weights need all rows of an expert.
-  void backward_rows(const Rows& part, const BlockWeights<const T>& w, const ExpertActivations<T>& a,
-                     const T* dout, SlotGradients& slots) const {
-    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(part.expert)];
+  void backward_rows(const Rows& part, const MoeRows& w, const ExpertActivations<T>& a, const T* dout,
+                     SlotGradients& slots) const {
+    const RowLeaves::Expert& expert = w.routed[static_cast<std::size_t>(part.expert)];
     const std::int64_t at = part.begin * width_;
     T* dy = slots.y.data() + part.begin * d_;
     T* dx = slots.x.data() + part.begin * d_;
@@ -247,28 +246,32 @@ class Experts {
     T* dg = slots.g.data() + at;
     T* dv = slots.v.data() + at;
     gather_rows(a, part.begin, part.begin + part.rows, dout, dy);
-    linear_backward<T>(c_.linear_shape(part.rows, width_, d_), nullptr, expert.w2, dy, da, nullptr);
+    linear_backward<T>(c_.linear_shape(part.rows, width_, d_), nullptr, c_.weight(expert.w2), dy, da,
+                       nullptr);
     swiglu_backward<T>(part.rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + part.begin,
                        swiglu_limit(), da, dg, dv, slots.weight.data() + part.begin);
-    linear_backward<T>(c_.linear_shape(part.rows, d_, width_), nullptr, expert.w1, dg, dx, nullptr);
-    linear_backward<T>(c_.linear_shape(part.rows, d_, width_), nullptr, expert.w3, dv, dx, nullptr);
+    linear_backward<T>(c_.linear_shape(part.rows, d_, width_), nullptr, c_.weight(expert.w1), dg, dx,
+                       nullptr);
+    linear_backward<T>(c_.linear_shape(part.rows, d_, width_), nullptr, c_.weight(expert.w3), dv, dx,
+                       nullptr);
   }
 
   /// Of w1, w2 or w3 (`matrix` 0, 1, 2) of expert e.
-  void weight_gradient(std::int64_t e, std::int64_t matrix, const BlockWeights<T>& g,
-                       const ExpertActivations<T>& a, const SlotGradients& slots) const {
+  void weight_gradient(std::int64_t e, std::int64_t matrix, const MoeRows& w, const ExpertActivations<T>& a,
+                       const SlotGradients& slots) const {
     const std::int64_t begin = a.slot_begin[static_cast<std::size_t>(e)];
     const std::int64_t rows = a.slot_begin[static_cast<std::size_t>(e) + 1] - begin;
     if (rows == 0) return;
-    const SwigluWeights<T>& gradient = g.experts[static_cast<std::size_t>(e)];
+    const RowLeaves::Expert& expert = w.routed[static_cast<std::size_t>(e)];
     const LinearShape up = c_.linear_shape(rows, d_, width_);
     const LinearShape down = c_.linear_shape(rows, width_, d_);
     const T* x = a.x.data() + begin * d_;
     const std::int64_t at = begin * width_;
-    if (matrix == 0) linear_backward<T>(up, x, nullptr, slots.g.data() + at, nullptr, gradient.w1);
+    if (matrix == 0) linear_backward<T>(up, x, nullptr, slots.g.data() + at, nullptr, c_.gradient(expert.w1));
     if (matrix == 1)
-      linear_backward<T>(down, a.a.data() + at, nullptr, slots.y.data() + begin * d_, nullptr, gradient.w2);
-    if (matrix == 2) linear_backward<T>(up, x, nullptr, slots.v.data() + at, nullptr, gradient.w3);
+      linear_backward<T>(down, a.a.data() + at, nullptr, slots.y.data() + begin * d_, nullptr,
+                         c_.gradient(expert.w2));
+    if (matrix == 2) linear_backward<T>(up, x, nullptr, slots.v.data() + at, nullptr, c_.gradient(expert.w3));
   }
 
   /// out = Σ over the token's experts of y, then + out, which holds the shared expert's result.
@@ -282,7 +285,7 @@ class Experts {
     c_.rounding.result(1, d_, out);
   }
 
-  void shared_forward(const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a, T* out) const {
+  void shared_forward(const MoeRows& w, const T* x, ExpertActivations<T>& a, T* out) const {
     const T* in = c_.rounded_input(c_.config.dense_format, x, a.x_rounded);
     c_.linear("shared.w1", n_, d_, width_, in, w.shared.w1, resized(a.shared_g, n_ * width_));
     c_.linear("shared.w3", n_, d_, width_, in, w.shared.w3, resized(a.shared_v, n_ * width_));
@@ -295,28 +298,27 @@ class Experts {
     c_.linear("shared.w2", n_, width_, d_, a.shared_a.data(), w.shared.w2, out);
   }
 
-  void shared_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
-                       const ExpertActivations<T>& a, const T* dout, T* dx) const {
+  void shared_backward(const MoeRows& w, const T* x, const ExpertActivations<T>& a, const T* dout,
+                       T* dx) const {
     Values<T> da;
     Values<T> dg;
     Values<T> dv;
     zeros(da, n_ * width_);
     resized(dg, n_ * width_);
     resized(dv, n_ * width_);
-    c_.linear_backward(c_.linear_shape(n_, width_, d_), a.shared_a.data(), w.shared.w2, dout, da.data(),
-                       g.shared.w2);
+    c_.linear_backward(c_.linear_shape(n_, width_, d_), a.shared_a.data(), w.shared.w2, dout, da.data());
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       const std::int64_t at = row * width_;
       swiglu_backward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
                          swiglu_limit(), da.data() + at, dg.data() + at, dv.data() + at, nullptr);
     });
     const T* in = c_.rounding.rounds_inputs(c_.config.dense_format) ? a.x_rounded.data() : x;
-    c_.linear_backward(c_.linear_shape(n_, d_, width_), in, w.shared.w1, dg.data(), dx, g.shared.w1);
-    c_.linear_backward(c_.linear_shape(n_, d_, width_), in, w.shared.w3, dv.data(), dx, g.shared.w3);
+    c_.linear_backward(c_.linear_shape(n_, d_, width_), in, w.shared.w1, dg.data(), dx);
+    c_.linear_backward(c_.linear_shape(n_, d_, width_), in, w.shared.w3, dv.data(), dx);
   }
 
-  void router_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
-                       const ExpertActivations<T>& a, const Values<T>& dslot_weight, T* dx) const {
+  void router_backward(const MoeRows& w, const T* x, const ExpertActivations<T>& a,
+                       const Values<T>& dslot_weight, T* dx) const {
     Values<T> dlogits;
     zeros(dlogits, n_ * num_experts_);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
@@ -336,7 +338,7 @@ class Experts {
                                   dlogits.data() + c_.document(i).begin * num_experts_);
       });
     }
-    c_.linear_backward({n_, d_, num_experts_}, x, w.gate, dlogits.data(), dx, g.gate);
+    c_.linear_backward({n_, d_, num_experts_}, x, w.gate, dlogits.data(), dx);
   }
 
   const GraphContext<T>& c_;
@@ -347,27 +349,24 @@ class Experts {
 }  // namespace
 
 template <class T>
-void experts_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                     const T* x, ExpertActivations<T>& a, T* out) {
+void experts_forward(const GraphContext<T>& context, std::int64_t block, const MoeRows& w, const T* x,
+                     ExpertActivations<T>& a, T* out) {
   Experts<T>(context).forward(block, w, x, a, out);
 }
 
 template <class T>
-void experts_backward(const GraphContext<T>& context, const BlockWeights<const T>& w,
-                      const BlockWeights<T>& g, const T* x, const ExpertActivations<T>& a, const T* dout,
-                      T* dx) {
-  Experts<T>(context).backward(w, g, x, a, dout, dx);
+void experts_backward(const GraphContext<T>& context, const MoeRows& w, const T* x,
+                      const ExpertActivations<T>& a, const T* dout, T* dx) {
+  Experts<T>(context).backward(w, x, a, dout, dx);
 }
 
-template void experts_forward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
-                              const float*, ExpertActivations<float>&, float*);
-template void experts_forward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
-                              const double*, ExpertActivations<double>&, double*);
-template void experts_backward(const GraphContext<float>&, const BlockWeights<const float>&,
-                               const BlockWeights<float>&, const float*, const ExpertActivations<float>&,
-                               const float*, float*);
-template void experts_backward(const GraphContext<double>&, const BlockWeights<const double>&,
-                               const BlockWeights<double>&, const double*, const ExpertActivations<double>&,
-                               const double*, double*);
+template void experts_forward(const GraphContext<float>&, std::int64_t, const MoeRows&, const float*,
+                              ExpertActivations<float>&, float*);
+template void experts_forward(const GraphContext<double>&, std::int64_t, const MoeRows&, const double*,
+                              ExpertActivations<double>&, double*);
+template void experts_backward(const GraphContext<float>&, const MoeRows&, const float*,
+                               const ExpertActivations<float>&, const float*, float*);
+template void experts_backward(const GraphContext<double>&, const MoeRows&, const double*,
+                               const ExpertActivations<double>&, const double*, double*);
 
 }  // namespace baleen::graph

@@ -5,20 +5,18 @@
 #pragma once
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
 
 namespace baleen::graph {
 
 /// out [N, d] (overwritten) of x [N, d]; `a.balance_loss` where the pass has it.
 template <class T>
-void experts_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
-                     const T* x, ExpertActivations<T>& a, T* out);
+void experts_forward(const GraphContext<T>& context, std::int64_t block, const MoeRows& w, const T* x,
+                     ExpertActivations<T>& a, T* out);
 
-/// dx and the gradients in `g` accumulate. The router's bias has none.
+/// dx and the gradients accumulate. The router's bias has none.
 template <class T>
-void experts_backward(const GraphContext<T>& context, const BlockWeights<const T>& w,
-                      const BlockWeights<T>& g, const T* x, const ExpertActivations<T>& a, const T* dout,
-                      T* dx);
+void experts_backward(const GraphContext<T>& context, const MoeRows& w, const T* x,
+                      const ExpertActivations<T>& a, const T* dout, T* dx);
 
 }  // namespace baleen::graph

@@ -37,12 +37,14 @@ T share_of(double weight, std::int64_t count) {
 template <class T>
 GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables& tables,
                               const TrainingBatch& documents, const PassOptions& options,
-                              const PassExecutors& of_operations, PassThreads threads)
+                              const PassExecutors& of_operations, PassThreads threads,
+                              const PassParameters<T>& of_model)
     : config(model_config),
       hash_tables(tables),
       batch(documents),
       executors(of_operations),
       pool(threads),
+      parameters(of_model),
       dense_attention(options.dense_attention),
       plain_residual(options.plain_residual),
       indexers_alone(options.indexers_alone),
@@ -77,27 +79,27 @@ void run_linear(Executor& executor, std::string_view name, bool keep_f32, Precis
 
 template <class T>
 void GraphContext<T>::linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out,
-                             const T* x, const T* w, T* y, bool trains_input) const {
+                             const T* x, TensorRow w, T* y, bool trains_input) const {
   if constexpr (std::is_same_v<T, float>) {
-    run_linear(executors.products, name, false, precision(), rows, in, out, x, w, y, trains_input);
+    run_linear(executors.products, name, false, precision(), rows, in, out, x, weight(w), y, trains_input);
   } else {
-    dense_linear<T>(linear_shape(rows, in, out), x, w, y, pool.threads());
+    dense_linear<T>(linear_shape(rows, in, out), x, weight(w), y, pool.threads());
     round_results(rows, out, y);
   }
 }
 
 template <class T>
 void GraphContext<T>::linear_f32(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out,
-                                 const T* x, const T* w, T* y, bool trains_input) const {
+                                 const T* x, TensorRow w, T* y, bool trains_input) const {
   if constexpr (std::is_same_v<T, float>) {
-    run_linear(executors.exact, name, true, precision(), rows, in, out, x, w, y, trains_input);
+    run_linear(executors.exact, name, true, precision(), rows, in, out, x, weight(w), y, trains_input);
   } else {
-    dense_linear<T>({.rows = rows, .in = in, .out = out}, x, w, y, pool.threads());
+    dense_linear<T>({.rows = rows, .in = in, .out = out}, x, weight(w), y, pool.threads());
   }
 }
 
 template <class T>
-void GraphContext<T>::norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y) const {
+void GraphContext<T>::norm(std::int64_t rows, std::int64_t width, const T* x, TensorRow w, T* y) const {
   RmsNormArgsOf<T> args = norm_of(rows, width, x, w);
   args.y = {y, {rows, width}};
   run<ops::RmsNorm>(args);

@@ -108,17 +108,33 @@ struct RopeTable {
   Values<T> sine;
 };
 
+using MixingRows = RowLeaves::Mixing;
+using CompressorRows = CompressorWeightsOf<RowLeaves>;
+using AttentionRows = AttentionWeightsOf<RowLeaves>;
+using MoeRows = MoeWeightsOf<RowLeaves>;
+using BlockRows = BlockWeightsOf<RowLeaves>;
+using DraftBlockRows = DraftBlockWeightsOf<RowLeaves>;
+
+/// What a pass reads, and where it adds gradients up.
+template <class T>
+struct PassParameters {
+  const Parameters<T>* weights = nullptr;  ///< null: the pass is written down
+  Parameters<T>* gradients = nullptr;      ///< of the same table; null: it has none, or is written down
+};
+
 template <class T>
 struct GraphContext {
   /// All must outlive this. Computes the rotation angles of the batch's positions.
   GraphContext(const ModelConfig& model_config, const HashTables& tables, const TrainingBatch& documents,
-               const PassOptions& options, const PassExecutors& of_operations, PassThreads threads);
+               const PassOptions& options, const PassExecutors& of_operations, PassThreads threads,
+               const PassParameters<T>& of_model);
 
   const ModelConfig& config;
   const HashTables& hash_tables;
   const TrainingBatch& batch;
   const PassExecutors& executors;
   PassThreads pool;
+  PassParameters<T> parameters;
   RopeTable<T> ropes[kNumRopeKinds];
   bool dense_attention = false;
   bool plain_residual = false;
@@ -137,6 +153,18 @@ struct GraphContext {
       Op::run_f64(args);
     }
   }
+  /// Values of a tensor, and of its gradient; null for one that the model has not. Of a pass that is written
+  /// down addresses that may not be read or written.
+  [[nodiscard]] const T* weight(TensorRow row) const {
+    if (!row.exists()) return nullptr;
+    if (parameters.weights == nullptr) return reinterpret_cast<const T*>(kNoMemory);
+    return parameters.weights->values(row).data();
+  }
+  [[nodiscard]] T* gradient(TensorRow row) const {
+    if (!row.exists()) return nullptr;
+    if (parameters.weights == nullptr) return reinterpret_cast<T*>(kNoMemory);
+    return parameters.gradients->values(row).data();
+  }
   /// Null where the pass computes.
   [[nodiscard]] PassRecord* record() const { return executors.record; }
   /// What follows is of this part of the model, for who writes the pass down.
@@ -146,21 +174,21 @@ struct GraphContext {
   /// y [rows, out] = x [rows, in] Wᵀ in the pass's arithmetic, a result; `name`: of the weight, for people.
   /// `trains_input`: a gradient of y goes on to x.
   void linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out, const T* x,
-              const T* w, T* y, bool trains_input = true) const;
+              TensorRow w, T* y, bool trains_input = true) const;
   /// The same in float32 and not rounded, as routers, compressors and heads of indexers take it.
   void linear_f32(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out, const T* x,
-                  const T* w, T* y, bool trains_input = true) const;
-  /// The backward of either: dx += dy W, dw += dyᵀ x, each skipped where it is null.
-  void linear_backward(const LinearShape& shape, const T* x, const T* w, const T* dy, T* dx, T* dw) const {
-    if (pool.compute()) baleen::linear_backward<T>(shape, x, w, dy, dx, dw, pool.threads());
+                  TensorRow w, T* y, bool trains_input = true) const;
+  /// The backward of either: dx += dy W, where it is not null, and the gradient of W += dyᵀ x.
+  void linear_backward(const LinearShape& shape, const T* x, TensorRow w, const T* dy, T* dx) const {
+    if (pool.compute()) baleen::linear_backward<T>(shape, x, weight(w), dy, dx, gradient(w), pool.threads());
   }
-  /// y [rows, width] = the norm of x by w [width], or without weight where it is null, a result.
-  void norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y) const;
+  /// y [rows, width] = the norm of x by w [width], or without weight where there is none, a result.
+  void norm(std::int64_t rows, std::int64_t width, const T* x, TensorRow w, T* y) const;
   /// The arguments of that norm over some of its rows, for the backward.
   [[nodiscard]] RmsNormArgsOf<T> norm_of(std::int64_t rows, std::int64_t width, const T* x,
-                                         const T* w) const {
+                                         TensorRow w) const {
     return {.x = {x, {rows, width}},
-            .weight = {w, w == nullptr ? 0 : static_cast<std::size_t>(width)},
+            .weight = {weight(w), w.exists() ? static_cast<std::size_t>(width) : 0},
             .eps = static_cast<float>(config.rms_norm_eps),
             .precision = precision()};
   }
@@ -183,6 +211,9 @@ struct GraphContext {
   [[nodiscard]] const TrainingBatch::Document& document(std::int64_t i) const {
     return batch.documents[static_cast<std::size_t>(i)];
   }
+
+ private:
+  static constexpr std::uintptr_t kNoMemory = std::uintptr_t{1} << 56;  ///< where no program has any
 };
 
 }  // namespace baleen::graph

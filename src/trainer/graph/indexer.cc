@@ -102,21 +102,21 @@ void note_loss(const GraphContext<T>& c, const LayerAttention& shape, const Atte
 /// a.index_score. The Hadamard transform of both sides, which inference has, changes no score; where the pass
 /// rounds, it is in q and k.
 template <class T>
-void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const BlockWeights<const T>& w,
-                   const T* x, AttentionActivations<T>& a) {
+void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const AttentionRows& w, const T* x,
+                   AttentionActivations<T>& a) {
   const std::int64_t n = c.tokens(), heads = shape.index_heads, width = heads * shape.index_dim;
-  c.linear("indexer.wq_b", n, c.config.q_lora_rank, width, a.q_latent_normed.data(), w.index_wq_b,
+  c.linear("indexer.wq_b", n, c.config.q_lora_rank, width, a.q_latent_normed.data(), w.indexer.wq_b,
            resized(a.index_q, n * width), false);
   rotate_result(c, shape, heads, shape.index_dim, false, a.index_q.data());
   for_row_blocks(c.pool, n * heads, [&](std::int64_t row, std::int64_t rows) {
     c.rounding.index_vectors(rows, a.index_q.data() + row * shape.index_dim);
   });
-  c.linear_f32("indexer.weights_proj", n, c.config.hidden_size, heads, x, w.index_weights,
+  c.linear_f32("indexer.weights_proj", n, c.config.hidden_size, heads, x, w.indexer.weights_proj,
                resized(a.index_weights, n * heads), false);
   for_row_blocks(c.pool, n, [&](std::int64_t row, std::int64_t rows) {
     c.rounding.index_weights(rows, a.index_weights.data() + row * heads);
   });
-  compressor_forward(c, shape, EntryKind::kIndexKey, w.index_compressor, x, a.entry_begin,
+  compressor_forward(c, shape, EntryKind::kIndexKey, w.indexer.compressor, x, a.entry_begin,
                      a.index_compressor);
   resized(a.index_score, a.visible_begin.back());
   if (c.record() != nullptr) note_scores(c, shape, a);
@@ -128,8 +128,8 @@ void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const 
 }  // namespace
 
 template <class T>
-void select_entries(const GraphContext<T>& context, const LayerAttention& shape,
-                    const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) {
+void select_entries(const GraphContext<T>& context, const LayerAttention& shape, const AttentionRows& w,
+                    const T* x, AttentionActivations<T>& a) {
   zeros(a.visible, a.visible_begin.back());
   const bool chooses = shape.indexed && !context.dense_attention && leaves_out(shape, a);
   if (chooses || has_indexer_loss(context, shape)) {
@@ -162,8 +162,8 @@ void indexer_loss(const GraphContext<T>& context, const LayerAttention& shape, A
 }
 
 template <class T>
-void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, const BlockWeights<const T>& w,
-                      const BlockWeights<T>& g, const T* x, const AttentionActivations<T>& a) {
+void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, const AttentionRows& w,
+                      const T* x, const AttentionActivations<T>& a) {
   const std::int64_t n = c.tokens(), heads = shape.index_heads, width = heads * shape.index_dim;
   Values<T> dq;
   Values<T> dweights;
@@ -190,25 +190,22 @@ void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, con
   });
   rotate_gradient(c, shape, heads, shape.index_dim, false, dq.data());
   T* const no_dx = nullptr;
-  c.linear_backward(c.linear_shape(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
-                    dq.data(), no_dx, g.index_wq_b);
-  c.linear_backward({n, c.config.hidden_size, heads}, x, w.index_weights, dweights.data(), no_dx,
-                    g.index_weights);
-  compressor_backward(c, shape, EntryKind::kIndexKey, w.index_compressor, g.index_compressor, x,
-                      a.entry_begin, a.index_compressor, dentry, no_dx);
+  c.linear_backward(c.linear_shape(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.indexer.wq_b,
+                    dq.data(), no_dx);
+  c.linear_backward({n, c.config.hidden_size, heads}, x, w.indexer.weights_proj, dweights.data(), no_dx);
+  compressor_backward(c, shape, EntryKind::kIndexKey, w.indexer.compressor, x, a.entry_begin,
+                      a.index_compressor, dentry, no_dx);
 }
 
-template void select_entries(const GraphContext<float>&, const LayerAttention&,
-                             const BlockWeights<const float>&, const float*, AttentionActivations<float>&);
-template void select_entries(const GraphContext<double>&, const LayerAttention&,
-                             const BlockWeights<const double>&, const double*, AttentionActivations<double>&);
+template void select_entries(const GraphContext<float>&, const LayerAttention&, const AttentionRows&,
+                             const float*, AttentionActivations<float>&);
+template void select_entries(const GraphContext<double>&, const LayerAttention&, const AttentionRows&,
+                             const double*, AttentionActivations<double>&);
 template void indexer_loss(const GraphContext<float>&, const LayerAttention&, AttentionActivations<float>&);
 template void indexer_loss(const GraphContext<double>&, const LayerAttention&, AttentionActivations<double>&);
-template void indexer_backward(const GraphContext<float>&, const LayerAttention&,
-                               const BlockWeights<const float>&, const BlockWeights<float>&, const float*,
-                               const AttentionActivations<float>&);
-template void indexer_backward(const GraphContext<double>&, const LayerAttention&,
-                               const BlockWeights<const double>&, const BlockWeights<double>&, const double*,
-                               const AttentionActivations<double>&);
+template void indexer_backward(const GraphContext<float>&, const LayerAttention&, const AttentionRows&,
+                               const float*, const AttentionActivations<float>&);
+template void indexer_backward(const GraphContext<double>&, const LayerAttention&, const AttentionRows&,
+                               const double*, const AttentionActivations<double>&);
 
 }  // namespace baleen::graph

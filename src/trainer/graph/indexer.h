@@ -5,7 +5,6 @@
 #pragma once
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
 
 namespace baleen::graph {
@@ -13,8 +12,8 @@ namespace baleen::graph {
 /// a.visible of the attention input x [N, d] and a.q_latent_normed: all complete entries, or where the pass
 /// is sparse those that the indexer scores best. Scores are computed where they choose or are trained.
 template <class T>
-void select_entries(const GraphContext<T>& context, const LayerAttention& shape,
-                    const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a);
+void select_entries(const GraphContext<T>& context, const LayerAttention& shape, const AttentionRows& w,
+                    const T* x, AttentionActivations<T>& a);
 
 /// Whether the pass has the loss of this layer's indexer.
 template <class T>
@@ -26,10 +25,9 @@ template <class T>
 template <class T>
 void indexer_loss(const GraphContext<T>& context, const LayerAttention& shape, AttentionActivations<T>& a);
 
-/// The indexer's gradients in `g` accumulate: of its loss times `context.indexer_scale`.
+/// The indexer's gradients accumulate: of its loss times `context.indexer_scale`.
 template <class T>
-void indexer_backward(const GraphContext<T>& context, const LayerAttention& shape,
-                      const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
-                      const AttentionActivations<T>& a);
+void indexer_backward(const GraphContext<T>& context, const LayerAttention& shape, const AttentionRows& w,
+                      const T* x, const AttentionActivations<T>& a);
 
 }  // namespace baleen::graph

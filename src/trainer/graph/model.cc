@@ -1,10 +1,10 @@
 #include "trainer/graph/model.h"
 
 #include <numeric>
-#include <optional>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/weight_binding.h"
 #include "ops/embed/embed.h"
 #include "trainer/graph/block.h"
 #include "trainer/graph/indexer.h"
@@ -19,7 +19,7 @@ using namespace graph;
 
 /// The streams before the first block: each token's embedding, n times.
 template <class T>
-void embed_forward(const GraphContext<T>& context, const T* embed, T* x) {
+void embed_forward(const GraphContext<T>& context, TensorRow embedding, T* x) {
   const std::int64_t d = context.config.hidden_size;
   if constexpr (std::is_same_v<T, float>) {
     if (context.record() != nullptr) {
@@ -29,6 +29,7 @@ void embed_forward(const GraphContext<T>& context, const T* embed, T* x) {
            .out = {x, {context.tokens(), context.config.hc_mult, d}}});
     }
   }
+  const T* const embed = context.weight(embedding);
   for_row_blocks(context.pool, context.tokens(), [&](std::int64_t begin, std::int64_t rows) {
     for (std::int64_t row = begin; row < begin + rows; ++row) {
       const T* from = embed + context.batch.tokens[static_cast<std::size_t>(row)] * d;
@@ -40,9 +41,10 @@ void embed_forward(const GraphContext<T>& context, const T* embed, T* x) {
 
 /// Threads take columns: rows of one token are summed in their order.
 template <class T>
-void embed_backward(const GraphContext<T>& context, const T* dx, T* dembed) {
+void embed_backward(const GraphContext<T>& context, const T* dx, TensorRow embedding) {
   constexpr std::int64_t kColumns = 64;
   const std::int64_t d = context.config.hidden_size;
+  T* const dembed = context.gradient(embedding);
   context.pool.parallel_for((d + kColumns - 1) / kColumns, [&](std::int64_t part, int) {
     const std::int64_t begin = part * kColumns;
     const std::int64_t columns = std::min(kColumns, d - begin);
@@ -61,17 +63,17 @@ class Pass {
  public:
   /// Without `weights` the pass is written down by its executors, which `threads` are none for.
   Pass(const ModelConfig& config, const HashTables& tables, PassThreads threads, PassExecutors executors,
-       const TrainingBatch& batch, const PassOptions& options, const Parameters<T>* weights,
-       Parameters<T>* gradients, bool has_gradients)
+       const TrainingBatch& batch, const PassOptions& options, const std::vector<TensorSpec>& table,
+       const PassParameters<T>& parameters, bool has_gradients)
       : config_(config),
         options_(options),
         executors_(executors),
-        context_(config, tables, batch, options, executors_, threads),
-        weights_(config, weights, options.plain_residual),
+        context_(config, tables, batch, options, executors_, threads, parameters),
+        w_(bind_rows(config, table)),
+        has_gradients_(has_gradients && !options.indexers_alone),
+        indexers_learn_alone_(has_gradients && options.indexers_alone),
         batch_(batch) {
     BALEEN_CHECK(!options.plain_residual || config.hc_mult == 1);
-    if (has_gradients)
-      (options.indexers_alone ? of_indexers_ : gradients_).emplace(config, gradients, options.plain_residual);
     indexer_losses_.resize(static_cast<std::size_t>(config.num_blocks()));
     balance_losses_.resize(static_cast<std::size_t>(config.num_blocks()));
     report_.expert_load.assign(static_cast<std::size_t>(config.num_blocks()),
@@ -82,11 +84,11 @@ class Pass {
   void forward() {
     context_.enter(ModelPart::kMixing, -1);
     streams_.resize(1);
-    embed_forward(context_, weights_.embed, resized(streams_[0], size(context_)));
+    embed_forward(context_, w_.embedding, resized(streams_[0], size(context_)));
     for (std::int64_t block = 0; block < config_.num_hidden_layers; ++block) {
       Values<T> out;
       run_block(context_, block, streams_.back(), of_block(block), out);
-      if (!gradients_) streams_.clear();
+      if (!has_gradients_) streams_.clear();
       streams_.push_back(std::move(out));
     }
   }
@@ -94,20 +96,20 @@ class Pass {
   /// [N, V], or of the MTP block [N', V].
   std::vector<T> logits(LogitsOf of) {
     forward();
-    if (of == LogitsOf::kMain) return head_logits(context_, weights_.output, streams_.back());
+    if (of == LogitsOf::kMain) return head_logits(context_, main_site(), streams_.back());
     const MtpBatch batch(batch_);
     const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, executors_,
-                                  context_.pool);
+                                  context_.pool, context_.parameters);
     MtpValues values;
     mtp_forward(context, batch, values);
-    return head_logits(context, weights_.mtp.output, values.out);
+    return head_logits(context, mtp_site(), values.out);
   }
 
   /// [targets, d]
   std::vector<T> head_inputs() {
     forward();
     SiteActivations<T> a;
-    site_forward(context_, SiteKind::kHead, weights_.output, streams_.back().data(), a);
+    site_forward(context_, SiteKind::kHead, main_site(), streams_.back().data(), a);
     const Targets targets = targets_of(batch_);
     const std::int64_t d = config_.hidden_size;
     std::vector<T> rows(static_cast<std::size_t>(targets.size() * d));
@@ -121,24 +123,29 @@ class Pass {
     forward();
     if (context_.record() != nullptr) context_.record()->end_forward();
     Values<T> dx;
-    if (gradients_) zeros(dx, size(context_), context_.pool);
+    if (has_gradients_) zeros(dx, size(context_), context_.pool);
     const Targets targets = targets_of(batch_);
     report_.num_targets = targets.size();
     context_.enter(ModelPart::kHead, -1);
-    report_.loss_sum = token_loss(context_, weights_.output, weights_.head, streams_.back().data(), targets,
-                                  objective != nullptr ? *objective : cross_entropy,
-                                  head_gradients(T{1}, gradients_ ? &gradients_->output : nullptr, dx));
+    report_.loss_sum =
+        token_loss(context_, main_site(), w_.head, streams_.back().data(), targets,
+                   objective != nullptr ? *objective : cross_entropy, head_gradients(T{1}, dx));
     if (config_.num_nextn_predict_layers > 0 && options_.mtp_weight != 0) run_mtp(dx);
-    if (gradients_) backward(dx);
+    if (has_gradients_) backward(dx);
     report_.indexer_loss_sum = std::accumulate(indexer_losses_.begin(), indexer_losses_.end(), 0.0);
     report_.balance_loss_sum = std::accumulate(balance_losses_.begin(), balance_losses_.end(), 0.0);
     return std::move(report_);
   }
 
  private:
-  [[nodiscard]] bool keeps() const { return gradients_ && !options_.recompute; }
+  [[nodiscard]] bool keeps() const { return has_gradients_ && !options_.recompute; }
   [[nodiscard]] std::int64_t size(const GraphContext<T>& context) const {
     return context.tokens() * config_.hc_dim();
+  }
+  [[nodiscard]] SiteRows main_site() const { return {w_.hc_head, w_.norm}; }
+  [[nodiscard]] SiteRows mtp_site() const {
+    const DraftBlockRows& mtp = w_.drafts.back();
+    return {options_.plain_residual ? MixingRows{} : mtp.mixings.at("hc_head"), mtp.vectors.at("norm")};
   }
   BlockActivations<T>& of_block(std::int64_t block) {
     return blocks_[keeps() ? static_cast<std::size_t>(block) : 0];
@@ -147,33 +154,29 @@ class Pass {
   void run_block(const GraphContext<T>& context, std::int64_t block, const Values<T>& x,
                  BlockActivations<T>& a, Values<T>& out) {
     const auto at = static_cast<std::size_t>(block);
-    block_forward(context, block, weights_.blocks[at], x.data(), a, resized(out, size(context)));
+    block_forward(context, block, w_.blocks[at], x.data(), a, resized(out, size(context)));
     for (std::size_t e = 0; e < report_.expert_load[at].size(); ++e)
       report_.expert_load[at][e] = a.experts.slot_begin[e + 1] - a.experts.slot_begin[e];
     indexer_losses_[at] = a.attention.indexer_loss;
     balance_losses_[at] = a.experts.balance_loss;
     const LayerAttention shape = config_.attention(block);
-    if (of_indexers_ && has_indexer_loss(context, shape)) {
-      indexer_backward(context, shape, weights_.blocks[at], of_indexers_->blocks[at],
-                       a.attn_site.normed.data(), a.attention);
+    if (indexers_learn_alone_ && has_indexer_loss(context, shape)) {
+      indexer_backward(context, shape, w_.blocks[at].attention, a.attn_site.normed.data(), a.attention);
     }
   }
 
   /// Gradients of one head's loss, whose sum weighs `weight` over the number of targets.
-  HeadGradients<T> head_gradients(T weight, const SiteWeights<T>* site, Values<T>& dstreams) {
-    if (!gradients_) return {};
+  HeadGradients<T> head_gradients(T weight, Values<T>& dstreams) {
+    if (!has_gradients_) return {};
     return {.scale = weight / static_cast<T>(std::max<std::int64_t>(batch_.num_global_targets, 1)),
-            .site = site,
-            .head = gradients_->head,
             .dstreams = dstreams.data()};
   }
 
-  std::vector<T> head_logits(const GraphContext<T>& context, const SiteWeights<const T>& w,
-                             const Values<T>& streams) {
+  std::vector<T> head_logits(const GraphContext<T>& context, const SiteRows& w, const Values<T>& streams) {
     SiteActivations<T> a;
     site_forward(context, SiteKind::kHead, w, streams.data(), a);
     std::vector<T> z(static_cast<std::size_t>(context.tokens() * config_.vocab_size));
-    graph::head_logits(context, context.tokens(), a.normed.data(), weights_.head, z.data());
+    graph::head_logits(context, context.tokens(), a.normed.data(), w_.head, z.data());
     return z;
   }
 
@@ -185,7 +188,7 @@ class Pass {
 
   void mtp_forward(const GraphContext<T>& context, const MtpBatch& batch, MtpValues& v) {
     context.enter(ModelPart::kMtpEntry, config_.num_hidden_layers);
-    mtp_entry_forward(context, batch, weights_.mtp, weights_.embed, streams_.back().data(), v.entry,
+    mtp_entry_forward(context, batch, w_.drafts.back(), w_.embedding, streams_.back().data(), v.entry,
                       resized(v.in, size(context)));
     run_block(context, config_.num_hidden_layers, v.in, v.block, v.out);
   }
@@ -195,22 +198,20 @@ class Pass {
     CrossEntropy<T> cross_entropy;
     const MtpBatch batch(batch_);
     const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, executors_,
-                                  context_.pool);
+                                  context_.pool, context_.parameters);
     MtpValues v;
     mtp_forward(context, batch, v);
     Values<T> dout;
-    if (gradients_) zeros(dout, size(context), context.pool);
+    if (has_gradients_) zeros(dout, size(context), context.pool);
     context.enter(ModelPart::kHead, config_.num_hidden_layers);
-    report_.mtp_loss_sum = token_loss(context, weights_.mtp.output, weights_.head, v.out.data(),
-                                      targets_of(batch.batch), cross_entropy,
-                                      head_gradients(static_cast<T>(options_.mtp_weight),
-                                                     gradients_ ? &gradients_->mtp.output : nullptr, dout));
-    if (!gradients_) return;
+    report_.mtp_loss_sum =
+        token_loss(context, mtp_site(), w_.head, v.out.data(), targets_of(batch.batch), cross_entropy,
+                   head_gradients(static_cast<T>(options_.mtp_weight), dout));
+    if (!has_gradients_) return;
     Values<T> din;
-    block_backward(context, config_.num_hidden_layers, weights_.blocks.back(), gradients_->blocks.back(),
-                   v.in.data(), v.block, dout.data(), zeros(din, size(context), context.pool));
-    mtp_entry_backward(context, batch, weights_.mtp, gradients_->mtp, v.entry, din.data(), gradients_->embed,
-                       dx.data());
+    block_backward(context, config_.num_hidden_layers, w_.blocks.back(), v.in.data(), v.block, dout.data(),
+                   zeros(din, size(context), context.pool));
+    mtp_entry_backward(context, batch, w_.drafts.back(), w_.embedding, v.entry, din.data(), dx.data());
   }
 
   void backward(Values<T>& dx) {
@@ -221,19 +222,18 @@ class Pass {
       const auto at = static_cast<std::size_t>(block);
       if (!keeps()) run_block(context_, block, streams_[at], of_block(block), again);
       dout.swap(dx);
-      block_backward(context_, block, weights_.blocks[at], gradients_->blocks[at], streams_[at].data(),
-                     of_block(block), dout.data(), zeros(dx, size(context_), context_.pool));
+      block_backward(context_, block, w_.blocks[at], streams_[at].data(), of_block(block), dout.data(),
+                     zeros(dx, size(context_), context_.pool));
     }
-    embed_backward(context_, dx.data(), gradients_->embed);
+    embed_backward(context_, dx.data(), w_.embedding);
   }
 
   const ModelConfig& config_;
   const PassOptions& options_;
   PassExecutors executors_;
   GraphContext<T> context_;
-  ModelWeightPlaces<const T> weights_;
-  std::optional<ModelWeightPlaces<T>> gradients_;
-  std::optional<ModelWeightPlaces<T>> of_indexers_;  ///< in the place of `gradients_` where they learn alone
+  RowTree w_;
+  bool has_gradients_, indexers_learn_alone_;
   const TrainingBatch& batch_;
   std::vector<Values<T>> streams_;  ///< before each block and after the last; without gradients the latest
   std::vector<BlockActivations<T>> blocks_;              ///< one a block, or one for all
@@ -280,8 +280,8 @@ auto on_pool(const ModelConfig& config, const HashTables& tables, ThreadPool& po
              const Parameters<T>& weights, const TrainingBatch& batch, const PassOptions& options,
              Parameters<T>* gradients, Body&& body) {
   PassExecutor executor(pool, options.bf16_products);
-  Pass<T> pass(config, tables, PassThreads(&pool), executor.executors(), batch, options, &weights, gradients,
-               gradients != nullptr);
+  Pass<T> pass(config, tables, PassThreads(&pool), executor.executors(), batch, options, weights.table(),
+               {&weights, gradients}, gradients != nullptr);
   return body(pass);
 }
 
@@ -320,8 +320,8 @@ RecordedPass record_pass(const ModelConfig& config, std::span<const std::int64_t
     batch.documents.push_back({begin, begin + length});
   }
   PassRecord record(options.bf16_products, num_threads);
-  static_cast<void>(Pass<float>(config, {}, PassThreads(nullptr), record.executors(), batch, options, nullptr,
-                                nullptr, true)
+  static_cast<void>(Pass<float>(config, {}, PassThreads(nullptr), record.executors(), batch, options,
+                                training_table(config, options.plain_residual), {}, true)
                         .run(nullptr));
   return {record.operations(), record.memory()};
 }

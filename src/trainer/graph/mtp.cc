@@ -22,8 +22,8 @@ MtpBatch::MtpBatch(const TrainingBatch& main) {
 }
 
 template <class T>
-void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, const MtpWeights<const T>& w,
-                       const T* embed, const T* x, MtpActivations<T>& a, T* y) {
+void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, const DraftBlockRows& w,
+                       TensorRow embedding, const T* x, MtpActivations<T>& a, T* y) {
   const ModelConfig& config = context.config;
   const std::int64_t d = config.hidden_size;
   const std::int64_t streams = config.hc_mult;
@@ -33,6 +33,7 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
   resized(a.embedded_normed, n * d);
   resized(a.streams, n * config.hc_dim());
   resized(a.streams_normed, n * config.hc_dim());
+  const T* const embed = context.weight(embedding);
   for_row_blocks(context.pool, n, [&](std::int64_t begin, std::int64_t rows) {
     for (std::int64_t row = begin; row < begin + rows; ++row) {
       const auto at = static_cast<std::size_t>(row);
@@ -41,19 +42,19 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
                   a.streams.data() + row * config.hc_dim());
     }
   });
-  context.norm(n, d, a.embedded.data(), w.enorm, a.embedded_normed.data());
-  context.norm(n * streams, d, a.streams.data(), w.hnorm, a.streams_normed.data());
+  context.norm(n, d, a.embedded.data(), w.vectors.at("enorm"), a.embedded_normed.data());
+  context.norm(n * streams, d, a.streams.data(), w.vectors.at("hnorm"), a.streams_normed.data());
   context.round_inputs(config.dense_format, n, d, a.embedded_normed.data());
   context.round_inputs(config.dense_format, n * streams, d, a.streams_normed.data());
-  context.linear("e_proj", n, d, d, a.embedded_normed.data(), w.e_proj, resized(term, n * d));
-  context.linear("h_proj", n * streams, d, d, a.streams_normed.data(), w.h_proj, y);
+  context.linear("e_proj", n, d, d, a.embedded_normed.data(), w.matrices.at("e_proj"), resized(term, n * d));
+  context.linear("h_proj", n * streams, d, d, a.streams_normed.data(), w.matrices.at("h_proj"), y);
   context.template run<ops::MtpCombine>(
       {.embedded = {term.data(), {n, d}}, .precision = context.precision(), .streams = {y, {n, streams, d}}});
 }
 
 template <class T>
-void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, const MtpWeights<const T>& w,
-                        const MtpWeights<T>& g, const MtpActivations<T>& a, const T* dy, T* dembed, T* dx) {
+void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, const DraftBlockRows& w,
+                        TensorRow embedding, const MtpActivations<T>& a, const T* dy, T* dx) {
   const ModelConfig& config = context.config;
   const std::int64_t d = config.hidden_size;
   const std::int64_t streams = config.hc_mult;
@@ -70,24 +71,27 @@ void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, c
         dterm[static_cast<std::size_t>(row / streams * d + i)] += dy[row * d + i];
     }
   });
-  context.linear_backward(context.linear_shape(n, d, d), a.embedded_normed.data(), w.e_proj, dterm.data(),
-                          zeros(dembedded_normed, n * d), g.e_proj);
-  context.linear_backward(context.linear_shape(n * streams, d, d), a.streams_normed.data(), w.h_proj, dy,
-                          zeros(dstreams_normed, n * config.hc_dim()), g.h_proj);
+  context.linear_backward(context.linear_shape(n, d, d), a.embedded_normed.data(), w.matrices.at("e_proj"),
+                          dterm.data(), zeros(dembedded_normed, n * d));
+  context.linear_backward(context.linear_shape(n * streams, d, d), a.streams_normed.data(),
+                          w.matrices.at("h_proj"), dy, zeros(dstreams_normed, n * config.hc_dim()));
   zeros(dembedded, n * d);
   zeros(dstreams, n * config.hc_dim());
-  sum_over_rows<T>(context.pool, n, d, g.enorm, [&](std::int64_t row, std::int64_t rows, T* partial) {
-    rms_norm_backward<T>(context.norm_of(rows, d, a.embedded.data() + row * d, w.enorm),
-                         dembedded_normed.data() + row * d, dembedded.data() + row * d, partial);
-  });
+  const TensorRow enorm = w.vectors.at("enorm"), hnorm = w.vectors.at("hnorm");
   sum_over_rows<T>(
-      context.pool, n * streams, d, g.hnorm, [&](std::int64_t row, std::int64_t rows, T* partial) {
-        rms_norm_backward<T>(context.norm_of(rows, d, a.streams.data() + row * d, w.hnorm),
-                             dstreams_normed.data() + row * d, dstreams.data() + row * d, partial);
+      context.pool, n, d, context.gradient(enorm), [&](std::int64_t row, std::int64_t rows, T* partial) {
+        rms_norm_backward<T>(context.norm_of(rows, d, a.embedded.data() + row * d, enorm),
+                             dembedded_normed.data() + row * d, dembedded.data() + row * d, partial);
       });
+  sum_over_rows<T>(context.pool, n * streams, d, context.gradient(hnorm),
+                   [&](std::int64_t row, std::int64_t rows, T* partial) {
+                     rms_norm_backward<T>(context.norm_of(rows, d, a.streams.data() + row * d, hnorm),
+                                          dstreams_normed.data() + row * d, dstreams.data() + row * d,
+                                          partial);
+                   });
   for (std::int64_t row = 0; context.pool.compute() && row < n; ++row) {
     const auto at = static_cast<std::size_t>(row);
-    T* de = dembed + context.batch.tokens[at] * d;
+    T* de = context.gradient(embedding) + context.batch.tokens[at] * d;
     for (std::int64_t i = 0; i < d; ++i) de[i] += dembedded[static_cast<std::size_t>(row * d + i)];
     T* to = dx + batch.rows[at] * config.hc_dim();
     const T* from = dstreams.data() + row * config.hc_dim();
@@ -95,15 +99,13 @@ void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, c
   }
 }
 
-template void mtp_entry_forward(const GraphContext<float>&, const MtpBatch&, const MtpWeights<const float>&,
-                                const float*, const float*, MtpActivations<float>&, float*);
-template void mtp_entry_forward(const GraphContext<double>&, const MtpBatch&, const MtpWeights<const double>&,
-                                const double*, const double*, MtpActivations<double>&, double*);
-template void mtp_entry_backward(const GraphContext<float>&, const MtpBatch&, const MtpWeights<const float>&,
-                                 const MtpWeights<float>&, const MtpActivations<float>&, const float*, float*,
-                                 float*);
-template void mtp_entry_backward(const GraphContext<double>&, const MtpBatch&,
-                                 const MtpWeights<const double>&, const MtpWeights<double>&,
-                                 const MtpActivations<double>&, const double*, double*, double*);
+template void mtp_entry_forward(const GraphContext<float>&, const MtpBatch&, const DraftBlockRows&, TensorRow,
+                                const float*, MtpActivations<float>&, float*);
+template void mtp_entry_forward(const GraphContext<double>&, const MtpBatch&, const DraftBlockRows&,
+                                TensorRow, const double*, MtpActivations<double>&, double*);
+template void mtp_entry_backward(const GraphContext<float>&, const MtpBatch&, const DraftBlockRows&,
+                                 TensorRow, const MtpActivations<float>&, const float*, float*);
+template void mtp_entry_backward(const GraphContext<double>&, const MtpBatch&, const DraftBlockRows&,
+                                 TensorRow, const MtpActivations<double>&, const double*, double*);
 
 }  // namespace baleen::graph

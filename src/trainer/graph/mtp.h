@@ -3,7 +3,6 @@
 #pragma once
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
 
 namespace baleen::graph {
@@ -26,12 +25,12 @@ struct MtpActivations {
 
 /// y [N', n, d] of the main streams x [N, n, d]. `context` is of the MTP batch.
 template <class T>
-void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, const MtpWeights<const T>& w,
-                       const T* embed, const T* x, MtpActivations<T>& a, T* y);
+void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, const DraftBlockRows& w,
+                       TensorRow embedding, const T* x, MtpActivations<T>& a, T* y);
 
-/// dx [N, n, d], dembed [V, d] and the gradients in `g` accumulate.
+/// dx [N, n, d] and the gradients accumulate.
 template <class T>
-void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, const MtpWeights<const T>& w,
-                        const MtpWeights<T>& g, const MtpActivations<T>& a, const T* dy, T* dembed, T* dx);
+void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, const DraftBlockRows& w,
+                        TensorRow embedding, const MtpActivations<T>& a, const T* dy, T* dx);
 
 }  // namespace baleen::graph

@@ -11,13 +11,12 @@
 namespace baleen {
 namespace {
 
-/// Biases of one mixing: reads mostly one stream, writes with weight 1, keeps streams mostly apart.
+/// Biases of one mixing: reads mostly `stream`, writes with weight 1, keeps streams mostly apart.
 template <class T>
-void mixing_bias(std::span<T> base, std::int64_t streams, std::int64_t site) {
-  for (std::int64_t j = 0; j < streams; ++j) {
-    base[static_cast<std::size_t>(j)] = j == site % streams ? T(0.85) : T(-2.2);
-  }
-  if (static_cast<std::int64_t>(base.size()) == streams) return;  // hc_head
+void mixing_bias(std::span<T> base, std::int64_t streams, std::int64_t stream) {
+  for (std::int64_t j = 0; j < streams; ++j)
+    base[static_cast<std::size_t>(j)] = j == stream ? T(0.85) : T(-2.2);
+  if (static_cast<std::int64_t>(base.size()) == streams) return;  // of the head
   for (std::int64_t j = 0; j < streams; ++j)
     base[static_cast<std::size_t>(2 * streams + j * streams + j)] = T(4);
 }
@@ -38,17 +37,9 @@ template <class T>
 Parameters<T>::Parameters(std::vector<TensorSpec> table) : table_(std::move(table)) {
   values_.resize(table_.size());
   for (std::size_t i = 0; i < table_.size(); ++i) {
-    index_[table_[i].name] = i;
     if (table_[i].storage != Storage::kI64)
       values_[i].resize(static_cast<std::size_t>(table_[i].num_elements()));
   }
-}
-
-template <class T>
-std::size_t Parameters<T>::index_of(std::string_view name) const {
-  const auto found = index_.find(name);
-  BALEEN_CHECK(found != index_.end());
-  return found->second;
 }
 
 template <class T>
@@ -69,16 +60,13 @@ void initialise(Parameters<T>& parameters, const ModelConfig& config, double ran
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const TensorSpec& spec = parameters.spec(i);
     const std::span<T> values = parameters.values(i);
-    const auto ends_with = [&](std::string_view end) { return spec.name.ends_with(end); };
-    if (spec.storage == Storage::kI64) continue;
-    if (ends_with("norm.weight") || ends_with("norm")) {
+    if (spec.kind == TensorKind::kNorm) {
       std::fill(values.begin(), values.end(), T{1});
-    } else if (ends_with("_scale")) {
+    } else if (spec.kind == TensorKind::kMixingScale) {
       std::fill(values.begin(), values.end(), T(0.01));
-    } else if (ends_with("_base")) {
-      mixing_bias(values, config.hc_mult,
-                  2 * std::max<std::int64_t>(spec.block, 0) + (ends_with("ffn_base") ? 1 : 0));
-    } else if (spec.shape.size() > 1 && !ends_with("ape")) {
+    } else if (spec.kind == TensorKind::kMixingBias) {
+      mixing_bias(values, config.hc_mult, spec.stream);
+    } else if (spec.is_linear()) {
       const CounterRandom random(seed, spec.name);
       for (std::size_t at = 0; at < values.size(); ++at)
         values[at] = static_cast<T>(range * random.normal(at));
@@ -89,8 +77,9 @@ void initialise(Parameters<T>& parameters, const ModelConfig& config, double ran
 HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed) {
   HashTables tables;
   const auto num_experts = static_cast<std::size_t>(config.n_routed_experts);
-  for (std::int64_t layer = 0; layer < config.num_hash_layers; ++layer) {
-    const CounterRandom random(seed, block_prefix(config, layer) + "ffn.gate.tid2eid");
+  for (const TensorSpec& spec : rank_table(config)) {
+    if (spec.kind != TensorKind::kIds) continue;
+    const CounterRandom random(seed, spec.name);
     std::uint64_t draws = 0;
     std::vector<std::int64_t> order(num_experts);
     std::iota(order.begin(), order.end(), 0);

@@ -3,10 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "model/tensor_table.h"
@@ -31,19 +28,18 @@ class Parameters {
   [[nodiscard]] const TensorSpec& spec(std::size_t i) const { return table_[i]; }
   [[nodiscard]] std::span<T> values(std::size_t i) { return values_[i]; }
   [[nodiscard]] std::span<const T> values(std::size_t i) const { return values_[i]; }
-  /// The array of the tensor called `name` in the table; the name must exist.
-  [[nodiscard]] T* at(std::string_view name) { return values_[index_of(name)].data(); }
-  [[nodiscard]] const T* at(std::string_view name) const { return values_[index_of(name)].data(); }
+  /// Of a row that exists.
+  [[nodiscard]] std::span<T> values(TensorRow row) { return values_[static_cast<std::size_t>(row.index)]; }
+  [[nodiscard]] std::span<const T> values(TensorRow row) const {
+    return values_[static_cast<std::size_t>(row.index)];
+  }
   void set_zero();
   /// Adds the values of `other`, of the same table.
   void add(const Parameters& other);
 
  private:
-  [[nodiscard]] std::size_t index_of(std::string_view name) const;
-
   std::vector<TensorSpec> table_;
   std::vector<std::vector<T>> values_;
-  std::map<std::string, std::size_t, std::less<>> index_;
 };
 
 /// Weights that training starts from: normal with deviation `range` for matrices, ones for norms, the mixing
@@ -51,7 +47,7 @@ class Parameters {
 template <class T>
 void initialise(Parameters<T>& parameters, const ModelConfig& config, double range, std::uint64_t seed);
 
-/// Of each hash-routed layer [V, k]: the experts of each token id, constants of a model ("ffn.gate.tid2eid").
+/// Of each hash-routed layer [V, k]: the experts of each token id, constants of a model.
 using HashTables = std::vector<std::vector<std::int64_t>>;
 
 /// Tables of a new model: k distinct experts a token id, and each column gives equally many ids to every

@@ -5,17 +5,17 @@
 namespace baleen::graph {
 
 template <class T>
-void plain_site_forward(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
+void plain_site_forward(const GraphContext<T>& context, const SiteRows& w, const T* x,
                         SiteActivations<T>& a) {
   const std::int64_t d = context.config.hidden_size;
   context.norm(context.tokens(), d, x, w.norm, resized(a.normed, context.tokens() * d));
 }
 
 template <class T>
-void plain_site_backward(const GraphContext<T>& context, const SiteWeights<const T>& w,
-                         const SiteWeights<T>& g, const T* x, const T* dnormed, T* dx) {
+void plain_site_backward(const GraphContext<T>& context, const SiteRows& w, const T* x, const T* dnormed,
+                         T* dx) {
   const std::int64_t d = context.config.hidden_size;
-  sum_over_rows<T>(context.pool, context.tokens(), d, g.norm,
+  sum_over_rows<T>(context.pool, context.tokens(), d, context.gradient(w.norm),
                    [&](std::int64_t row, std::int64_t rows, T* partial) {
                      rms_norm_backward<T>(context.norm_of(rows, d, x + row * d, w.norm), dnormed + row * d,
                                           dx + row * d, partial);
@@ -47,14 +47,14 @@ void plain_leave_backward(const GraphContext<T>& context, const T* dout, T* dx, 
   });
 }
 
-template void plain_site_forward(const GraphContext<float>&, const SiteWeights<const float>&, const float*,
+template void plain_site_forward(const GraphContext<float>&, const SiteRows&, const float*,
                                  SiteActivations<float>&);
-template void plain_site_forward(const GraphContext<double>&, const SiteWeights<const double>&, const double*,
+template void plain_site_forward(const GraphContext<double>&, const SiteRows&, const double*,
                                  SiteActivations<double>&);
-template void plain_site_backward(const GraphContext<float>&, const SiteWeights<const float>&,
-                                  const SiteWeights<float>&, const float*, const float*, float*);
-template void plain_site_backward(const GraphContext<double>&, const SiteWeights<const double>&,
-                                  const SiteWeights<double>&, const double*, const double*, double*);
+template void plain_site_backward(const GraphContext<float>&, const SiteRows&, const float*, const float*,
+                                  float*);
+template void plain_site_backward(const GraphContext<double>&, const SiteRows&, const double*, const double*,
+                                  double*);
 template void plain_leave(const GraphContext<float>&, const float*, const float*, float*);
 template void plain_leave(const GraphContext<double>&, const double*, const double*, double*);
 template void plain_leave_backward(const GraphContext<float>&, const float*, float*, float*);

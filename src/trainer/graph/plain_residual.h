@@ -3,20 +3,19 @@
 #pragma once
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
+#include "trainer/graph/site.h"
 
 namespace baleen::graph {
 
 /// `a.normed` [N, d] of the stream x [N, d].
 template <class T>
-void plain_site_forward(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
-                        SiteActivations<T>& a);
+void plain_site_forward(const GraphContext<T>& context, const SiteRows& w, const T* x, SiteActivations<T>& a);
 
-/// dx [N, d] and the gradient of the norm in `g` accumulate.
+/// dx [N, d] and the gradient of the norm accumulate.
 template <class T>
-void plain_site_backward(const GraphContext<T>& context, const SiteWeights<const T>& w,
-                         const SiteWeights<T>& g, const T* x, const T* dnormed, T* dx);
+void plain_site_backward(const GraphContext<T>& context, const SiteRows& w, const T* x, const T* dnormed,
+                         T* dx);
 
 /// out [N, d] = x + f
 template <class T>

@@ -10,27 +10,27 @@ namespace baleen::graph {
 namespace {
 
 template <class T>
-HcWeightsOf<T> weights_of(const ModelConfig& config, const SiteWeights<const T>& w, std::int64_t mixes,
+HcWeightsOf<T> weights_of(const GraphContext<T>& context, const MixingRows& w, std::int64_t mixes,
                           std::size_t scales) {
-  return {.fn = {w.mixing.fn, {mixes, config.hc_dim()}},
-          .base = {w.mixing.base, static_cast<std::size_t>(mixes)},
-          .scale = {w.mixing.scale, scales}};
+  return {.fn = {context.weight(w.fn), {mixes, context.config.hc_dim()}},
+          .base = {context.weight(w.base), static_cast<std::size_t>(mixes)},
+          .scale = {context.weight(w.scale), scales}};
 }
 
 constexpr std::int64_t kScales = 3;  ///< of a half-block's mixing; the head's has one
 
 std::int64_t num_mixes(const ModelConfig& config, SiteKind kind) {
-  return kind == SiteKind::kHead ? config.hc_mult : (2 + config.hc_mult) * config.hc_mult;
+  return kind == SiteKind::kHead ? config.hc_mult : config.hc_num_mixes();
 }
 
 /// The mixing of a half-block over rows [begin, begin + rows).
 template <class T>
-HcPreArgsOf<T> entry_of(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
-                        SiteActivations<T>& a, std::int64_t begin, std::int64_t rows) {
+HcPreArgsOf<T> entry_of(const GraphContext<T>& context, const SiteRows& w, const T* x, SiteActivations<T>& a,
+                        std::int64_t begin, std::int64_t rows) {
   const ModelConfig& config = context.config;
   const std::int64_t n = config.hc_mult, mixes = num_mixes(config, SiteKind::kHalfBlock);
   return {.streams = {x + begin * config.hc_dim(), {rows, n, config.hidden_size}},
-          .weights = weights_of(config, w, mixes, kScales),
+          .weights = weights_of(context, w.mixing, mixes, kScales),
           .norm_eps = static_cast<float>(config.rms_norm_eps),
           .hc_eps = static_cast<float>(config.hc_eps),
           .sinkhorn_iterations = static_cast<int>(config.hc_sinkhorn_iters),
@@ -43,12 +43,12 @@ HcPreArgsOf<T> entry_of(const GraphContext<T>& context, const SiteWeights<const 
 
 /// The same of the head.
 template <class T>
-HcHeadArgsOf<T> head_of(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
-                        SiteActivations<T>& a, std::int64_t begin, std::int64_t rows) {
+HcHeadArgsOf<T> head_of(const GraphContext<T>& context, const SiteRows& w, const T* x, SiteActivations<T>& a,
+                        std::int64_t begin, std::int64_t rows) {
   const ModelConfig& config = context.config;
   const std::int64_t n = config.hc_mult;
   return {.streams = {x + begin * config.hc_dim(), {rows, n, config.hidden_size}},
-          .weights = weights_of(config, w, n, 1),
+          .weights = weights_of(context, w.mixing, n, 1),
           .norm_eps = static_cast<float>(config.rms_norm_eps),
           .hc_eps = static_cast<float>(config.hc_eps),
           .precision = context.precision(),
@@ -59,7 +59,7 @@ HcHeadArgsOf<T> head_of(const GraphContext<T>& context, const SiteWeights<const 
 }  // namespace
 
 template <class T>
-void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteWeights<const T>& w, const T* x,
+void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteRows& w, const T* x,
                   SiteActivations<T>& a) {
   if (context.plain_residual) return plain_site_forward(context, w, x, a);
   const ModelConfig& config = context.config;
@@ -78,10 +78,9 @@ void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteWeigh
 }
 
 template <class T>
-void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeights<const T>& w,
-                   const SiteWeights<T>& g, const T* x, SiteActivations<T>& a, const T* dnormed,
-                   const T* dpost, const T* dcomb, T* dx) {
-  if (context.plain_residual) return plain_site_backward(context, w, g, x, dnormed, dx);
+void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteRows& w, const T* x,
+                   SiteActivations<T>& a, const T* dnormed, const T* dpost, const T* dcomb, T* dx) {
+  if (context.plain_residual) return plain_site_backward(context, w, x, dnormed, dx);
   const ModelConfig& config = context.config;
   const std::int64_t n = context.tokens();
   const std::int64_t width = config.hidden_size;
@@ -109,21 +108,20 @@ void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeig
                      hc_pre_backward(entry_of(context, w, x, a, row, rows), gradients);
                    });
   const T* const sum = vectors.data();
-  add_values(context.pool, sum, width, g.norm);
-  add_values(context.pool, sum + width, mixes, g.mixing.base);
-  add_values(context.pool, sum + width + mixes, kind == SiteKind::kHead ? 1 : kScales, g.mixing.scale);
-  context.linear_backward({n, config.hc_dim(), mixes}, x, w.mixing.fn, draw.data(), dx, g.mixing.fn);
+  add_values(context.pool, sum, width, context.gradient(w.norm));
+  add_values(context.pool, sum + width, mixes, context.gradient(w.mixing.base));
+  add_values(context.pool, sum + width + mixes, kind == SiteKind::kHead ? 1 : kScales,
+             context.gradient(w.mixing.scale));
+  context.linear_backward({n, config.hc_dim(), mixes}, x, w.mixing.fn, draw.data(), dx);
 }
 
-template void site_forward(const GraphContext<float>&, SiteKind, const SiteWeights<const float>&,
-                           const float*, SiteActivations<float>&);
-template void site_forward(const GraphContext<double>&, SiteKind, const SiteWeights<const double>&,
-                           const double*, SiteActivations<double>&);
-template void site_backward(const GraphContext<float>&, SiteKind, const SiteWeights<const float>&,
-                            const SiteWeights<float>&, const float*, SiteActivations<float>&, const float*,
-                            const float*, const float*, float*);
-template void site_backward(const GraphContext<double>&, SiteKind, const SiteWeights<const double>&,
-                            const SiteWeights<double>&, const double*, SiteActivations<double>&,
-                            const double*, const double*, const double*, double*);
+template void site_forward(const GraphContext<float>&, SiteKind, const SiteRows&, const float*,
+                           SiteActivations<float>&);
+template void site_forward(const GraphContext<double>&, SiteKind, const SiteRows&, const double*,
+                           SiteActivations<double>&);
+template void site_backward(const GraphContext<float>&, SiteKind, const SiteRows&, const float*,
+                            SiteActivations<float>&, const float*, const float*, const float*, float*);
+template void site_backward(const GraphContext<double>&, SiteKind, const SiteRows&, const double*,
+                            SiteActivations<double>&, const double*, const double*, const double*, double*);
 
 }  // namespace baleen::graph

@@ -4,22 +4,26 @@
 #pragma once
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
 
 namespace baleen::graph {
+
+/// A mixing and the norm of what it reads: before attention, before the experts, and before the head.
+struct SiteRows {
+  MixingRows mixing;
+  TensorRow norm;
+};
 
 enum class SiteKind : std::uint8_t { kHalfBlock, kHead };
 
 /// `a.normed` [N, d], and of a half-block `a.post` and `a.comb`, of the streams x [N, n, d].
 template <class T>
-void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteWeights<const T>& w, const T* x,
+void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteRows& w, const T* x,
                   SiteActivations<T>& a);
 
-/// dx [N, n, d] and the gradients in `g` accumulate. `dpost` and `dcomb` are null for the head.
+/// dx [N, n, d] and the gradients accumulate. `dpost` and `dcomb` are null for the head.
 template <class T>
-void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeights<const T>& w,
-                   const SiteWeights<T>& g, const T* x, SiteActivations<T>& a, const T* dnormed,
-                   const T* dpost, const T* dcomb, T* dx);
+void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteRows& w, const T* x,
+                   SiteActivations<T>& a, const T* dnormed, const T* dpost, const T* dcomb, T* dx);
 
 }  // namespace baleen::graph

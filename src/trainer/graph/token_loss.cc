@@ -5,7 +5,6 @@
 
 #include "ops/linear/linear_backward.h"
 #include "ops/lm_head/lm_head.h"
-#include "trainer/graph/site.h"
 
 namespace baleen::graph {
 Targets targets_of(const TrainingBatch& batch) {
@@ -21,21 +20,21 @@ Targets targets_of(const TrainingBatch& batch) {
 }
 
 template <class T>
-void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, const T* head, T* logits) {
+void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, TensorRow head, T* logits) {
   const std::int64_t d = context.config.hidden_size, vocabulary = context.config.vocab_size;
   if constexpr (std::is_same_v<T, float>) {
-    const WeightMatrix weight = float_matrix(vocabulary, d, head);
+    const WeightMatrix weight = float_matrix(vocabulary, d, context.weight(head));
     context.executors.products.template execute<ops::LmHead>(
         {.x = {x, {rows, d}}, .weight = &weight, .logits = {logits, {rows, vocabulary}}});
   } else {
-    dense_linear<T>(context.linear_shape(rows, d, vocabulary), x, head, logits, context.pool.threads());
+    dense_linear<T>(context.linear_shape(rows, d, vocabulary), x, context.weight(head), logits,
+                    context.pool.threads());
   }
 }
 
 template <class T>
-double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* head,
-                  const T* streams, const Targets& targets, TokenObjective<T>& objective,
-                  const HeadGradients<T>& gradients) {
+double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow head, const T* streams,
+                  const Targets& targets, TokenObjective<T>& objective, const HeadGradients<T>& gradients) {
   const std::int64_t d = context.config.hidden_size;
   const std::int64_t vocabulary = context.config.vocab_size;
   SiteActivations<T> a;
@@ -44,7 +43,7 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
   Values<T> dx;
   Values<T> logits;
   Values<T> dnormed;
-  if (gradients.site != nullptr) zeros(dnormed, context.tokens() * d);
+  if (gradients.dstreams != nullptr) zeros(dnormed, context.tokens() * d);
   std::vector<double> losses(static_cast<std::size_t>(targets.size()));
   for (std::int64_t begin = 0; begin < targets.size(); begin += kLossRows) {
     const std::int64_t rows = std::min(kLossRows, targets.size() - begin);
@@ -59,27 +58,26 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
       const std::span<T> z(logits.data() + i * vocabulary, static_cast<std::size_t>(vocabulary));
       losses[at] = objective.loss(begin + i, targets.tokens[at], z, gradients.scale);
     });
-    if (gradients.site == nullptr) continue;
+    if (gradients.dstreams == nullptr) continue;
     context.linear_backward(context.linear_shape(rows, d, vocabulary), x.data(), head, logits.data(),
-                            zeros(dx, rows * d), gradients.head);
+                            zeros(dx, rows * d));
     context.pool.parallel_for(
         rows, [&](std::int64_t i, int) { std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d); });
   }
-  if (gradients.site != nullptr) {
-    site_backward<T>(context, SiteKind::kHead, w, *gradients.site, streams, a, dnormed.data(), nullptr,
-                     nullptr, gradients.dstreams);
+  if (gradients.dstreams != nullptr) {
+    site_backward<T>(context, SiteKind::kHead, w, streams, a, dnormed.data(), nullptr, nullptr,
+                     gradients.dstreams);
   }
   double sum = 0;
   for (const double loss : losses) sum += loss;
   return sum;
 }
 
-template void head_logits(const GraphContext<float>&, std::int64_t, const float*, const float*, float*);
-template void head_logits(const GraphContext<double>&, std::int64_t, const double*, const double*, double*);
-template double token_loss(const GraphContext<float>&, const SiteWeights<const float>&, const float*,
-                           const float*, const Targets&, TokenObjective<float>&, const HeadGradients<float>&);
-template double token_loss(const GraphContext<double>&, const SiteWeights<const double>&, const double*,
-                           const double*, const Targets&, TokenObjective<double>&,
-                           const HeadGradients<double>&);
+template void head_logits(const GraphContext<float>&, std::int64_t, const float*, TensorRow, float*);
+template void head_logits(const GraphContext<double>&, std::int64_t, const double*, TensorRow, double*);
+template double token_loss(const GraphContext<float>&, const SiteRows&, TensorRow, const float*,
+                           const Targets&, TokenObjective<float>&, const HeadGradients<float>&);
+template double token_loss(const GraphContext<double>&, const SiteRows&, TensorRow, const double*,
+                           const Targets&, TokenObjective<double>&, const HeadGradients<double>&);
 
 }  // namespace baleen::graph

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "trainer/graph/activations.h"
-#include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
+#include "trainer/graph/site.h"
 #include "trainer/graph/token_objective.h"
 
 namespace baleen::graph {
@@ -23,21 +23,18 @@ struct Targets {
 
 template <class T>
 struct HeadGradients {
-  T scale = 0;                           ///< of the sum of losses
-  const SiteWeights<T>* site = nullptr;  ///< += ; null: no gradients
-  T* head = nullptr;                     ///< [V, d] +=
-  T* dstreams = nullptr;                 ///< [N, n, d] +=
+  T scale = 0;            ///< of the sum of losses
+  T* dstreams = nullptr;  ///< [N, n, d] += ; null: no gradients
 };
 
 /// logits [rows, V] = x [rows, d] times the head, not rounded.
 template <class T>
-void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, const T* head, T* logits);
+void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, TensorRow head, T* logits);
 
-/// Sum over `targets` of what `objective` says of the logits head(streams [N, n, d]). In chunks of kLossRows
-/// rows: logits, their gradient and both products, so that memory is kLossRows * V values.
+/// Sum over `targets` of what `objective` says of the logits head(streams [N, n, d]). Gradients accumulate.
+/// In chunks of kLossRows rows: logits, their gradient and both products, so memory is kLossRows * V values.
 template <class T>
-double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* head,
-                  const T* streams, const Targets& targets, TokenObjective<T>& objective,
-                  const HeadGradients<T>& gradients);
+double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow head, const T* streams,
+                  const Targets& targets, TokenObjective<T>& objective, const HeadGradients<T>& gradients);
 
 }  // namespace baleen::graph

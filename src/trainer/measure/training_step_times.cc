@@ -4,6 +4,7 @@
 #include <chrono>
 #include <random>
 
+#include "model/weight_binding.h"
 #include "trainer/graph/attention.h"
 #include "trainer/graph/block.h"
 #include "trainer/graph/experts.h"
@@ -77,13 +78,12 @@ class PartRuns {
         executor_(pool, config.bf16_products()),
         executors_(executor_.executors()),
         context_(config.model, hash_tables_, batch, measured_pass_options(config), executors_,
-                 PassThreads(&pool)) {
+                 PassThreads(&pool), {&weights_, &gradients_}) {
     initialise(weights_, config.model, config.initializer_range, config.run.seed);
   }
 
   void measure_blocks() {
-    const ModelWeightPlaces<const float> w(config_.model, &weights_, config_.ablation.plain_residual);
-    const ModelWeightPlaces<float> g(config_.model, &gradients_, config_.ablation.plain_residual);
+    const RowTree w = bind_rows(config_.model, weights_.table());
     const std::int64_t wide = context_.tokens() * config_.model.hc_dim();
     const std::int64_t narrow = context_.tokens() * config_.model.hidden_size;
     const Values<float> x = random_values(wide, 1), dout = random_values(wide, 1e-4);
@@ -94,36 +94,35 @@ class PartRuns {
       const double whole_forward = least_seconds(
           num_runs_, [&] { block_forward(context_, block, w.blocks[at], x.data(), a, out.data()); });
       const double whole_backward = least_seconds(num_runs_, [&] {
-        block_backward(context_, block, w.blocks[at], g.blocks[at], x.data(), a, dout.data(),
-                       zeros(dx, wide));
+        block_backward(context_, block, w.blocks[at], x.data(), a, dout.data(), zeros(dx, wide));
       });
       Values<float> dnarrow;
       const BothWays attention = {
           least_seconds(num_runs_,
                         [&] {
-                          attention_forward(context_, block, w.blocks[at], a.attn_site.normed.data(),
-                                            a.attention, a.attn_out.data());
+                          attention_forward(context_, block, w.blocks[at].attention,
+                                            a.attn_site.normed.data(), a.attention, a.attn_out.data());
                         }),
           least_seconds(num_runs_, [&] {
-            attention_backward(context_, block, w.blocks[at], g.blocks[at], a.attn_site.normed.data(),
+            attention_backward(context_, block, w.blocks[at].attention, a.attn_site.normed.data(),
                                a.attention, dout.data(), zeros(dnarrow, narrow));
           })};
-      const BothWays experts = {
-          least_seconds(num_runs_,
-                        [&] {
-                          experts_forward(context_, block, w.blocks[at], a.ffn_site.normed.data(), a.experts,
-                                          a.ffn_out.data());
-                        }),
-          least_seconds(num_runs_, [&] {
-            experts_backward(context_, w.blocks[at], g.blocks[at], a.ffn_site.normed.data(), a.experts,
-                             dout.data(), zeros(dnarrow, narrow));
-          })};
+      const BothWays experts = {least_seconds(num_runs_,
+                                              [&] {
+                                                experts_forward(context_, block, w.blocks[at].moe,
+                                                                a.ffn_site.normed.data(), a.experts,
+                                                                a.ffn_out.data());
+                                              }),
+                                least_seconds(num_runs_, [&] {
+                                  experts_backward(context_, w.blocks[at].moe, a.ffn_site.normed.data(),
+                                                   a.experts, dout.data(), zeros(dnarrow, narrow));
+                                })};
       add(attention_, attention.forward, attention.backward);
       add(experts_, experts.forward, experts.backward);
       add(mixing_, std::max(0.0, whole_forward - attention.forward - experts.forward),
           std::max(0.0, whole_backward - attention.backward - experts.backward));
     }
-    head(w, g, x);
+    head(w, x);
   }
 
   /// Adds norm and update to `parts`, for the gradients that the blocks left.
@@ -160,17 +159,14 @@ class PartRuns {
     sum.backward += backward;
   }
 
-  void head(const ModelWeightPlaces<const float>& w, const ModelWeightPlaces<float>& g,
-            const Values<float>& x) {
+  void head(const RowTree& w, const Values<float>& x) {
     const Targets targets = targets_of(batch_);
     Values<float> dstreams;
     HeadGradients<float> gradients{.scale = 1 / static_cast<float>(batch_.num_global_targets),
-                                   .site = &g.output,
-                                   .head = g.head,
                                    .dstreams = zeros(dstreams, static_cast<std::int64_t>(x.size()))};
     const auto pass = [&](const HeadGradients<float>& wanted) {
       CrossEntropy<float> loss;
-      token_loss<float>(context_, w.output, w.head, x.data(), targets, loss, wanted);
+      token_loss<float>(context_, {w.hc_head, w.norm}, w.head, x.data(), targets, loss, wanted);
     };
     head_.forward = least_seconds(num_runs_, [&] { pass({}); });
     head_.backward = std::max(0.0, least_seconds(num_runs_, [&] { pass(gradients); }) - head_.forward);

@@ -3,33 +3,11 @@
 #include <map>
 #include <utility>
 
-#include "base/check.h"
 #include "base/number.h"
 #include "trainer/config/tensor_patterns.h"
 
 namespace baleen {
 namespace {
-
-bool is_compressor_matrix(std::string_view name) {
-  return name.ends_with("compressor.wkv.weight") || name.ends_with("compressor.wgate.weight");
-}
-
-/// Rows of the matrices that the technical report names by symbols of their own.
-std::vector<std::int64_t> matrix_rows(const TensorSpec& tensor, const ModelConfig& config) {
-  const std::string_view name = tensor.name;
-  const std::int64_t rows = tensor.shape[0], n = config.hc_mult;
-  const auto equal_parts = [rows](std::int64_t part) {
-    BALEEN_CHECK_EQ(rows % part, 0);
-    return std::vector<std::int64_t>(static_cast<std::size_t>(rows / part), part);
-  };
-  if (name.ends_with("hc_attn_fn") || name.ends_with("hc_ffn_fn")) return {n, n, n * n};
-  if (name.ends_with("attn.wo_a")) return equal_parts(config.o_lora_rank);
-  if (is_compressor_matrix(name)) {
-    const bool of_indexer = name.find(".indexer.") != std::string_view::npos;
-    return equal_parts(of_indexer ? config.index_head_dim : config.head_dim);
-  }
-  return {rows};
-}
 
 std::string_view rule_name(UpdateRule rule) {
   switch (rule) {
@@ -48,23 +26,21 @@ std::string_view rule_name(UpdateRule rule) {
 }  // namespace
 
 ParameterGroup parameter_group(const TensorSpec& tensor, const TrainConfig& config) {
-  const std::string_view name = tensor.name;
   const bool is_indexer = tensor.role == TensorRole::kIndexer;
-  if (is_adapter(tensor)) return {.rule = UpdateRule::kAdamW, .is_indexer = is_indexer};
-  if (tensor.storage == Storage::kI64 || !is_chosen(tensor.name, config.tune.tensors))
+  if (tensor.kind == TensorKind::kAdapter) return {.rule = UpdateRule::kAdamW, .is_indexer = is_indexer};
+  if (tensor.kind == TensorKind::kIds || !is_chosen(tensor.name, config.tune.tensors))
     return {.rule = UpdateRule::kConstant};
-  if (name.ends_with("gate.bias")) return {.rule = UpdateRule::kBalance};
+  if (tensor.kind == TensorKind::kRoutingBias) return {.rule = UpdateRule::kBalance};
   ParameterGroup group{.rule = UpdateRule::kAdamW, .is_indexer = is_indexer};
-  const bool is_norm = tensor.shape.size() == 1 && name.ends_with("norm.weight");
   const bool is_vocabulary = tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
-  const bool is_matrix = tensor.shape.size() == 2 && !name.ends_with(".ape");
-  if (is_norm) {
+  if (tensor.kind == TensorKind::kNorm) {
     group.weight_decay = config.adamw.decay_norms ? config.adamw.weight_decay : 0;
-  } else if (is_matrix && !is_vocabulary && config.optimizer.matrices == MatrixOptimizer::kMuon) {
+  } else if (tensor.is_linear() && !is_vocabulary && config.optimizer.matrices == MatrixOptimizer::kMuon) {
     group.rule = UpdateRule::kMuon;
     group.weight_decay = config.muon.weight_decay;
-    group.matrix_rows = matrix_rows(tensor, config.model);
-  } else if (is_matrix) {
+    group.matrix_rows = tensor.matrix_rows;
+    if (group.matrix_rows.empty()) group.matrix_rows = {tensor.shape[0]};
+  } else if (tensor.is_linear()) {
     group.weight_decay = config.adamw.weight_decay;
   }
   return group;

@@ -14,9 +14,6 @@ namespace baleen {
 /// Factors of low-rank adapters are called after their matrix (trainer/adapters/).
 inline constexpr std::string_view kLoraA = ".lora_a";
 inline constexpr std::string_view kLoraB = ".lora_b";
-[[nodiscard]] inline bool is_adapter(const TensorSpec& tensor) {
-  return tensor.name.ends_with(kLoraA) || tensor.name.ends_with(kLoraB);
-}
 
 /// kBalance: routing biases, which have no gradient. kConstant: hash tables, and what `tune.tensors` leaves
 /// out.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/model_folder.h"
+#include "model/weight_binding.h"
 #include "trainer/post/policy_group.h"
 #include "trainer/run/import.h"
 #include "trainer/run/run_inputs.h"
@@ -38,6 +39,7 @@ struct TeacherObjective::Teacher {
       : config(config_of_teacher(student, folder)),
         hash_tables(hash_tables_of(config)),
         weights(config.model),
+        head(bind_rows(config.model, weights.table()).head),
         graph(config.model, hash_tables, pool) {
     import_weights(config, weights, pool);
   }
@@ -45,6 +47,7 @@ struct TeacherObjective::Teacher {
   TrainConfig config;
   HashTables hash_tables;
   Parameters<float> weights;
+  TensorRow head;
   TrainingGraph<float> graph;
 };
 
@@ -90,8 +93,8 @@ ObjectiveReport TeacherObjective::add_gradients(std::span<const RolloutGroup> gr
     const TrainingBatch batch = rollout_batch(group.prompt->tokens, group.rollouts);
     const std::vector<float> hidden = teacher.graph.head_inputs(teacher.weights, batch, options);
     const std::vector<double> of_targets = weights_of_targets(group, num_sequences);
-    ReverseKl<float> objective(hidden, teacher.weights.at("head.weight"), teacher.config.model.hidden_size,
-                               config_.model.vocab_size, of_targets);
+    ReverseKl<float> objective(hidden, teacher.weights.values(teacher.head).data(),
+                               teacher.config.model.hidden_size, config_.model.vocab_size, of_targets);
     kl[which] += graph_.run(weights, batch, options, &gradients, &objective).loss_sum;
     sequences[which] += std::ssize(group.rollouts);
   }

@@ -1,6 +1,7 @@
 #include "trainer/run/export.h"
 
 #include "base/error.h"
+#include "model/weight_binding.h"
 #include "model_files/folder.h"
 #include "model_files/staged_folder.h"
 #include "model_files/weight_stream.h"
@@ -13,9 +14,13 @@ constexpr std::int64_t kMaxShardBytes = 5'000'000'000;
 
 class TrainedWeights : public WeightSource {
  public:
-  TrainedWeights(const Parameters<float>& weights, const HashTables& hash_tables,
+  TrainedWeights(const ModelConfig& model, const Parameters<float>& weights, const HashTables& hash_tables,
                  const StorageFormats& formats, ThreadPool& pool)
-      : weights_(weights), hash_tables_(hash_tables), formats_(formats), pool_(pool) {}
+      : weights_(weights),
+        rows_(bind_rows(model, weights.table())),
+        hash_tables_(hash_tables),
+        formats_(formats),
+        pool_(pool) {}
 
   void write_plain(const TensorSpec& tensor, const Sink& sink) override {
     if (tensor.storage == Storage::kI64) {
@@ -36,11 +41,12 @@ class TrainedWeights : public WeightSource {
   }
 
  private:
-  std::span<const float> values_of(const TensorSpec& tensor) const {
-    return {weights_.at(tensor.name), static_cast<std::size_t>(tensor.num_elements())};
+  std::span<const float> values_of(const TensorSpec& tensor) {
+    return weights_.values(tensor.place.in(rows_, tensor.block, tensor.expert));
   }
 
   const Parameters<float>& weights_;
+  RowTree rows_;
   const HashTables& hash_tables_;
   StorageFormats formats_;
   ThreadPool& pool_;
@@ -68,7 +74,7 @@ void export_model(const std::filesystem::path& folder, const TrainConfig& config
                   .other_files = tokenizer_files(config.data.folder),
                   .job = "export"};
   plan.other_files.push_back({"config.json", config_text(model)});
-  TrainedWeights source(weights, hash_tables, plan.formats, pool);
+  TrainedWeights source(model, weights, hash_tables, plan.formats, pool);
   verify_weights(staged.path(), model, write_weights(plan, source));
   staged.commit();
 }

@@ -8,25 +8,33 @@
 namespace baleen {
 namespace {
 
-ModelPart part_of(const TensorSpec& spec) {
-  if (spec.role == TensorRole::kHead) return ModelPart::kHead;
-  if (spec.name.find("hc_") != std::string::npos) return ModelPart::kMixing;
-  if (spec.name.find(".ffn.") != std::string::npos) return ModelPart::kExperts;
-  if (spec.name.find(".attn.") != std::string::npos) return ModelPart::kAttention;
-  return ModelPart::kMtpEntry;
+/// Of tensors that are multiplied.
+ModelPart part_of(TensorRole role) {
+  switch (role) {
+    case TensorRole::kHead:
+      return ModelPart::kHead;
+    case TensorRole::kHyperConnection:
+      return ModelPart::kMixing;
+    case TensorRole::kRouter:
+    case TensorRole::kSharedExpert:
+    case TensorRole::kRoutedExpert:
+      return ModelPart::kExperts;
+    case TensorRole::kDraftProjection:
+      return ModelPart::kMtpEntry;
+    default:
+      return ModelPart::kAttention;
+  }
 }
 
 /// Parameters of a tensor that are multiplied with one token.
 double used_parameters(const ModelConfig& config, const TensorSpec& spec) {
-  if (spec.shape.size() != 2 || spec.role == TensorRole::kEmbedding || spec.name.ends_with(".ape") ||
-      spec.name.ends_with(".tid2eid"))
-    return 0;
+  if (!spec.is_linear() || spec.role == TensorRole::kEmbedding) return 0;
   const double all = static_cast<double>(spec.shape[0]) * static_cast<double>(spec.shape[1]);
   if (spec.role == TensorRole::kRoutedExpert)
     return all * static_cast<double>(config.num_experts_per_tok) /
            static_cast<double>(config.n_routed_experts);
   // Each residual stream of a token goes through it.
-  if (spec.name.ends_with("h_proj.weight") || spec.name.ends_with("h_proj"))
+  if (spec.role == TensorRole::kDraftProjection && spec.name.ends_with("h_proj"))
     return all * static_cast<double>(config.hc_mult);
   return all;
 }
@@ -35,12 +43,12 @@ double used_parameters(const ModelConfig& config, const TensorSpec& spec) {
 
 ModelFlops::ModelFlops(const ModelConfig& config, bool plain_residual) : config_(config) {
   for (const TensorSpec& spec : training_table(config, plain_residual)) {
-    const bool is_mtp = spec.name.starts_with("mtp.");
+    const bool is_mtp = config.is_draft_block(spec.block);
     const double used = used_parameters(config, spec);
     if (spec.role == TensorRole::kIndexer)
       (is_mtp ? mtp_indexers_ : main_indexers_) += used;
     else
-      (is_mtp ? mtp_ : main_)[static_cast<std::size_t>(part_of(spec))] += used;
+      (is_mtp ? mtp_ : main_)[static_cast<std::size_t>(part_of(spec.role))] += used;
   }
   constexpr auto kHead = static_cast<std::size_t>(ModelPart::kHead);
   mtp_[kHead] += main_[kHead] * static_cast<double>(config.num_nextn_predict_layers);

@@ -173,13 +173,14 @@ TrainingStep TrainingRun::do_step() {
 
 void TrainingRun::balance(TrainingStep& report, bool moves) {
   const std::vector<std::vector<std::int64_t>>& load = report.expert_load;
-  for (std::size_t block = 0; block < load.size(); ++block) {
-    const auto idx = static_cast<std::int64_t>(block);
-    report.max_violation = std::max(report.max_violation, load_balance(load[block]).max_violation);
-    const std::string bias = block_prefix(config_.model, idx) + "ffn.gate.bias";
-    const bool trained = moves && !state_.adapters && is_chosen(bias, config_.tune.tensors);
-    if (config_.model.is_hash_routed(idx) || !trained) continue;
-    update_bias(load[block], config_.balance.bias_speed, {state_.weights.at(bias), load[block].size()});
+  for (const std::vector<std::int64_t>& block : load)
+    report.max_violation = std::max(report.max_violation, load_balance(block).max_violation);
+  if (!moves || state_.adapters) return;
+  Parameters<float>& weights = state_.weights;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (state_.optimiser.groups()[i].rule != UpdateRule::kBalance) continue;
+    const auto block = static_cast<std::size_t>(weights.spec(i).block);
+    update_bias(load[block], config_.balance.bias_speed, weights.values(i));
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "model/weight_binding.h"
 #include "tests/trainer/graph/tiny_model.h"
 
 namespace baleen {
@@ -91,14 +92,16 @@ TEST(Adapters, StartAtTheWeightsAndMergeTheProductOfChosenMatricesAlone) {
     EXPECT_TRUE(std::ranges::equal(weights.values(i), before.values(i))) << weights.spec(i).name;
 
   Parameters<float>& factors = adapters.factors();
-  const std::string name = "layers.0.attn.wq_a";
-  factors.at(name + ".lora_b")[0] = 1;  // row 0 of B, rank 0
+  ASSERT_EQ(factors.spec(1).name, "layers.0.attn.wq_a.lora_b");
+  const std::span<const float> a = factors.values(0);
+  factors.values(1)[0] = 1;  // row 0 of B, rank 0
   adapters.merge(weights);
-  for (std::int64_t column = 0; column < config.model.hidden_size; ++column) {
-    EXPECT_FLOAT_EQ(weights.at(name)[column],
-                    before.at(name)[column] + 2 * factors.at(name + ".lora_a")[column]);
-  }
-  EXPECT_EQ(weights.at(name)[config.model.hidden_size], before.at(name)[config.model.hidden_size]);
+  const TensorRow adapted = bind_rows(config.model, weights.table()).block(0).attention.wq_a;
+  const std::span<const float> now = weights.values(adapted), first = before.values(adapted);
+  const auto width = static_cast<std::size_t>(config.model.hidden_size);
+  for (std::size_t column = 0; column < width; ++column)
+    EXPECT_FLOAT_EQ(now[column], first[column] + 2 * a[column]);
+  EXPECT_EQ(now[width], first[width]);
   for (std::size_t i = 0; i < factors.size(); ++i)
     EXPECT_TRUE(factors.spec(i).name.starts_with("layers.0.attn.w")) << factors.spec(i).name;
 }

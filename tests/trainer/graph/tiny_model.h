@@ -42,7 +42,7 @@ Parameters<T> random_weights(const ModelConfig& config, unsigned seed, bool plai
   std::normal_distribution<double> normal(0, 1);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const TensorSpec& spec = weights.spec(i);
-    const bool around_one = spec.name.ends_with("norm.weight") || spec.name.ends_with("_scale");
+    const bool around_one = spec.kind == TensorKind::kNorm || spec.kind == TensorKind::kMixingScale;
     const double spread = around_one              ? 0.2
                           : spec.shape.size() > 1 ? 1.2 / std::sqrt(static_cast<double>(spec.shape.back()))
                                                   : 0.4;

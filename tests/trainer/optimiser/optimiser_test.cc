@@ -9,6 +9,7 @@
 #include <random>
 
 #include "model/presets.h"
+#include "model/weight_binding.h"
 #include "trainer/optimiser/adamw.h"
 #include "trainer/optimiser/gradient_norm.h"
 #include "trainer/optimiser/muon.h"
@@ -193,8 +194,9 @@ TEST(Optimiser, NamesTheTensorThatIsNotFinite) {
   const Optimiser optimiser(config, gradients);
   ThreadPool pool(2);
   EXPECT_EQ(norms_of(gradients, optimiser, pool).not_finite, "");
-  gradients.at("layers.1.attn.wq_a")[3] = std::numeric_limits<float>::quiet_NaN();
-  gradients.at("layers.2.attn.wq_a")[3] = std::numeric_limits<float>::infinity();
+  const RowTree tree = bind_rows(config.model, gradients.table());
+  gradients.values(tree.block(1).attention.wq_a)[3] = std::numeric_limits<float>::quiet_NaN();
+  gradients.values(tree.block(2).attention.wq_a)[3] = std::numeric_limits<float>::infinity();
   EXPECT_EQ(norms_of(gradients, optimiser, pool).not_finite, "layers.1.attn.wq_a");
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model/weight_binding.h"
 #include "tests/support/temporary_folder.h"
 #include "trainer/run/training_run.h"
 #include "training_data/pack.h"
@@ -91,7 +92,8 @@ class ToyRun : public ::testing::Test {
     return [this](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions&,
                   Parameters<float>* gradients) {
       if (gradients != nullptr && std::ranges::find(poisoned_, num_passes_++ / 2) != poisoned_.end())
-        gradients->at("layers.1.attn.wq_a")[0] = std::numeric_limits<float>::quiet_NaN();
+        gradients->values(bind_rows(config_.model, gradients->table()).block(1).attention.wq_a)[0] =
+            std::numeric_limits<float>::quiet_NaN();
       return toy_loss(weights, batch, gradients);
     };
   }
