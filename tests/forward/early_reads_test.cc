@@ -124,9 +124,9 @@ std::vector<EarlyRead> decode(const ParallelPlan& plan, std::int64_t place,
   const KvCache cache(cache_geometry(model.config(), Precision::kReleased),
                       {.num_pages = 20, .num_window_pages = 20, .num_state_slots = 1}, device.memory());
   constexpr std::int64_t kMaxRows = 4;
-  Arena arena(forward_buffer_bytes(model.rank_config(), kMaxRows, ElementType::kBf16), device.memory());
-  const RankLayout layout(model.config(), model.plan(), model.stage(), 0, place);
-  Forward forward(model.rank_config(), model.weights(), device, cache, Precision::kReleased, kMaxRows, arena,
+  Arena arena(forward_buffer_bytes(model.config(), kMaxRows, ElementType::kBf16), device.memory());
+  const RankLayout layout(config, model.plan(), model.stage(), 0, place);
+  Forward forward(model.config(), model.weights(), device, cache, Precision::kReleased, kMaxRows, arena,
                   layout);
   forward.expect_load([](std::int64_t, std::int64_t) { return ExpertLoad{.assignments = 6, .distinct = 6}; });
   const std::vector<TokenId> tokens(1);

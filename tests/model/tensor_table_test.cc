@@ -8,6 +8,7 @@
 
 #include "model/model_folder.h"
 #include "model/presets.h"
+#include "model/rank_config.h"
 
 namespace baleen {
 namespace {
@@ -118,7 +119,9 @@ TEST(TensorTable, RowsOfDraftHeads) {
 
 TEST(TensorTable, RowsOfDsparkOnOneOfFourRanks) {
   std::map<std::string, std::string> rows;
-  for (const TensorSpec& spec : rank_table(tiny_dspark(), {.lm_head_tp = 4}))
+  const ModelConfig config = tiny_dspark();
+  const RankConfig rank(config, {.begin = 0, .end = config.num_hidden_layers}, {.lm_head_tp = 4});
+  for (const TensorSpec& spec : rank_table(rank))
     rows[spec.name] = fmt::format("{} [{}]", split_name(spec.split), fmt::join(spec.shape, ", "));
   EXPECT_EQ(rows.at("mtp.2.markov_head.markov_w1.weight"), "replicated [512, 8]");
   EXPECT_EQ(rows.at("mtp.2.markov_head.markov_w2.weight"), "rows by token [128, 8]");
