@@ -81,6 +81,13 @@ TEST(DeployedServer, TakesAllTheMemoryThereIs) {
   EXPECT_THROW(static_cast<void>(deployed_server(flash(), plan_of(1, 1), device, options)), Error);
 }
 
+// The stage before the last has no blocks of the draft head; the model has one.
+TEST(DeployedServer, APipelineDrafts) {
+  const ParallelPlan plan = resolved({.num_devices = 8, .tp = 4, .pp = 2}, flash().config);
+  const ServerSetup setup = deployed_server(flash(), plan, test_device(), options_for(32, 1));
+  EXPECT_EQ(setup.limits.max_draft_tokens, 1);
+}
+
 TEST(DeployedServer, GridChangesFiguresByLittle) {
   const ServerSetup setup = deployed_server(flash(), plan_of(4, 4), test_device(), options_for(32, 1));
   const GeneratedRequestsOptions load{.num_requests = 120,
