@@ -39,7 +39,7 @@ mapfile -t sources < <(changed '*.cc' '*.h' '*.cu' '*.cuh')
 mapfile -t scripts < <(changed '*.sh' .ci/run)
 
 check_lines() { scripts/check_lines.sh "$base"; }
-check_words() { scripts/check_words.sh "$base"; }
+check_words() { scripts/check_words.sh; }
 check_scripts() {
   local script status=0
   for script in "${scripts[@]}"; do bash -n "$script" || status=1; done

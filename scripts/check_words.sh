@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
-# check_words.sh [BASE]: says where code, tests, benchmarks or pages use words of the authors' own for what
+# check_words.sh: says where code, tests, benchmarks or pages use words of the authors' own for what
 # the field has a term for, and which term to take, and where comments of members have no subject; changes
-# nothing. Texts that models and clients exchange (fixtures, published figures) are not read. With the commit
-# BASE also what is new since then in folders whose comments are not rewritten yet.
+# nothing. Texts that models and clients exchange (fixtures, published figures) are not read.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-base=${1-}
 
 failed=0
 # refuse PATTERN TERM FOLDER...: lines with words that match, as a whole and in any case.
@@ -62,25 +60,9 @@ fi
 # A comment behind a member says what the member is: a subject first, not what it belongs to ("of the
 # request").
 begins_without_subject='[^[:space:]].*///<[[:space:]]+([Oo]f|[Ii]n|[Ww]ith|[Bb]y|[Tt]he same)([^[:alnum:]]|$)'
-# Folders where such comments are still to be rewritten.
-unread=(src/ops src/cuda src/model src/forward src/moe src/engine src/rank_engine src/trainer)
-comments() {
-  git grep -nIE "$begins_without_subject" -- 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' "$@" || true
-}
-refuse_comments() { # refuse_comments LIST
-  if [[ -n $1 ]]; then
-    printf 'check_words.sh: Subject, verb, unit instead of "of", "in", "with", "by", "the same":\n%s\n' \
-      "$1" >&2
-    failed=1
-  fi
-}
-refuse_comments "$(comments "${unread[@]/#/:!}")"
-left=$(comments | wc -l)
-if [[ $left -gt 0 ]]; then
-  echo "check_words.sh: $left comments of members to rewrite, in ${unread[*]}"
-  if [[ -n $base ]]; then
-    refuse_comments "$(git diff --unified=0 --no-color "$base" -- "${unread[@]}" |
-      grep -E "^\+.*$begins_without_subject" || true)"
-  fi
+found=$(git grep -nIE "$begins_without_subject" -- 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' || true)
+if [[ -n $found ]]; then
+  printf 'check_words.sh: Subject, verb, unit instead of "of", "in", "with", "by", "the same":\n%s\n' "$found" >&2
+  failed=1
 fi
 exit $failed

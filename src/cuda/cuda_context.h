@@ -21,13 +21,13 @@ class StreamBranch;  // stream_branch.h, which needs the toolkit
 struct CudaContext {
   LaunchStream stream;
   Arena& scratch;     ///< device memory; what an operation takes it gives back when its launches are queued
-  DeviceBatch batch;  ///< of the step
+  DeviceBatch batch;  ///< what the step has
   int num_sms = 132;
   DeviceRates rates{};              ///< what predictions take from the device's traits
   const PeerRank* peers = nullptr;  ///< for exchanges with other GPUs; null: there are none
   /// Rows of the step on the rank that has most: by these, arrays have places for what every rank sends.
   std::int64_t most_rows = 0;
-  StreamBranch* branch = nullptr;  ///< of `stream`, for an operation whose parts run side by side
+  StreamBranch* branch = nullptr;  ///< forks from `stream`, for an operation whose parts run side by side
 };
 
 }  // namespace baleen

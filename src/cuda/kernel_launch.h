@@ -14,7 +14,7 @@ namespace baleen {
 
 struct LaunchShape {
   dim3 grid;
-  int threads = 0;                ///< of a block
+  int threads = 0;                ///< threads that a block has
   std::int64_t shared_bytes = 0;  ///< dynamic
   int cluster = 1;                ///< blocks of a cluster, along x
   bool early = true;              ///< begins while its predecessor runs; not behind the join of a branch

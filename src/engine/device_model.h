@@ -22,7 +22,7 @@ namespace baleen {
 struct ModelShare {
   RankConfig rank;
   const WeightTree& weights;  ///< the rank's, in the host's memory
-  MemoryPlan plan;            ///< with all weights on the device
+  MemoryPlan plan;            ///< what is taken with all weights on the device
   MovableExperts experts;     ///< those for which the device may have no room
   RankLayout layout = {};
   DeviceConnection connection = {};

@@ -33,13 +33,13 @@ struct DiskCacheOptions {
   std::int64_t max_queued_bytes = DiskTierOptions().max_queued_bytes;
   /// A checkpoint of which more must be read to know it from others is read beside the engine.
   std::int64_t max_bytes_hashed_at_start = std::int64_t{1} << 30;
-  std::function<void(const std::string&)>
-      warn;  ///< of files that are ignored and what is read, from any thread; none: silence
+  /// Called with what is ignored of files and what is read, from any thread; none: silence.
+  std::function<void(const std::string&)> warn;
 };
 
 struct EngineOptions {
   DeviceChoice device;
-  std::vector<DeviceChoice> rank_devices;          ///< of each rank; empty: all have `device`, a CPU
+  std::vector<DeviceChoice> rank_devices;          ///< one for each rank; empty: all have `device`, a CPU
   GpuMessages messages = GpuMessages::kAutomatic;  ///< between GPUs of ranks; resolved: one of the others
   Precision precision = Precision::kReleased;
   int num_threads = 0;                  ///< 0: every processor of this process
@@ -70,7 +70,8 @@ struct EngineOptions {
   std::optional<std::int64_t> host_expert_bytes;
   /// Whether such experts are fetched ahead of the router's choice, by a guess.
   bool fetch_ahead = true;
-  std::vector<ForcedVariant> forced_variants;  ///< of operations; the others choose for themselves
+  /// Variants that operations are forced to; the others choose for themselves.
+  std::vector<ForcedVariant> forced_variants;
   /// Whether tokens are chosen where the logits are, when nothing on the host decides them
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
   std::optional<bool> choose_on_device = std::nullopt;
@@ -78,7 +79,7 @@ struct EngineOptions {
   BatchOverlap overlap;   ///< which steps are cut in two, where `parallel` has two micro-batches
   /// Where experts lie in the beginning; null: as `parallel` places them.
   std::shared_ptr<const ExpertTable> expert_table = nullptr;
-  BalanceOptions balance;  ///< of experts over ranks, while these serve
+  BalanceOptions balance;  ///< how experts move over ranks while these serve
   /// Called with a sentence about each change that `balance` made or could not make, in the thread that
   /// steps; none: silence.
   std::function<void(const std::string&)> report_balance = nullptr;

@@ -16,9 +16,9 @@ namespace baleen {
 
 /// One rank's routed experts, and what its other weights take.
 struct MovableExperts {
-  ExpertCounts counts;            ///< of the blocks that are run; none away
-  std::int64_t block_bytes = 0;   ///< of one expert
-  std::int64_t bytes_beside = 0;  ///< of all other weights, on the device
+  ExpertCounts counts;            ///< what the blocks that are run have; none away
+  std::int64_t block_bytes = 0;   ///< size of one expert
+  std::int64_t bytes_beside = 0;  ///< what all other weights take, on the device
   bool in_place = false;          ///< BF16: read where they lie
   std::int64_t num_sharing = 1;   ///< ranks, which share what they may take of the host's memory
 };

@@ -47,7 +47,7 @@ class IdentifiedDisk {
   DiskCacheOptions options_;
   std::string traits_;
   std::int64_t page_bytes_, window_page_bytes_;
-  std::string label_;                    ///< of the checkpoint
+  std::string label_;                    ///< names the checkpoint
   std::unique_ptr<CacheFolder> folder_;  ///< until the tier has it
   ContentIdentity identity_;
   std::unique_ptr<DiskTier> tier_;

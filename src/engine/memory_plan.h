@@ -17,24 +17,24 @@ namespace baleen {
 /// Bytes, all from config and options.
 struct MemoryPlan {
   CacheCapacity capacity;
-  std::int64_t page_bytes = 0;           ///< of all pages
-  std::int64_t window_bytes = 0;         ///< of all window pages, overlap rows included
-  std::int64_t cached_window_pages = 0;  ///< of those, beyond what sequences need
+  std::int64_t page_bytes = 0;           ///< what all pages take
+  std::int64_t window_bytes = 0;         ///< what all window pages take, overlap rows included
+  std::int64_t cached_window_pages = 0;  ///< window pages beyond what sequences need
   std::int64_t state_bytes = 0;
   std::int64_t activation_bytes = 0;
   std::int64_t scratch_bytes = 0;
   std::int64_t logit_bytes = 0;
   std::int64_t message_bytes = 0;     ///< arrays that only exchanges between ranks need
   std::int64_t weight_bytes = 0;      ///< on a device of its own memory; the CPU maps the checkpoint
-  std::int64_t int8_copy_bytes = 0;   ///< of weights, for variants named `int8` on a CPU
+  std::int64_t int8_copy_bytes = 0;   ///< what copies of weights take, for variants named `int8` on a CPU
   std::int64_t overhead_bytes = 0;    ///< a CUDA device's context, modules and graphs
-  std::int64_t host_logit_bytes = 0;  ///< in host memory: not part of the total
+  std::int64_t host_logit_bytes = 0;  ///< host memory: not part of the total
   std::string why_not_scratch;        ///< what keeps it from being known; empty: it is
   std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
   // Where the weights do not fit on a device, of the blocks that are run:
   ExpertCounts experts;                ///< no blocks: everything is on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned, of this rank; not part of the total
-  std::int64_t disk_expert_bytes = 0;  ///< of experts that are in neither memory
+  std::int64_t disk_expert_bytes = 0;  ///< size of the experts that are in neither memory
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {

@@ -113,7 +113,7 @@ class ModelRunner {
   std::unique_ptr<DraftSession> drafts_ = open_drafts();  ///< null without
   QueuedSteps queued_{options_.max_logit_rows, model_.device().host_visible_memory()};
   StepAdmission admission_;
-  StepBatch batch_{sequences_};  ///< of the latest step
+  StepBatch batch_{sequences_};  ///< the latest step's
   ExpertPromotion promotion_{pass_, model_.experts()};
 };
 

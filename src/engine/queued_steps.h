@@ -33,7 +33,7 @@ struct QueuedPart {
 struct QueuedStep {
   std::vector<QueuedPart> parts;
   std::int64_t num_choices = 0;
-  std::size_t place = 0;  ///< of its choices, and of its mark
+  std::size_t place = 0;  ///< where its choices and its mark lie
 };
 
 class QueuedSteps {

@@ -25,7 +25,7 @@ class TokenChooser {
  private:
   Device& device_;
   std::span<TokenId> ids_;          ///< [max_rows] on the device
-  std::vector<TokenId> host_copy_;  ///< of those that were chosen last
+  std::vector<TokenId> host_copy_;  ///< the tokens that were chosen last
 };
 
 }  // namespace baleen

@@ -19,9 +19,9 @@ struct BatchOverlap {
   /// messages beside, against the shared expert beside dispatch).
   static constexpr std::int64_t kLeastPromptRows = 4096;
 
-  std::int64_t least_prompt_rows = kLeastPromptRows;  ///< of steps with rows of prompts, on any rank
-  std::int64_t least_decode_rows = 0;                 ///< of others
-  std::int64_t most_decode_tokens = 1;                ///< of a sequence in a step; with more it is a prompt's
+  std::int64_t least_prompt_rows = kLeastPromptRows;  ///< for steps with rows of prompts, on any rank
+  std::int64_t least_decode_rows = 0;                 ///< limit for other steps
+  std::int64_t most_decode_tokens = 1;  ///< tokens that a sequence has in a step; with more it is a prompt's
 };
 
 /// Rows for which there have to be buffers where steps of up to `max_rows` are cut: half of them for each

@@ -42,7 +42,7 @@ namespace baleen {
 
 /// Rows of a batch as a draft head enters its blocks with them. Arrays have the rows that the rank keeps.
 struct DraftRows {
-  std::span<const TokenId> tokens;  ///< of these rows
+  std::span<const TokenId> tokens;  ///< ids of these rows
   RowRange kept;                    ///< which of the batch's they are
   Activations<3> streams;           ///< [R, n, d] what enters the first block: to be made
   // Free until the first block begins.
@@ -151,7 +151,7 @@ class Forward {
   MixtureOfExperts experts_;
   Heads heads_;
   std::optional<Overlap> overlap_;  ///< none: steps are whole
-  std::int64_t num_rows_ = 0;       ///< of the latest batch as the device has it
+  std::int64_t num_rows_ = 0;       ///< rows of the latest batch as the device has it
 };
 
 }  // namespace baleen

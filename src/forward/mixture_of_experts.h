@@ -51,7 +51,7 @@ class MixtureOfExperts {
 
   /// Tokens that go to experts of other ranks.
   struct Exchange {
-    ExpertsArgs call;  ///< with this rank's rows
+    ExpertsArgs call;  ///< has this rank's rows
     ExpertRanks placement;
   };
   // The same in three phases, of a transport that exchanges assignments and of experts in one memory.

@@ -46,7 +46,7 @@ class Overlap {
   Attention& attention_;
   MixtureOfExperts& experts_;
   BatchOverlap when_;
-  std::array<std::vector<SequenceSlice>, 2> slices_;  ///< of the micro-batches
+  std::array<std::vector<SequenceSlice>, 2> slices_;  ///< the micro-batches' own
 };
 
 }  // namespace baleen

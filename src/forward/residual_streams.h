@@ -104,7 +104,7 @@ class ResidualStreams {
   PassContext context_;
   StreamArrays arrays_;
   PerMicroBatch<HalfBlockArrays> halves_;
-  std::vector<std::pair<std::int64_t, Activations<3>>> copies_;  ///< by block
+  std::vector<std::pair<std::int64_t, Activations<3>>> copies_;  ///< the block behind which each is made
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

@@ -31,7 +31,7 @@ struct RouterArrays {
 struct Routing {
   View<std::int32_t, 2> ids;  ///< [K, k]
   Activations<2> weights;     ///< [K, k] float32
-  ExpertGuess next;           ///< of the next block; empty where nothing is guessed
+  ExpertGuess next;           ///< what the next block may choose; empty where nothing is guessed
 };
 
 class Router {

@@ -45,10 +45,10 @@ struct CheckpointKind {
   Finding<std::int64_t> draft_blocks;  ///< MTP blocks or DSpark stages: what is there under "mtp.N."
   /// Of those, blocks that the engine can draft with: MTP blocks in the formats of the layers.
   std::int64_t num_usable_draft_blocks = 0;
-  MatrixKind experts;        ///< of the layers
-  MatrixKind dense;          ///< of the layers
-  MatrixKind draft_experts;  ///< of the draft head
-  MatrixKind draft_dense;    ///< of the draft head
+  MatrixKind experts;        ///< how the layers store experts
+  MatrixKind dense;          ///< how the layers store all other matrices
+  MatrixKind draft_experts;  ///< how the draft head stores experts
+  MatrixKind draft_dense;    ///< the draft head's
   Finding<bool> vision;
   FoundPromptProfile prompts;
   std::vector<LeftOut> left_out;

@@ -33,7 +33,7 @@ enum class DraftKind : std::uint8_t { kNone, kMtp, kDspark, kUnknown };
 /// The fields "dspark_*": a head whose stages draft a block of tokens at once.
 struct DsparkConfig {
   std::int64_t block_size = 0;                 ///< rows of a draft, that of the token before it included
-  std::int64_t noise_token_id = 0;             ///< of the rows whose tokens are not known yet
+  std::int64_t noise_token_id = 0;             ///< stands for tokens that are not known yet
   std::vector<std::int64_t> target_layer_ids;  ///< main layers whose output streams it reads
   std::int64_t markov_rank = 0;
 
@@ -65,7 +65,7 @@ struct ModelConfig {
   std::int64_t o_lora_rank = 0;
   std::int64_t sliding_window = 128;
   double rope_theta = 10000;
-  double compress_rope_theta = 160000;  ///< in layers with a ratio other than 0
+  double compress_rope_theta = 160000;  ///< base of layers with a ratio other than 0
   RopeScaling rope_scaling;
   std::int64_t max_position_embeddings = 1048576;
   std::int64_t index_n_heads = 0;
@@ -87,8 +87,8 @@ struct ModelConfig {
   double hc_eps = 1e-6;
   double rms_norm_eps = 1e-6;
   std::int64_t num_nextn_predict_layers = 1;  ///< blocks of the draft head
-  DraftKind draft_kind = DraftKind::kMtp;     ///< of those blocks, if there are any
-  DsparkConfig dspark;                        ///< of a DSpark head; otherwise zeros
+  DraftKind draft_kind = DraftKind::kMtp;     ///< what those blocks are, if there are any
+  DsparkConfig dspark;                        ///< a DSpark head's fields; otherwise zeros
   WeightFormat expert_format =
       WeightFormat::kFp4;  ///< "expert_dtype"; the tensors' own dtypes have the last word
   WeightFormat dense_format = WeightFormat::kFp8;  ///< FP8 if "quantization_config" is there, otherwise BF16

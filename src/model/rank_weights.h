@@ -19,7 +19,7 @@ namespace baleen {
 
 /// The slots of one block of a rank before and after experts change places, as the host has them.
 struct ExpertChange {
-  std::size_t block = 0;  ///< of the rank
+  std::size_t block = 0;  ///< number among the rank's blocks
   std::span<const ExpertWeights> now, next;
   std::shared_ptr<const ExpertMap> map;
   std::span<const std::int32_t> table;
@@ -54,17 +54,17 @@ class RankWeights {
   using Copies = std::deque<std::vector<std::byte>>;
   struct HeldExpert {
     ExpertWeights weights;
-    Copies copies;  ///< of an inner width that is split
+    Copies copies;  ///< copies of an inner width that is split
   };
   /// The slots of a block on this rank.
   struct Slots {
-    std::vector<std::shared_ptr<const HeldExpert>> held;  ///< by local id
+    std::vector<std::shared_ptr<const HeldExpert>> held;  ///< one for each local id
     std::vector<ExpertWeights> weights;                   ///< theirs
     std::shared_ptr<const ExpertMap> map;
-    std::vector<std::int32_t> table;  ///< of the map
+    std::vector<std::int32_t> table;  ///< the map as kernels read it
   };
   struct StagedBlock {
-    std::size_t block;  ///< of this rank
+    std::size_t block;  ///< number among this rank's blocks
     Slots slots;
   };
 
@@ -81,8 +81,8 @@ class RankWeights {
   const RankLayout& layout_;
   Copies copies_;  ///< beside routed experts
   WeightTree tree_;
-  std::vector<std::int64_t> blocks_;  ///< of the whole model: those of `tree_`
-  std::vector<Slots> slots_;          ///< of each of them
+  std::vector<std::int64_t> blocks_;  ///< numbers in the whole model of the blocks of `tree_`
+  std::vector<Slots> slots_;          ///< one for each of them
   std::vector<StagedBlock> staged_;
 };
 

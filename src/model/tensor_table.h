@@ -27,8 +27,8 @@ enum class TensorKind : std::uint8_t {
   kLinear,        ///< a linear map, or a row for each token
   kGate,          ///< a linear map to what weighs others: of routers and compressors
   kNorm,          ///< factors around 1
-  kSink,          ///< of an attention head
-  kPositionBias,  ///< of the tokens of a compressor's entry
+  kSink,          ///< one for each attention head
+  kPositionBias,  ///< added to the gates of a compressor's entry
   kMixingBias,
   kMixingScale,
   kRoutingBias,  ///< has no gradient
@@ -59,7 +59,7 @@ struct TensorSpec {
   Storage storage = Storage::kBf16;
   TensorRole role = TensorRole::kAttention;
   std::int64_t block = -1;     ///< layer, or num_hidden_layers + block of the draft head; -1 at the top level
-  bool of_draft_head = false;  ///< of one of those blocks
+  bool of_draft_head = false;  ///< it belongs to one of those blocks
   TensorSplit split = TensorSplit::kReplicated;
   std::int64_t expert = -1;  ///< among the block's routed experts; -1: of none
   std::int64_t count = 1;    ///< tensors like this one, of as many experts, that it stands for
@@ -67,7 +67,7 @@ struct TensorSpec {
   TensorKind kind = TensorKind::kLinear;
   /// Rows of each logically independent matrix, in order, of all ranks; empty: it is one.
   std::vector<std::int64_t> matrix_rows{};
-  std::int64_t stream = 0;  ///< of a mixing's bias: which residual stream training lets it read first
+  std::int64_t stream = 0;  ///< a mixing's bias: which residual stream training lets it read first
 
   [[nodiscard]] std::int64_t num_elements() const;
   [[nodiscard]] bool is_linear() const { return kind == TensorKind::kLinear || kind == TensorKind::kGate; }
@@ -127,7 +127,8 @@ struct ModelFamily {
 struct HeldArray {
   TensorHeader stored;
   DType dtype = DType::kF32;
-  std::int64_t alignment = 1;  ///< of its address, in bytes: that of a matrix's weights may be any
+  /// Bytes of which its address is a multiple: a matrix's weights may lie anywhere.
+  std::int64_t alignment = 1;
 
   [[nodiscard]] std::int64_t size_bytes() const { return stored.num_elements() * dtype_bytes(dtype); }
 };

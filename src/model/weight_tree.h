@@ -138,7 +138,7 @@ struct WeightTreeOf {
   Leaves::Vector norm;          ///< [d]
   Leaves::Mixing hc_head;
   std::vector<BlockWeightsOf<Leaves>> blocks;       ///< main layers, then those of the draft head
-  std::vector<DraftBlockWeightsOf<Leaves>> drafts;  ///< of each block behind the main layers
+  std::vector<DraftBlockWeightsOf<Leaves>> drafts;  ///< one for each block behind the main layers
 
   [[nodiscard]] const BlockWeightsOf<Leaves>& block(std::int64_t block) const {
     return blocks[static_cast<std::size_t>(block)];

@@ -18,7 +18,7 @@ struct ParameterCount {
   std::int64_t total = 0;  ///< without a draft head's blocks
   /// What one token uses of those: all but the experts that it is not routed to.
   std::int64_t per_token = 0;
-  std::int64_t drafts = 0;  ///< of a draft head's blocks, also of one that is left unread
+  std::int64_t drafts = 0;  ///< parameters of a draft head's blocks, also of one that is left unread
 };
 
 [[nodiscard]] ParameterCount count_parameters(const ModelConfig& config);
@@ -37,7 +37,7 @@ struct CheckpointReport {
   std::int64_t num_tensors = 0;
   std::int64_t total_bytes = 0;
   std::map<std::string, FormatTotal> by_format;  ///< "BF16", "FP4 (packed in I8)", "FP8 E4M3", ...
-  ModelConfig config;                            ///< of what the files hold
+  ModelConfig config;                            ///< describes what the files hold
   ParameterCount parameters;
   StorageFormats formats;
   CacheGeometry kv;                     ///< what the cache takes in released precision

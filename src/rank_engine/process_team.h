@@ -41,7 +41,7 @@ class ProcessTeam final : public RankTeam {
 
   MpiCommunicator communicator_;
   std::int64_t num_ranks_;
-  std::shared_ptr<DevicePeers> peers_;  ///< of GPUs; null: ranks are on processors
+  std::shared_ptr<DevicePeers> peers_;  ///< connects GPUs; null: ranks are on processors
   std::unique_ptr<RankWorker> worker_;
   /// Logits of a pass stay where they are while it is committed.
   std::vector<ReceivedReply> of_passes_, of_others_;

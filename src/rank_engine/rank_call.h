@@ -39,7 +39,7 @@ struct Room {
   static auto fields(auto& self) { return std::tie(self.found); }
 };
 struct BadBlock {
-  std::optional<std::int64_t> block;  ///< of the whole model
+  std::optional<std::int64_t> block;  ///< number in the whole model
   static auto fields(auto& self) { return std::tie(self.block); }
 };
 /// Of the group's answering rank; valid until the next collective call.
@@ -53,7 +53,7 @@ struct StepRows {
 };
 struct Transferred {
   std::int64_t num_bytes = 0;         ///< received
-  std::vector<std::string> refusals;  ///< of each transfer; empty: none
+  std::vector<std::string> refusals;  ///< one for each transfer; empty: none
   static auto fields(auto& self) { return std::tie(self.num_bytes, self.refusals); }
 };
 
@@ -212,7 +212,7 @@ struct RankReply {
                    calls::StepRows, calls::Transferred, PrefixLookup, CacheUse, std::vector<RadixNodeSummary>,
                    std::vector<std::vector<std::int64_t>>, std::optional<ExpertPlaceStats>>;
 
-  Value value = {};  ///< of the call's type, or nothing: from a rank that failed or was not called
+  Value value = {};  ///< has the call's type, or nothing: from a rank that failed or was not called
   std::optional<std::string> failure = std::nullopt;
   static auto fields(auto& self) { return std::tie(self.value, self.failure); }
 

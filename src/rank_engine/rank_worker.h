@@ -108,7 +108,8 @@ class RankWorker {
   EngineOptions options_;
   RankLayout layout_;
   RankConfig rank_config_;
-  std::unique_ptr<RankWeights> weights_;  ///< in the host's memory; null once the device needs them no more
+  std::unique_ptr<RankWeights>
+      weights_;  ///< lie in the host's memory; null once the device needs them no more
   DeviceModel model_;
   std::unique_ptr<StagedExperts> staged_experts_;
   ModelRunner runner_;

@@ -24,7 +24,7 @@ struct ThreadTeam::State {
   const std::shared_ptr<const ModelWeights> weights;
   const EngineOptions options;
   LocalExchange exchange;
-  const std::shared_ptr<DevicePeers> peers;  ///< of GPUs that exchange messages through it
+  const std::shared_ptr<DevicePeers> peers;  ///< connects GPUs that exchange messages through it
 
   std::mutex mutex;
   std::condition_variable changed;

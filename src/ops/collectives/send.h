@@ -8,8 +8,9 @@ namespace baleen {
 
 struct SendArgs {
   const RankGroup* pair = nullptr;  ///< this rank and the one that receives
-  std::int64_t num_ranks = 2;       ///< of the whole service: the link that joins any two of them carries it
-  ConstActivations<3> x;            ///< dense
+  /// Ranks that the whole service has: the link that joins any two of them carries it.
+  std::int64_t num_ranks = 2;
+  ConstActivations<3> x;  ///< dense
 };
 
 struct ReceiveArgs {

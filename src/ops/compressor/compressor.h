@@ -76,7 +76,7 @@ struct CompressorArgs {
   Precision precision = Precision::kReleased;
   RaggedBatch batch;
   CompressorState state;
-  CompressorOverlap overlap;  ///< of the same compressor, found through window_pages; base null: not kept
+  CompressorOverlap overlap;  ///< overlap rows, found through window_pages; base null: not kept
   /// Exactly one of the two has a base: entry j is row j % rows_per_page of page pages[j / rows_per_page].
   LatentPool latent;       ///< main compressor
   IndexKeyPool index_key;  ///< the indexer's own compressor

@@ -19,7 +19,7 @@ struct CombineArgs {
   View<const std::int32_t, 2> ids;           ///< [T, k] that the tokens of this rank were sent by
   ConstActivations<2> shared;                ///< [T, d]; empty: no shared expert
   Precision precision = Precision::kReleased;
-  DispatchWay way = DispatchWay::kAssignments;  ///< of that dispatch
+  DispatchWay way = DispatchWay::kAssignments;  ///< how that dispatch sent
   Activations<2> out;                           ///< [T, d]
 };
 

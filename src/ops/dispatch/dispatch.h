@@ -35,7 +35,7 @@ inline constexpr std::int64_t kMaxCapturedTokens = 256;
 struct DispatchArgs {
   ExpertRanks placement;
   ConstActivations<2> x;            ///< [T, d], this rank's tokens
-  Fp8Rows x_fp8{};                  ///< the same for FP8 products, where the device has them
+  Fp8Rows x_fp8{};                  ///< those tokens for FP8 products, where the device has them
   bool sends_fp8 = true;            ///< the experts' weights take activations as FP8
   View<const std::int32_t, 2> ids;  ///< [T, k] logical ids, or -1: goes nowhere
   ConstActivations<2> weights;      ///< [T, k]

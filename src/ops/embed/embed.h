@@ -13,7 +13,7 @@ namespace baleen {
 
 struct EmbedArgs {
   std::span<const TokenId> tokens;  ///< [T], each in [0, V): checked by the engine
-  std::int64_t first_row = 0;       ///< of the step's batch
+  std::int64_t first_row = 0;       ///< where the rows begin in the step's batch
   View<const Bf16Bits, 2> table;    ///< [V, d]
   Activations<3> out;               ///< [T, streams, d]
 };

@@ -39,15 +39,15 @@ struct ExpertSplit {
 struct ExpertLoad {
   double assignments = 0;  ///< rows that go to experts of this rank, a token to each of its experts
   double distinct = 0;     ///< experts that get any
-  double tokens =
-      0;  ///< of all ranks, whose rows these are among: by them a kernel is more or less full; 0: x's
+  /// What all ranks have whose rows these are among: by them a kernel is more or less full; 0: x's.
+  double tokens = 0;
 };
 
 /// A guess of what tokens will choose in the block after this one, for devices with experts outside their
 /// memory: those that it names are fetched beside the operations that follow.
 struct ExpertGuess {
   View<const std::int32_t, 2> ids;  ///< [T, k] like ExpertsArgs::ids; empty: no guess
-  ExpertPlaces places{};            ///< of that block
+  ExpertPlaces places{};            ///< where that block's experts lie
 };
 
 /// What a caller may know beside the mathematics. None of it changes a result.
@@ -69,7 +69,7 @@ struct ExpertsArgs {
   View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
-  ExpertPlaces places{};                  ///< of `routed`
+  ExpertPlaces places{};                  ///< where those of `routed` lie
   const ExpertWeights* shared = nullptr;  ///< null: none
   float swiglu_limit = 0.0F;
   Precision precision = Precision::kReleased;

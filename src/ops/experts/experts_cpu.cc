@@ -31,7 +31,7 @@ struct Group {
   const float* packed_x = nullptr;
   std::int64_t first_slot = 0;
   std::int64_t num_slots = 0;
-  std::int64_t first_inner = 0;  ///< of its inner activations, [num_slots, its inner width]
+  std::int64_t first_inner = 0;  ///< where its inner activations begin, [num_slots, its inner width]
   std::int64_t first_inner_item = 0;
   std::int64_t first_outer_item = 0;
 };
@@ -44,7 +44,7 @@ ActivationRounding rounding_of(WeightFormat format, const ExpertsArgs& args, boo
 }
 
 struct Plan {
-  bool on_int8 = false;  ///< with activations of 8 bits
+  bool on_int8 = false;  ///< activations have 8 bits
   Group* groups = nullptr;
   std::int64_t num_groups = 0;
   std::int64_t num_inner_values = 0;

@@ -17,7 +17,7 @@ struct RowPair {
 
 struct GatherRowsArgs {
   ConstActivations<2> from;        ///< dense
-  std::span<const RowPair> pairs;  ///< in host memory on every device; read before the call returns
+  std::span<const RowPair> pairs;  ///< lie in host memory on every device; read before the call returns
   Activations<2> to;               ///< dense, as wide as `from` and of its type
 };
 

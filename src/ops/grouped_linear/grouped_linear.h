@@ -17,7 +17,7 @@ struct GroupedLinearArgs {
   const WeightMatrix* weight = nullptr;  ///< [G R, K], group-major; "attn.wo_a"
   Activations<2> y;                      ///< [T, G R]
   Precision precision = Precision::kReleased;
-  std::string_view name{};  ///< of the weight, for people
+  std::string_view name{};  ///< what people call the weight
 };
 
 /// The variants `training` and `training_bf16`.

@@ -25,8 +25,8 @@ struct IndexerArgs {
   ConstActivations<2> sine;
   Precision precision = Precision::kReleased;
   RaggedBatch batch;
-  std::int64_t first_row = 0;      ///< of the step's batch, of which `batch` may be a part
-  IndexKeyPool keys;               ///< entries of this step already stored
+  std::int64_t first_row = 0;  ///< where the rows begin in the step's batch, of which `batch` may be a part
+  IndexKeyPool keys;           ///< entries of this step already stored
   View<std::int32_t, 2> selected;  ///< out [T, top_k]
 };
 

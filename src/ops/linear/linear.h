@@ -21,7 +21,7 @@ struct LinearOutput {
   const WeightMatrix* weight = nullptr;  ///< [N, K]
   Activations<2> y;                      ///< [T, N]
   bool keep_f32 = false;                 ///< L32: never rounded
-  std::string_view name{};               ///< of the weight, for people: "wq_a"
+  std::string_view name{};               ///< what people call the weight: "wq_a"
   /// Whether a gradient of y goes on to x. An indexer learns by a loss of its own, which ends at its weights.
   bool trains_input = true;
 };

@@ -65,7 +65,7 @@ class AmxManyRows {
   static constexpr std::int64_t kPanelRows = 32;
   static constexpr std::int64_t kColumnsAbreast = 256;
   static constexpr std::int64_t kRightWords = kPanelSlices * kSlicePairs * kTileRows;
-  static constexpr std::int64_t kTileSums = kPanelRows * kTileRows;  ///< of 16 rows of activations
+  static constexpr std::int64_t kTileSums = kPanelRows * kTileRows;  ///< sums of 16 rows of activations
   using Panel = AmxPanel<kPanelRows>;
 
   /// Prefetches the codes of the next panel, a part at a time, while this one is multiplied: all at once they

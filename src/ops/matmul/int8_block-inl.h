@@ -32,7 +32,7 @@ struct Int8Block {
   std::int16_t offsets[kActivationGroup / 4];
   std::int16_t word_offsets[kActivationGroup / kGroup][2];  ///< only where they fit: kGroupFits16Bits
   std::int32_t offset_sums[kActivationGroup / kGroup];
-  float scales[kActivationGroup / kGroup];  ///< of a group's integer sum; NaN if an input is not finite
+  float scales[kActivationGroup / kGroup];  ///< for a group's integer sum; NaN if an input is not finite
   std::int32_t unused[68];
 };
 static_assert(sizeof(Int8Block) == kActivationGroup * sizeof(float));

@@ -32,7 +32,7 @@ constexpr int kWordVectors = 4;
 struct IntegerBlock {
   std::int16_t high[kActivationGroup];
   std::uint8_t low[kActivationGroup];
-  float scale;  ///< of an integer sum; NaN if an input is NaN
+  float scale;  ///< scales an integer sum; NaN if an input is NaN
   /// Bit p of a group: its pair p has a low part that is not 0. Pair 4 i + v: inputs 8 i + v and 8 i + v + 4,
   /// neighbouring words of vector v.
   std::uint16_t low_pairs[kActivationGroup / kGroup];

@@ -159,7 +159,7 @@ struct Fusion {};
 
 /// One operation, or several one after the other.
 struct OperationSequence {
-  std::string_view name;  ///< of the operation or the fusion; empty: never done in one pass
+  std::string_view name;  ///< what the operation or the fusion is called; empty: never done in one pass
   std::span<const OperationInfo* const> parts;
   /// `args`: as many pointers as there are parts. Of a fusion what lies between its operations is not moved;
   /// without one the sum of the parts.

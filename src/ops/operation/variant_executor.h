@@ -126,7 +126,7 @@ class VariantExecutor final : public Executor {
   VariantChoice<Context> choice_;
   DeviceTraits traits_;
   Context& context_;
-  std::vector<std::int64_t> runs_;  ///< by place in the table
+  std::vector<std::int64_t> runs_;  ///< one for each place in the table
   std::unordered_map<const OperationSequence*, Plan> plans_;
   OperationTimer* timer_ = nullptr;
   VariantReport* report_ = nullptr;

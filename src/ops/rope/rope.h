@@ -18,7 +18,7 @@ struct RopeArgsOf {
   ActivationView<T, 3>
       x;  ///< [T, heads, head_dim]; the last 2 * cosine.extent(1) values of each head are rotated
   ActivationView<const T, 2> cosine;  ///< [T, rotary_dim / 2], of each row's own position
-  ActivationView<const T, 2> sine;    ///< the same
+  ActivationView<const T, 2> sine;    ///< [T, rotary_dim / 2], likewise
   bool inverse = false;
   Precision precision = Precision::kReleased;
 };

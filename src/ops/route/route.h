@@ -29,8 +29,9 @@ struct RouteArgs {
   std::span<const float> bias{};             ///< [E], or empty; selection only
   View<const std::int32_t, 2> hash_table{};  ///< [V, k] expert ids, or empty
   std::span<const TokenId> tokens{};         ///< [T], used with hash_table
-  std::int64_t first_row = 0;                ///< of the step's batch, which knows a device's padding rows
-  int num_groups = 1;                        ///< divides E
+  /// Where the rows begin in the step's batch, which knows a device's padding rows.
+  std::int64_t first_row = 0;
+  int num_groups = 1;  ///< divides E
   int num_groups_kept = 1;
   View<std::int32_t, 2>
       ids;  ///< out [T, k], best first; hash order with a table. -1 for padding rows of a device batch

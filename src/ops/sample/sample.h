@@ -27,9 +27,9 @@ inline constexpr TokenId kNoToken = -1;
 struct SampleRow {
   double temperature = 0.0;
   int top_k = 0;       ///< 0: all
-  double top_p = 1.0;  ///< in (0, 1]
-  double min_p = 0.0;  ///< in [0, 1]
-  double uniform = 0;  ///< in [0, 1): `uniform_draw` of the request's seed and draw
+  double top_p = 1.0;  ///< lies in (0, 1]
+  double min_p = 0.0;  ///< lies in [0, 1]
+  double uniform = 0;  ///< lies in [0, 1): `uniform_draw` of the request's seed and draw
 };
 
 struct SampleArgs {

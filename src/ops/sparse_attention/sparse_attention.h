@@ -30,8 +30,9 @@ struct SparseAttentionArgs {
   ConstActivations<3>
       q;              ///< [T, H, head_dim], normalised and rotated; head_dim (a row's width) a multiple of 64
   RaggedBatch batch;  ///< this step's window rows and entries are already stored
-  std::int64_t first_row = 0, first_slice = 0;  ///< of the step's batch, of which `batch` may be a part
-  LatentPool window;                            ///< 256 rows a page, found through window_pages
+  /// Where they begin in the step's batch, of which `batch` may be a part.
+  std::int64_t first_row = 0, first_slice = 0;
+  LatentPool window;      ///< 256 rows a page, found through window_pages
   LatentPool compressed;  ///< 256 / ratio rows a page, found through pages; base null for ratio 0
   int ratio = 0;          ///< 0, 4 or 128
   View<const std::int32_t, 2> selected;  ///< ratio 4: [T, top_k] entries, ascending; the first -1 ends them

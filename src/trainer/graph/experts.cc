@@ -343,7 +343,7 @@ class Experts {
 
   const GraphContext<T>& c_;
   std::int64_t n_, d_, k_, num_experts_;
-  std::int64_t width_;  ///< of an expert, the shared one included
+  std::int64_t width_;  ///< width of an expert, the shared one included
 };
 
 }  // namespace

@@ -119,7 +119,7 @@ using DraftBlockRows = DraftBlockWeightsOf<RowLeaves>;
 template <class T>
 struct PassParameters {
   const Parameters<T>* weights = nullptr;  ///< null: the pass is written down
-  Parameters<T>* gradients = nullptr;      ///< of the same table; null: it has none, or is written down
+  Parameters<T>* gradients = nullptr;      ///< rows of the same table; null: it has none, or is written down
 };
 
 template <class T>
@@ -139,10 +139,11 @@ struct GraphContext {
   bool dense_attention = false;
   bool plain_residual = false;
   bool indexers_alone = false;  ///< nothing else has gradients
-  T indexer_scale = 0;          ///< of the indexers' loss, a sum over queries; 0: the pass has none
-  T balance_scale = 0;          ///< of the balance loss, a sum over documents; 0: the pass has none
+  T indexer_scale = 0;          ///< scales the indexers' loss, a sum over queries; 0: the pass has none
+  T balance_scale = 0;          ///< scales the balance loss, a sum over documents; 0: the pass has none
   PassRounding<T> rounding;
-  Operands operands = Operands::kAsStored;  ///< of products but those of routers, mixings and compressors
+  /// How products round, but those of routers, mixings and compressors.
+  Operands operands = Operands::kAsStored;
 
   /// Runs an operation: of floats by the pass's executor, of doubles as it is specified.
   template <class Op>

@@ -237,7 +237,7 @@ class Pass {
   const TrainingBatch& batch_;
   std::vector<Values<T>> streams_;  ///< before each block and after the last; without gradients the latest
   std::vector<BlockActivations<T>> blocks_;              ///< one a block, or one for all
-  std::vector<double> indexer_losses_, balance_losses_;  ///< of each block
+  std::vector<double> indexer_losses_, balance_losses_;  ///< one for each block
   LossReport report_;
 };
 

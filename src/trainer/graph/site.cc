@@ -17,7 +17,7 @@ HcWeightsOf<T> weights_of(const GraphContext<T>& context, const MixingRows& w, s
           .scale = {context.weight(w.scale), scales}};
 }
 
-constexpr std::int64_t kScales = 3;  ///< of a half-block's mixing; the head's has one
+constexpr std::int64_t kScales = 3;  ///< scales that a half-block's mixing has; the head's has one
 
 std::int64_t num_mixes(const ModelConfig& config, SiteKind kind) {
   return kind == SiteKind::kHead ? config.hc_mult : config.hc_num_mixes();

@@ -23,7 +23,7 @@ struct Targets {
 
 template <class T>
 struct HeadGradients {
-  T scale = 0;            ///< of the sum of losses
+  T scale = 0;            ///< scales the sum of losses
   T* dstreams = nullptr;  ///< [N, n, d] += ; null: no gradients
 };
 

@@ -20,7 +20,7 @@ struct CombineParams {
   float* sums;    ///< partial, in float32
   std::int64_t width;
   std::int32_t num_selected;
-  std::int32_t shared_row;  ///< of token 0; -1: there is none
+  std::int32_t shared_row;  ///< row that token 0 has; -1: there is none
 };
 
 /// One block a token.

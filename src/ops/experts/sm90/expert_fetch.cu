@@ -19,7 +19,7 @@ constexpr std::uint64_t kLongestDiskWait = 120'000'000'000;  // ns: a disk that 
 constexpr int kNoSlot = -1;
 
 struct FetchParams {
-  PlanInput input;  ///< of tokens' experts, chosen or guessed
+  PlanInput input;  ///< which experts tokens chose, or a guess says
   ExpertSlots slots;
   std::byte* experts;
   std::int64_t expert_bytes;
@@ -36,7 +36,7 @@ struct FetchPlan {
   int slot_of_rank[kMaxSlotsOfBlock];
   int num_come[kMaxSlotsOfBlock];  ///< pieces that a slot's expert has
   int taken_by[kMaxSlotsOfBlock];  ///< expert that comes to the slot anew; -1: none
-  int counts[4];                   ///< of chosen experts: resident, in slots, from the host, from disk
+  int counts[4];                   ///< chosen experts that are resident, in slots, from the host, from disk
   bool is_last;
   short experts[kPlanThreads];
   short item_slots[kPlanThreads];

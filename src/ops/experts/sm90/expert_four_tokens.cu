@@ -33,7 +33,7 @@ constexpr int kInnerGroups = 3;
 constexpr int kSharedPieceRows = 16;
 
 struct FourTokenParams {
-  ExpertRows gate, up, down;   ///< of the routed experts
+  ExpertRows gate, up, down;   ///< matrices of the routed experts
   const std::int32_t* places;  ///< theirs; null: expert e is at place e
   ExpertRows shared_gate, shared_up, shared_down;
   const std::int32_t* ids;
@@ -45,13 +45,13 @@ struct FourTokenParams {
   Bf16Bits* out;      ///< null: the sums go to `sums`
   float* sums;        ///< partial, in float32
   std::int32_t width;
-  std::int32_t inner_width;           ///< of routed experts
+  std::int32_t inner_width;           ///< width of routed experts
   std::int32_t shared_inner_width;    ///< another where only one of them is split over ranks
   bool rounds_routed, rounds_shared;  ///< y, before it is added
   std::int32_t num_tokens;
   std::int32_t num_selected;
-  std::int32_t first_expert;  ///< of this rank; experts are counted from it
-  std::int32_t num_experts;   ///< of this rank
+  std::int32_t first_expert;  ///< first that this rank has; experts are counted from it
+  std::int32_t num_experts;   ///< how many this rank has
   bool has_shared;
   float swiglu_limit;
 
@@ -141,7 +141,7 @@ class ChosenExperts {
   }
 
   struct Expert {
-    int expert;           ///< of this rank
+    int expert;           ///< number among this rank's
     std::uint32_t slots;  ///< that have it; none: there is no such expert
   };
   [[nodiscard]] __device__ int count() const { return __popc(firsts_); }
@@ -184,7 +184,7 @@ class ChosenExperts {
  private:
   int expert_;
   std::uint32_t slots_;   ///< that have this lane's expert, in one of its parts
-  std::uint32_t firsts_;  ///< of each expert, or part, the first slot
+  std::uint32_t firsts_;  ///< the first slot that each expert, or part, has
 };
 
 /// Which items are a group's: groups of all blocks take them in turn. In the first round the last group,
@@ -331,8 +331,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1)
 /// then the shared expert's, one for each token.
 struct DownPlan {
   int assignment_of[kMaxAssignments];  ///< a row of `inner`
-  int order[kMaxSlots];                ///< of each token: its columns in ascending expert
-  int count[kMaxStreamedTokens];       ///< of them
+  int order[kMaxSlots];                ///< columns of each token, by ascending expert
+  int count[kMaxStreamedTokens];       ///< how many columns each token has
 };
 
 /// One warp's work.

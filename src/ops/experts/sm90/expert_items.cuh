@@ -45,7 +45,7 @@ struct ProductShape : Sizes {
   static constexpr int kGroupThreads = 128 * kWarpgroups;
   static constexpr int kConsumers = kGroups * kGroupThreads;
   static constexpr int kThreads = kConsumers + 128;
-  static constexpr int kTileHalfRows = 32;  ///< of a tile of 64, from each half of the item
+  static constexpr int kTileHalfRows = 32;  ///< each half of the item gives a tile of 64 so many
   static constexpr int kHalfRows = kTileHalfRows * kRowTiles * kWarpgroups;
   static constexpr bool kWholeScaleGroups = kHalfRows == kActivationGroup;
   static_assert(kActivationGroup % kHalfRows == 0);
@@ -173,9 +173,9 @@ __device__ int inner_pitch_of(const ExpertProducts& p) {
 /// One half of an item's weights.
 struct ItemMatrix {
   const ExpertMatrix* matrix;
-  int place;  ///< of the expert, in the matrix
+  int place;  ///< where the expert lies in the matrix
   int row;
-  int num_rows;  ///< of the matrix
+  int num_rows;  ///< rows that the matrix has
 };
 
 template <class Shape, bool kSplit>

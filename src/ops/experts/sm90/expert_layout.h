@@ -14,7 +14,7 @@ namespace baleen::sm90 {
 /// Device memory of a call between its launches.
 struct ExpertScratch {
   DispatchPlan plan;
-  Fp8Rows rows;  ///< of x
+  Fp8Rows rows;  ///< codes and scales of x
   Fp8Rows inner;
   Bf16Bits* inner_bf16 = nullptr;
   AssignmentOutputs y;

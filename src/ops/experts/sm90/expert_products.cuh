@@ -93,7 +93,7 @@ class Producer {
   struct TokenBoxes {
     const CUtensorMap* codes;
     const CUtensorMap* scales;
-    int rows;  ///< of a box
+    int rows;  ///< rows that a box has
     int count;
     int scale_count;
 
@@ -194,7 +194,7 @@ class Consumer {
   /// A step's weights as they lie in memory, with what dequantises them.
   template <WeightFormat kFormat>
   struct PackedWeights {
-    uint4 codes[2][kFormat == WeightFormat::kFp4 ? 1 : 2];  ///< of either half
+    uint4 codes[2][kFormat == WeightFormat::kFp4 ? 1 : 2];  ///< codes of either half
     ScaledMagnitudes tables[2];
   };
 
@@ -520,8 +520,8 @@ class Consumer {
   GroupMemory<Shape>& group_;
   const ScaledMagnitudes* tables_;
   Bf16Bits* const* output_arrays_;
-  int thread_;       ///< in the group
-  int row_in_half_;  ///< of row tile 0
+  int thread_;       ///< number within the group
+  int row_in_half_;  ///< where row tile 0 begins
   RingPlace place_;
 };
 

@@ -26,7 +26,7 @@ namespace baleen::sm90 {
 /// One of w1, w3, w2 of all routed experts, or of the shared one.
 struct ExpertMatrix {
   CUtensorMap map;                  ///< (byte, row, place), boxes of half an item's rows
-  const void* scales = nullptr;     ///< of place 0: FP4 group scales or FP8 scales per 128 x 128
+  const void* scales = nullptr;     ///< place 0's: FP4 group scales or FP8 scales per 128 x 128
   std::int64_t scale_distance = 0;  ///< elements from place to place
 };
 
@@ -39,7 +39,7 @@ struct ExpertMatrices {
 /// FP8 rows as TMA sees them.
 struct Fp8RowMaps {
   CUtensorMap codes;        ///< (byte, row), in large boxes
-  CUtensorMap small_codes;  ///< the same in small ones
+  CUtensorMap small_codes;  ///< (byte, row), small boxes
   CUtensorMap scales;       ///< (4 row, scale group)
 };
 
@@ -64,7 +64,7 @@ constexpr std::uint32_t output_place(int array, int row) {
 struct ExpertProducts {
   ExpertMatrices routed;
   ExpertMatrices shared;
-  const std::int32_t* places = nullptr;  ///< of routed experts; null: expert e is at place e
+  const std::int32_t* places = nullptr;  ///< where routed experts lie; null: expert e is at place e
   Fp8RowMaps x_maps;
   Fp8RowMaps inner_maps;
   PlanInput plan_input;       ///< for shapes whose blocks plan for themselves
@@ -77,15 +77,16 @@ struct ExpertProducts {
       nullptr;    ///< [max_tiles, inner_pitch / 128]: pieces of such a group, where an item makes less
   Fp8Rows inner;  ///< a of every assignment
   Bf16Bits* inner_bf16 =
-      nullptr;  ///< the same before quantisation, where an item makes less than a scale group
+      nullptr;  ///< values before quantisation, where an item makes less than a scale group
   AssignmentOutputs y;
   std::int32_t width = 0;
-  std::int32_t inner_width = 0;         ///< of routed experts
+  std::int32_t inner_width = 0;         ///< width of routed experts
   std::int32_t shared_inner_width = 0;  ///< another where only one of them is split over ranks
-  std::int32_t inner_pitch = 0;         ///< of `inner`, `inner_bf16` and `parts_done`: the larger one
+  /// Pitch of `inner`, `inner_bf16` and `parts_done`: the larger of both widths.
+  std::int32_t inner_pitch = 0;
   std::int32_t num_experts = 0;
   float swiglu_limit = 0.0F;
-  ExchangedRows exchanged;  ///< in place of `y`, for the shapes that want it
+  ExchangedRows exchanged;  ///< replaces `y` for the shapes that want it
 
   [[nodiscard]] constexpr bool is_shared(const TokenTile& tile) const { return tile.expert == num_experts; }
 };
@@ -100,7 +101,7 @@ struct ProductLaunch {
 /// bits.
 struct ProductVariant {
   int half_rows;            ///< rows of one box of weights
-  int max_tokens;           ///< of a token tile
+  int max_tokens;           ///< most tokens that a tile has
   int box_tokens;           ///< rows of a large box of codes
   int small_box_tokens;     ///< and of a small one
   int scale_box_tokens;     ///< scales in one box

@@ -20,7 +20,7 @@
 namespace baleen::sm90 {
 
 inline constexpr int kProductColumns = 8;
-inline constexpr int kPieceRows = 32;  ///< of a half
+inline constexpr int kPieceRows = 32;  ///< rows of a half
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kChunkBytes = 16;
 inline constexpr int kSliceChunks = kActivationGroup / kChunkBytes;
@@ -32,16 +32,16 @@ inline constexpr int kGroupStageBytes = kGroupThreads * kThreadStageChunks * kCh
 
 /// Codes and scales of one matrix of every expert.
 struct ExpertRows {
-  const std::uint8_t* codes = nullptr;  ///< of place 0
+  const std::uint8_t* codes = nullptr;  ///< where place 0 has them
   const void* scales = nullptr;         ///< FP4: bytes per row and 32 inputs; FP8: floats per 128 x 128
   std::int64_t code_distance = 0;       ///< from place to place
-  std::int64_t scale_distance = 0;      ///< in elements
+  std::int64_t scale_distance = 0;      ///< elements from place to place
 };
 
 /// One row of the expert at a place. `valid` false: counts as zeros; the others name some row all the same.
 struct WeightRow {
   const std::uint8_t* codes;
-  const void* scales;  ///< of its first slice
+  const void* scales;  ///< where its first slice has them
   bool valid;
 };
 
@@ -213,7 +213,7 @@ class RowProduct {
   }
 
  private:
-  static constexpr int kSlices = kFormat == WeightFormat::kFp4 ? 2 : 1;  ///< of a stage
+  static constexpr int kSlices = kFormat == WeightFormat::kFp4 ? 2 : 1;  ///< slices that a stage has
 
   __device__ uint4& chunk(int slot, int half, int j) const {
     return ring_[((slot * 2 + half) * 2 + j) * kGroupThreads];

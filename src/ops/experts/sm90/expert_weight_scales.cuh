@@ -260,7 +260,7 @@ class WeightScales<Shape, WeightFormat::kFp4, false> {
   }
 
   static_assert(2 * Shape::kRowTiles <= 4, "four threads share the rows, and tops_ has four bytes");
-  const std::uint32_t* words_;  ///< of the row whose codes this thread loads
+  const std::uint32_t* words_;  ///< scales of the row whose codes this thread loads
   std::uint32_t now_[kSlices];
   std::uint32_t ahead_[kSlices];
   std::uint32_t tops_;  ///< the largest code of each row, a byte each

@@ -33,7 +33,7 @@ struct Bf16Params {
   std::int32_t first_shared_row;
   std::int32_t num_selected;
   std::int32_t width;
-  std::int32_t inner_width;  ///< of routed experts
+  std::int32_t inner_width;  ///< width of routed experts
   std::int32_t shared_inner_width;
   float swiglu_limit;
 

@@ -23,14 +23,14 @@ struct PlannedRow {
 
 /// Of a block, besides the expert of every place, which is [size, places] of dynamic memory.
 struct PlanMemory {
-  int assignments[kThreads];  ///< of each expert
+  int assignments[kThreads];  ///< how many each expert has
   int first_row[kThreads];
   int first_tile[kThreads];
   int warp_sums[kWarps];
-  PlannedRow planned[kMaxPeers * kMaxSelected];  ///< of the block's token of each rank
+  PlannedRow planned[kMaxPeers * kMaxSelected];  ///< rows that the block's token of each rank has
   PlannedRow shared;                             ///< its own token's row for the shared expert
   int holders[kMaxSelected];
-  std::uint32_t flags[kMaxPeers];  ///< of the exchange with each
+  std::uint32_t flags[kMaxPeers];  ///< flag of the exchange with each rank
 };
 
 /// The experts of all places, own ids and those that others tell, and how many each has.

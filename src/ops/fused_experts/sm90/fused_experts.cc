@@ -17,8 +17,8 @@ namespace {
 /// Sizes of a call, on every rank the same but for the shared expert's tokens.
 struct FusedExtents {
   const ProductVariant& variant;
-  DispatchExtents rows;  ///< of assignments of all ranks, each with a place of its own
-  std::int64_t places;   ///< of a rank
+  DispatchExtents rows;  ///< assignments of all ranks, each at a place of its own
+  std::int64_t places;   ///< places that a rank has
 };
 
 /// `num_slots`: experts of this rank.

@@ -25,7 +25,7 @@
 namespace baleen::sm90::index_kernels {
 
 inline constexpr int kDim = 128;
-inline constexpr int kScaleGroups = 4;  ///< of a row, each FP4 codes with a scale
+inline constexpr int kScaleGroups = 4;  ///< a row has so many, each FP4 codes with a scale
 inline constexpr int kGroupDims = kDim / kScaleGroups;
 inline constexpr int kSteps = 4;  ///< matrix instructions along K
 /// Heads of a query, padded with heads of weight 0.

@@ -28,10 +28,11 @@ namespace baleen::sm90::index_kernels {
 // Keys from their pages into registers: loaded as FP4, dequantised to e4m3 as the A operand of the product
 // with the queries (query_tile.cuh says how and in which order of dims).
 
-inline constexpr int kCodeBytes = kDim / 2;  ///< of a key
+inline constexpr int kCodeBytes = kDim / 2;  ///< bytes that a key takes
 inline constexpr int kLog2TileKeys = 6;
 inline constexpr int kTileKeys = 1 << kLog2TileKeys;  ///< that a warpgroup multiplies at a time
-inline constexpr int kRowsPerLane = 2;  ///< of a tile: l / 4 and l / 4 + 8 of the warp's sixteen
+/// Rows of a tile that a lane has: l / 4 and l / 4 + 8 of the warp's sixteen.
+inline constexpr int kRowsPerLane = 2;
 
 /// A layer's pool: pages of 2^log2_rows rows.
 struct KeyPages {
@@ -275,14 +276,15 @@ __device__ inline int num_visible(std::int32_t position) { return (position + 1)
 /// it.
 template <int kQueries>
 struct ScoreSpace {
-  alignas(1024) std::byte queries[kQueries][kQueryBytes];  ///< in the end the bitmap of the selection
-  alignas(16) float weights[kQueries][kHeads];             ///< as prepare_query orders them
+  /// Queries, and in the end the bitmap of the selection.
+  alignas(1024) std::byte queries[kQueries][kQueryBytes];
+  alignas(16) float weights[kQueries][kHeads];  ///< as prepare_query orders them
   std::uint64_t magnitudes[kNumMagnitudes];
   std::uint32_t zero;
   SelectionSpace selection;
   int counts[kQueries];
   float thresholds[kQueries];      ///< NaN until candidates were dropped
-  std::int32_t visible[kQueries];  ///< of queries that need scores, else 0
+  std::int32_t visible[kQueries];  ///< keys that a query sees if it needs scores, else 0
   std::int32_t sequences[kQueries];
   bool alone[kQueries];  ///< this split has all keys of the query
   alignas(16) Candidate candidates[];

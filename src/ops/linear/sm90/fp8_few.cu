@@ -72,7 +72,7 @@ template <class Shape>
 struct FewWork {
   const Fp8Products& all;
   int token_tiles;
-  int size;  ///< of all blocks
+  int size;  ///< how many tiles all blocks have
 
   __device__ explicit FewWork(const Fp8Products& products)
       : all(products),
@@ -149,7 +149,7 @@ __device__ float load_weight_scales(const Fp8Products& all, const FewTile& tile,
 /// Goes through the stages of a block's tiles.
 template <class Shape>
 struct StageReader {
-  static constexpr int kSums = Shape::kRows / 2;  ///< of a thread, and a slice
+  static constexpr int kSums = Shape::kRows / 2;  ///< sums that a thread has of a slice
   using Products = float[Shape::kStageSlices][kSums];
   /// s_x s_w of this thread's two tokens.
   struct Scales {
@@ -159,8 +159,8 @@ struct StageReader {
 
   typename Shape::Memory& memory;
   std::uint64_t tokens;   ///< descriptor of stage 0
-  std::uint64_t weights;  ///< the same
-  int token;              ///< of this thread's two: the other is the eighth after it
+  std::uint64_t weights;  ///< descriptor of stage 0
+  int token;              ///< the first of this thread's two: the other is the eighth after it
   RingPlace at{};
 
   __device__ explicit StageReader(typename Shape::Memory& shared)

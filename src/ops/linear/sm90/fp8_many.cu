@@ -35,7 +35,7 @@ namespace {
 using namespace linear_kernels;
 
 constexpr int kTileRows = kSliceInputs;
-constexpr int kTileBytes = kTileRows * kSliceInputs;  ///< of weights
+constexpr int kTileBytes = kTileRows * kSliceInputs;  ///< bytes of a tile of weights
 constexpr int kCluster = 2;
 constexpr int kWarpgroup = 128;
 constexpr int kConsumers = 2;
@@ -43,7 +43,7 @@ constexpr int kConsumerWarps = kConsumers * kWarpgroup / 32;
 constexpr int kThreads = kWarpgroup * (kConsumers + 1);
 constexpr int kPieceTokens = kWarpgroupRows;
 constexpr int kPieceBytes = kPieceTokens * kSliceInputs;
-constexpr int kPieceSums = kTileRows / 2;  ///< of a thread
+constexpr int kPieceSums = kTileRows / 2;  ///< sums that a thread has
 constexpr int kSwizzleAlignment = 1024;
 constexpr int kResultOutputs = 64;  ///< that a warp rearranges at once, of 16 tokens
 constexpr int kResultTokens = 16;

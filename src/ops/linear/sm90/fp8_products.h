@@ -19,16 +19,17 @@
 namespace baleen::sm90 {
 
 inline constexpr int kMaxProducts = 8;
-inline constexpr int kSliceInputs = kActivationGroup;  ///< of one scale, and bytes of a row of a tile
+inline constexpr int kSliceInputs =
+    kActivationGroup;  ///< inputs with one scale, and bytes of a row of a tile
 static_assert(kWeightBlock == kSliceInputs);
 
 /// One weight and where its product goes.
 struct Fp8Product {
   const float* weight_scales = nullptr;  ///< [ceil(N / 128), K / 128]
   std::byte* y = nullptr;                ///< [T, N], 16-byte aligned
-  std::int64_t y_stride = 0;             ///< in elements, a multiple of 8
+  std::int64_t y_stride = 0;             ///< elements from row to row, a multiple of 8
   std::int32_t num_outputs = 0;          ///< N, a multiple of 8
-  std::int32_t first_tile = 0;           ///< of this product among the tiles of all
+  std::int32_t first_tile = 0;           ///< first tile of this product among the tiles of all
   bool y_f32 = false;                    ///< else BF16
 };
 
@@ -41,7 +42,7 @@ struct Fp8Products {
   const float* token_scales;  ///< [K / 128, scale_stride]
   std::int64_t scale_stride;
   std::int32_t num_products;
-  std::int32_t num_tiles;  ///< of weights, of all products
+  std::int32_t num_tiles;  ///< tiles of weights that all products have
   std::int32_t num_tokens;
   std::int32_t num_slices;
 };
@@ -62,7 +63,7 @@ void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, 
 
 /// What one copy loads.
 struct Fp8Boxes {
-  int rows;  ///< of a weight: a tile's
+  int rows;  ///< rows of a weight: a tile's
   int row_slices;
   int tokens;
   int token_slices;

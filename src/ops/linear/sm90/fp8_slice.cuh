@@ -9,7 +9,7 @@
 
 namespace baleen::sm90::linear_kernels {
 
-inline constexpr int kWarpgroupRows = 64;  ///< of A that one warpgroup multiplies
+inline constexpr int kWarpgroupRows = 64;  ///< rows of A that one warpgroup multiplies
 inline constexpr std::uint32_t kSwizzleGroupBytes = 8 * kSliceInputs;
 
 /// Descriptor of a tile of a slice, as TMA leaves it with a 128-byte swizzle.

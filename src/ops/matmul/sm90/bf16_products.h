@@ -33,7 +33,7 @@ struct Bf16Work {
   std::int64_t num_rows = 0;     ///< T
   std::int64_t num_groups = 1;   ///< G: rows [g N, (g + 1) N) of a weight multiply x[:, g, :]
   std::int64_t num_inputs = 0;   ///< K
-  std::int64_t row_stride = 0;   ///< of x, in elements
+  std::int64_t row_stride = 0;   ///< elements from row to row of x
   std::int64_t group_stride = 0;
   int num_segments = 1;  ///< 1 or kMaxSegments
   std::span<const Output> outputs;
@@ -47,7 +47,7 @@ struct Bf16Products {
     CUtensorMap weight;
     CUtensorMap y_map;  ///< boxes of 128 bytes of a row
     std::byte* y;
-    std::int64_t y_stride;  ///< in elements
+    std::int64_t y_stride;  ///< elements from row to row
     std::int32_t num_outputs;
     std::int32_t first_tile;  ///< tiles of all products are numbered through
     bool y_is_bf16;
@@ -56,7 +56,7 @@ struct Bf16Products {
 
   CUtensorMap x;
   Product products[kMaxMatmulBf16Products];
-  const float* weight_scales;  ///< of FP8 weights, which come alone
+  const float* weight_scales;  ///< FP8 weights' own, which come alone
   std::int32_t num_products;
   std::int32_t num_tiles;
   std::int32_t tile_outputs;
@@ -65,16 +65,16 @@ struct Bf16Products {
   std::int32_t segment_slices;
   std::int32_t num_groups;
   std::int32_t group_outputs;
-  std::int32_t group_columns;  ///< of x, from group to group
+  std::int32_t group_columns;  ///< columns of x from group to group
 };
 
 /// How a kernel cuts them.
 struct Bf16Boxes {
-  int tile_outputs;    ///< rows of a tile, and of a box of weights
-  int weight_bytes;    ///< of K, of a column of weights: 128 or 64, which is also the span of the swizzle
-  int weight_columns;  ///< of a box
-  int tokens;          ///< rows of a box of x
-  int token_columns;   ///< of a box, of 128 bytes each
+  int tile_outputs;           ///< rows of a tile, and of a box of weights
+  int weight_bytes;           ///< bytes of K of a column of weights: 128 or 64, also the span of the swizzle
+  int weight_columns;         ///< columns that a box of weights has
+  int tokens;                 ///< rows of a box of x
+  int token_columns;          ///< columns that a box of tokens has, 128 bytes each
   bool stores_boxes = false;  ///< y too, where it can
 };
 /// The launch as its predicted time depends on it.

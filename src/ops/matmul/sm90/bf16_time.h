@@ -14,7 +14,7 @@
 
 namespace baleen::sm90::bf16_time {
 
-constexpr std::int64_t kMaxProducts = 8;  ///< of one launch
+constexpr std::int64_t kMaxProducts = 8;  ///< one launch makes
 constexpr std::int64_t kSliceInputs = 128;
 /// Of weights with few outputs: otherwise a decode step would leave most of the chip idle. (The last may be
 /// empty.)

@@ -387,13 +387,13 @@ class RowSampler {
   const DeviceSampleRow& how_;
   Board& board_;
   const int lane_;
-  const int warp_;        ///< of the row's
+  const int warp_;        ///< number among the row's warps
   float* const weights_;  ///< [step][lane] of this warp
   float logits_[kMaxSteps];
   std::uint32_t max_order_ = 0;
-  PackedShare kept_{};        ///< of this warp
+  PackedShare kept_{};        ///< what this warp keeps
   std::uint32_t lowest_ = 0;  ///< order of a float: no candidate is below
-  int phase_ = 0;             ///< of the board
+  int phase_ = 0;             ///< counts the phases of the board
 };
 
 __global__ void __launch_bounds__(kThreads, 2)

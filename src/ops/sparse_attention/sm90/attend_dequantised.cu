@@ -43,7 +43,7 @@ struct DequantisedSmem {
 /// In static shared memory, whose addresses the compiler knows.
 struct DequantisedBarriers {
   RingBarriers<1> q;
-  RingBarriers<kStages> keys[kConsumers];  ///< of each half of the dims
+  RingBarriers<kStages> keys[kConsumers];  ///< one for each half of the dims
   std::uint64_t weights_full[kStages];
 };
 

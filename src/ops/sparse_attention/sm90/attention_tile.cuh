@@ -26,7 +26,7 @@ inline constexpr int kWarpgroupThreads = 128;
 /// What a thread of a warpgroup holds of 64 heads x 64 dims: the layout of ptx/wgmma_bf16.h.
 inline constexpr int kTileSums = kGroupHeads * kTileDims / kWarpgroupThreads;
 
-inline constexpr int kDepth = 16;  ///< of a matrix instruction
+inline constexpr int kDepth = 16;  ///< inputs of a matrix instruction
 inline constexpr int kRunSteps = kRunEntries / kDepth;
 inline constexpr int kTileBytes = kRunEntries * kTileDims * 2;
 inline constexpr int kRowGroupBytes = 8 * kTileDims * 2;  ///< eight rows of a swizzled tile

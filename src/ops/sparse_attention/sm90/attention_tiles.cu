@@ -48,8 +48,8 @@ struct TaskInfo {
   int query, group;
   int list_size;
   RunRange runs;
-  int pair_end;    ///< of the runs of the pair's longer list
-  int first_slot;  ///< of the item's weights; negative: the task does the whole item
+  int pair_end;    ///< end of the runs of the pair's longer list
+  int first_slot;  ///< where the item's weights begin; negative: the task does the whole item
   bool nothing;    ///< to do: another task does the whole item
 };
 
@@ -178,7 +178,7 @@ class KeyProducer {
   /// What a thread knows of its row in half a run to come.
   struct RowAhead {
     int row;        ///< two runs ahead
-    PageId page;    ///< of that
+    PageId page;    ///< page of that row
     int row_after;  ///< three runs ahead
   };
 

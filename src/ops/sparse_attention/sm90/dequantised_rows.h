@@ -16,7 +16,7 @@ namespace baleen::sm90 {
 /// from 0 on.
 struct DequantisedSequence {
   std::int32_t first_position, num_window_rows;
-  std::int32_t first_window_row;  ///< in scratch
+  std::int32_t first_window_row;  ///< where window rows begin in scratch
   std::int32_t num_entries;
   std::int32_t first_entry_row;
 };

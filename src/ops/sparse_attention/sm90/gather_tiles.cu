@@ -18,12 +18,12 @@ namespace {
 constexpr int kThreads = 2 * kWarpgroupThreads;
 constexpr int kRoundRuns = 10;  ///< that are in shared memory at a time: the window's and 512 entries'
 constexpr int kRoundRows = kRoundRuns * kRunEntries;
-constexpr int kPieces = 4;  ///< of a row's 64 dims
+constexpr int kPieces = 4;  ///< pieces of a row's 64 dims
 
 /// A run's weights, each where the thread with that number in its warpgroup reads it.
 struct RunOperands {
   uint4 weights[kRunSteps][kWarpgroupThreads];
-  float4 softmax[2][kWarpgroupThreads];  ///< of the heads row and row + 8, each beside its neighbour
+  float4 softmax[2][kWarpgroupThreads];  ///< sums of the heads row and row + 8, each beside its neighbour
 
   __device__ void copy(const WaitingWeights& waiting, int slot, int thread, int row) {
 #pragma unroll

@@ -26,10 +26,10 @@ struct RunRange {
 };
 
 struct WorkPlan {
-  int groups;  ///< of heads
+  int groups;  ///< groups of heads
   int items;
-  int parts;  ///< of an item
-  int slots;  ///< of an item, with several parts
+  int parts;  ///< parts that an item has
+  int slots;  ///< slots that an item with several parts has
   WaitingWeights waiting;
   bool in_pairs;  ///< an odd number of items is rounded up
 
