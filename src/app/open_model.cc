@@ -42,8 +42,8 @@ std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions option
 
 void log_expert_transport(const ModelEngine& engine) {
   const EngineOptions& options = engine.options();
-  const ExpertTransportTraits& transport =
-      expert_transport(options.parallel, device_traits(options.device, options.num_threads));
+  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  const ExpertTransportTraits& transport = expert_transport(options.parallel, device);
   if (transport.for_one_rank) return;
   // NCCL is also taken because all messages go by it.
   const bool is_forced = options.parallel.expert_transport != ExpertTransport::kAutomatic &&
