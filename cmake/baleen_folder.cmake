@@ -36,8 +36,8 @@ function(baleen_joint_compilation target size)
   endif()
 endfunction()
 
-# Keeps files out of groups: all with `alone`, otherwise kernels, which CMake groups from 3.31 on, and files that
-# include themselves once for each instruction set.
+# Keeps files out of groups: all with `alone`, otherwise kernels, which CMake groups from 3.31 on, and files
+# that include themselves once for each instruction set.
 function(baleen_skip_joint_compilation sources alone)
   foreach(source ${sources})
     set(has_own_targets "")

@@ -62,7 +62,8 @@ fi
 begins_without_subject='[^[:space:]].*///<[[:space:]]+([Oo]f|[Ii]n|[Ww]ith|[Bb]y|[Tt]he same)([^[:alnum:]]|$)'
 found=$(git grep -nIE "$begins_without_subject" -- 'src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' || true)
 if [[ -n $found ]]; then
-  printf 'check_words.sh: Subject, verb, unit instead of "of", "in", "with", "by", "the same":\n%s\n' "$found" >&2
+  printf 'check_words.sh: Subject, verb, unit instead of "of", "in", "with", "by", "the same":\n%s\n' \
+    "$found" >&2
   failed=1
 fi
 exit $failed
