@@ -56,7 +56,7 @@ struct DraftTraits {
 
 /// What a head works with. All of it outlives the head.
 struct DraftParts {
-  const RankConfig& rank;     ///< a stage before the last has no draft blocks
+  RankConfig rank;            ///< a stage before the last has no draft blocks
   const WeightTree& weights;  ///< the rank's
   Device& device;
   Forward& forward;
