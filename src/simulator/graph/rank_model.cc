@@ -10,7 +10,8 @@ RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, c
 
 RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, const ParallelPlan& plan,
                      const Stage& stage)
-    : config_(rank_config(config, plan, stage)),
+    : model_config_(config),
+      config_(rank_config(model_config_, plan, stage)),
       formats_(formats),
       layout_(config, plan, stage, stage.first ? 0 : 1),
       weight_bytes_(device_weight_bytes(config_, formats_)) {

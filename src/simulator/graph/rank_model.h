@@ -35,6 +35,7 @@ class RankModel {
   [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
 
  private:
+  ModelConfig model_config_;  ///< a copy, which `config_` refers to
   RankConfig config_;
   StorageFormats formats_;
   RankLayout layout_;

@@ -29,10 +29,12 @@ void on_ranks(std::int64_t count, const std::function<void(const TrainingRanks&)
 
 /// Matrices, norms and a routing bias.
 std::vector<TensorSpec> table() {
-  return {
-      {.name = "layers.0.attn.wq_a", .shape = {24, 40}}, {.name = "layers.0.attn_norm.weight", .shape = {40}},
-      {.name = "embed.weight", .shape = {17, 40}},       {.name = "layers.0.ffn.gate.bias", .shape = {6}},
-      {.name = "layers.0.attn.wkv", .shape = {8, 40}},   {.name = "norm.weight", .shape = {40}}};
+  return {{.name = "layers.0.attn.wq_a", .shape = {24, 40}},
+          {.name = "layers.0.attn_norm.weight", .shape = {40}, .kind = TensorKind::kNorm},
+          {.name = "embed.weight", .shape = {17, 40}},
+          {.name = "layers.0.ffn.gate.bias", .shape = {6}, .kind = TensorKind::kRoutingBias},
+          {.name = "layers.0.attn.wkv", .shape = {8, 40}},
+          {.name = "norm.weight", .shape = {40}, .kind = TensorKind::kNorm}};
 }
 
 TrainConfig small_config() {
