@@ -54,7 +54,7 @@ struct DraftTraits {
   std::int64_t block_positions = 0;
 };
 
-/// What a head works with. All of it outlives the head.
+/// What a head works with. All that it refers to outlives the head.
 struct DraftParts {
   RankConfig rank;            ///< a stage before the last has no draft blocks
   const WeightTree& weights;  ///< the rank's

@@ -102,10 +102,6 @@ class Accesses {
 
   [[nodiscard]] std::span<const MemoryRange> reads() const { return reads_; }
   [[nodiscard]] std::span<const MemoryRange> writes() const { return writes_; }
-  void clear() {
-    reads_.clear();
-    writes_.clear();
-  }
 
  private:
   template <class Array>

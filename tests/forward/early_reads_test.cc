@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cuda/launch_order.h"
+#include "device/unbacked_device.h"
 #include "forward/forward.h"
 #include "model/cache_geometry.h"
 #include "model/presets.h"
@@ -26,31 +27,19 @@ struct EarlyRead {
   bool is_settled = false;
 };
 
-class OrderingDevice final : public Device {
+class OrderingDevice final : public UnbackedDevice {
  public:
   /// `behind_wait`: operations, or what they are in one pass, whose kernel lets the next begin behind its
   /// wait.
-  explicit OrderingDevice(std::vector<std::string_view> behind_wait) : executor_(std::move(behind_wait)) {}
+  explicit OrderingDevice(std::vector<std::string_view> behind_wait)
+      : UnbackedDevice(
+            {.architecture = "orders", .activation_type = ElementType::kBf16, .shares_host_memory = false}),
+        executor_(std::move(behind_wait)) {}
 
   [[nodiscard]] const std::vector<EarlyRead>& reads() const { return executor_.reads; }
 
   [[nodiscard]] std::string name() const override { return "orders"; }
-  [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
-  [[nodiscard]] Memory& memory() override { return memory_; }
-  [[nodiscard]] Memory& host_visible_memory() override { return memory_; }
-  [[nodiscard]] std::int64_t free_bytes() const override { return std::int64_t{1} << 62; }
-  void synchronise() override {}
-  [[nodiscard]] StepBatches& batches() override { return batches_; }
-  [[nodiscard]] StepReplay& steps() override { return steps_; }
-  [[nodiscard]] MessageLane& messages() override { return messages_; }
   [[nodiscard]] Executor& executor() override { return executor_; }
-  void set_profiling(bool /*on*/) override {}
-  [[nodiscard]] OpProfile& profile() override { return profile_; }
-  void set_report(VariantReport* /*report*/) override {}
-  [[nodiscard]] std::int64_t num_runs(std::string_view /*operation*/,
-                                      std::string_view /*name*/) const override {
-    return 0;
-  }
 
  private:
   class Queue final : public Executor {
@@ -103,14 +92,7 @@ class OrderingDevice final : public Device {
     std::int64_t block_ = -1;
   };
 
-  DeviceTraits traits_{
-      .architecture = "orders", .activation_type = ElementType::kBf16, .shares_host_memory = false};
-  UnbackedMemory memory_;
-  HostBatches batches_;
-  ImmediateSteps steps_;
-  MessagesInOrder messages_;
   Queue executor_;
-  OpProfile profile_;
 };
 
 constexpr std::string_view kRoute = "route", kRotation = "rms_norm_rope";

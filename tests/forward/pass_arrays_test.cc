@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "device/unbacked_device.h"
 #include "forward/forward.h"
 #include "model/cache_geometry.h"
 #include "model/presets.h"
@@ -31,31 +32,15 @@ class SummingMemory final : public Memory {
 };
 
 /// Has memory, and runs nothing.
-class IdleDevice final : public Device {
+class IdleDevice final : public UnbackedDevice {
  public:
-  explicit IdleDevice(ElementType type) { traits_.activation_type = type; }
+  explicit IdleDevice(ElementType type) : UnbackedDevice({.activation_type = type}) {}
 
   [[nodiscard]] std::string name() const override { return "idle"; }
-  [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
   [[nodiscard]] Memory& memory() override { return summing; }
-  [[nodiscard]] Memory& host_visible_memory() override { return summing; }
-  [[nodiscard]] std::int64_t free_bytes() const override { return 0; }
-  void synchronise() override {}
-  [[nodiscard]] StepBatches& batches() override { throw std::logic_error("no steps"); }
-  [[nodiscard]] StepReplay& steps() override { throw std::logic_error("no steps"); }
-  [[nodiscard]] MessageLane& messages() override { throw std::logic_error("no steps"); }
   [[nodiscard]] Executor& executor() override { throw std::logic_error("no steps"); }
-  void set_profiling(bool /*on*/) override {}
-  [[nodiscard]] OpProfile& profile() override { throw std::logic_error("no steps"); }
-  void set_report(VariantReport* /*report*/) override {}
-  [[nodiscard]] std::int64_t num_runs(std::string_view /*op*/, std::string_view /*name*/) const override {
-    return 0;
-  }
 
   SummingMemory summing;
-
- private:
-  DeviceTraits traits_;
 };
 
 /// A pass takes what is counted for it, to the byte: of the arena, and of the device's memory for messages.

@@ -5,28 +5,28 @@
 namespace baleen {
 
 RecordingDevice::RecordingDevice(const GraphOptions& options, OpGraph& graph)
-    : options_(options),
-      graph_(graph),
-      traits_{
-          .architecture = "recorder", .activation_type = options.activations, .shares_host_memory = false} {}
+    : UnbackedDevice(
+          {.architecture = "recorder", .activation_type = options.activations, .shares_host_memory = false}),
+      options_(options),
+      graph_(graph) {}
 
 void RecordingDevice::record(const OperationSequence& sequence, const void* const* args) {
   if (options_.fuses && sequence.parts.size() > 1 && !sequence.name.empty()) {
     // The backward runs operation by operation.
     OpCost backward;
     for (std::size_t i = 0; i < sequence.parts.size(); ++i)
-      backward += sequence.parts[i]->backward_cost(args[i], traits_);
-    return add(sequence.name, sequence.shape(args), sequence.cost(args, traits_), backward,
+      backward += sequence.parts[i]->backward_cost(args[i], traits());
+    return add(sequence.name, sequence.shape(args), sequence.cost(args, traits()), backward,
                predict(sequence, args));
   }
   for (const OperationInfo* part : sequence.parts) {
     const std::vector<RankMessage> messages = part->messages(*args);
     const std::vector<RankMessage> backward_messages = part->backward_messages(*args);
     for (std::size_t i = 0; i < messages.size(); ++i) add(part->name, messages[i], backward_messages[i]);
-    const OpCost cost = part->cost(*args, traits_);
+    const OpCost cost = part->cost(*args, traits());
     // A collective is its messages and nothing else.
     if (cost.total_flops() > 0 || cost.total_bytes() > 0)
-      add(part->name, part->shape(*args), cost, part->backward_cost(*args, traits_),
+      add(part->name, part->shape(*args), cost, part->backward_cost(*args, traits()),
           predict({.name = part->name, .parts = std::span(&part, 1)}, args));
     ++args;
   }

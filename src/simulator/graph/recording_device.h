@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <optional>
 
-#include "device/device.h"
+#include "device/unbacked_device.h"
 #include "simulator/graph/op_graph.h"
-#include "tensor/unbacked_memory.h"
 
 namespace baleen {
 
 /// Writes down each operation's name, extents, cost and messages, whichever operation it is.
-class RecordingDevice final : public Device {
+class RecordingDevice final : public UnbackedDevice {
  public:
   /// Appends to `graph`. All outlive this.
   RecordingDevice(const GraphOptions& options, OpGraph& graph);
@@ -21,22 +20,7 @@ class RecordingDevice final : public Device {
   void enter(GraphPart part) { part_ = part; }
 
   [[nodiscard]] std::string name() const override { return "recorder"; }
-  [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
-  [[nodiscard]] Memory& memory() override { return memory_; }
-  [[nodiscard]] Memory& host_visible_memory() override { return memory_; }
-  [[nodiscard]] std::int64_t free_bytes() const override { return std::int64_t{1} << 62; }
-  void synchronise() override {}
-  [[nodiscard]] StepBatches& batches() override { return batches_; }
-  [[nodiscard]] StepReplay& steps() override { return steps_; }
-  [[nodiscard]] MessageLane& messages() override { return messages_; }
   [[nodiscard]] Executor& executor() override { return log_; }
-  void set_profiling(bool /*on*/) override {}
-  [[nodiscard]] OpProfile& profile() override { return profile_; }
-  void set_report(VariantReport* /*report*/) override {}
-  [[nodiscard]] std::int64_t num_runs(std::string_view /*operation*/,
-                                      std::string_view /*name*/) const override {
-    return 0;
-  }
 
  private:
   class Log final : public Executor {
@@ -60,13 +44,7 @@ class RecordingDevice final : public Device {
 
   GraphOptions options_;
   OpGraph& graph_;
-  DeviceTraits traits_;
-  UnbackedMemory memory_;
-  HostBatches batches_;
-  ImmediateSteps steps_;
-  MessagesInOrder messages_;
   Log log_{*this};
-  OpProfile profile_;
   GraphPart part_ = GraphPart::kLayers;
   std::int64_t block_ = -1;
 };

@@ -49,7 +49,6 @@ class HcSlice {
   [[nodiscard]] __device__ int chunks_per_warp() const { return hc_chunks_per_warp(width()); }
 
   [[nodiscard]] __device__ int first_channel() const { return first_group(rank_) * kActivationGroup; }
-  [[nodiscard]] __device__ int num_channels() const { return num_groups() * kActivationGroup; }
   [[nodiscard]] __device__ int num_groups() const {
     if (groups() % ranks() == 0) return groups() / ranks();
     return first_group(rank_ + 1) - first_group(rank_);
