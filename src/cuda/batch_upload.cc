@@ -59,14 +59,9 @@ DeviceBatch BatchUpload::upload(const RaggedBatch& batch, std::int64_t num_rows,
       positions[slice.first_row + i] = static_cast<std::int32_t>(slice.start + i);
       sequence_of[slice.first_row + i] = sequence;
     }
-    sequences[sequence++] = {static_cast<std::int32_t>(slice.first_row),
-                             static_cast<std::int32_t>(slice.num_tokens),
-                             static_cast<std::int32_t>(slice.start),
-                             static_cast<std::int32_t>(slice.window_begin),
-                             static_cast<std::int32_t>(slice.entries_until),
-                             slice.state_slot,
-                             put(slice.pages),
-                             put(slice.window_pages)};
+    BALEEN_CHECK(!slice.sees_ahead || (slice.rows_before == 0 && slice.rows_behind == 0));
+    const PageId* const of_slice = put(slice.pages);
+    sequences[sequence++] = device_sequence(slice, of_slice, put(slice.window_pages));
   }
   std::fill(sequences + sequence, sequences + num_sequences, DeviceSequence{});
   const std::int64_t used = layout_.pages + num_pages * std::int64_t{sizeof(PageId)};

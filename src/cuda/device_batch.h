@@ -20,9 +20,24 @@ struct DeviceSequence {
   std::int32_t window_begin;   ///< no window rows exist before this position
   std::int32_t entries_until;  ///< compressed entries and keys of positions below exist and are not written
   std::int32_t state_slot;
+  bool sees_ahead;      ///< every row sees the sequence's last row of the batch too
   const PageId* pages;  ///< page p of the sequence: positions [256 p, 256 p + 256)
   const PageId* window_pages;
 };
+
+/// Of a slice that is whole, with its page tables where the device has them.
+[[nodiscard]] inline DeviceSequence device_sequence(const SequenceSlice& slice, const PageId* pages,
+                                                    const PageId* window_pages) {
+  return {static_cast<std::int32_t>(slice.first_row),
+          static_cast<std::int32_t>(slice.num_tokens),
+          static_cast<std::int32_t>(slice.start),
+          static_cast<std::int32_t>(slice.window_begin),
+          static_cast<std::int32_t>(slice.entries_until),
+          slice.state_slot,
+          slice.sees_ahead,
+          pages,
+          window_pages};
+}
 
 struct DeviceBatch {
   const TokenId* tokens = nullptr;            ///< [num_rows]; padding 0

@@ -19,6 +19,8 @@ BatchPart rows_of(const RaggedBatch& batch, RowRange range, std::vector<Sequence
     part.first_row = begin - range.begin;
     part.num_tokens = end - begin;
     part.start += begin - whole.first_row;
+    part.rows_before += begin - whole.first_row;
+    part.rows_behind += whole.first_row + whole.num_tokens - end;
   }
   const std::int64_t begin = std::min(range.begin, batch.num_rows());
   const std::int64_t count = std::min(range.end, batch.num_rows()) - begin;

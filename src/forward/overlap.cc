@@ -28,6 +28,8 @@ bool Overlap::cuts(const RaggedBatch& batch) {
 }
 
 Activations<3> Overlap::run(const RaggedBatch& batch, std::span<const TokenId> chosen) {
+  // A cut slice's first part would want window rows that the second part is yet to write.
+  BALEEN_CHECK(std::ranges::none_of(batch.slices, &SequenceSlice::sees_ahead));
   Device& device = context_.device;
   const Activations<3>& main = streams_.arrays().main;
   const std::int64_t num_rows = batch.num_rows(), cut = middle_of(batch, main.extent(0) / 2);

@@ -16,6 +16,13 @@ enum class PageId : std::int32_t { kNone = -1 };
 /// Consecutive positions of one sequence, page by page.
 inline constexpr std::int64_t kPageTokens = 256;
 
+/// Positions [begin, end) of a sequence.
+struct PositionRange {
+  std::int64_t begin = 0, end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+
 /// One sequence's part of the batch: positions [start, start + num_tokens), rows [first_row, first_row +
 /// num_tokens).
 struct SequenceSlice {
@@ -34,6 +41,18 @@ struct SequenceSlice {
   /// Compressed entries and indexer keys of positions below exist already, and are others' too: they are not
   /// written. Whole pages.
   std::int64_t entries_until = 0;
+  /// Every row sees the slice's last row too, and none sees further back than the first one does. In layers
+  /// without compressed entries.
+  bool sees_ahead = false;
+  /// Rows that a slice had before and behind these, where it was cut for ranks that share out a batch's rows.
+  std::int64_t rows_before = 0, rows_behind = 0;
+
+  /// Positions whose window rows the row at `position` sees.
+  [[nodiscard]] PositionRange window_at(std::int64_t position, std::int64_t window_tokens) const {
+    const std::int64_t first = start - rows_before, end = start + num_tokens + rows_behind;
+    return sees_ahead ? PositionRange{std::max(window_begin, first - window_tokens), end}
+                      : PositionRange{std::max(window_begin, position + 1 - window_tokens), position + 1};
+  }
 };
 
 struct RaggedBatch {

@@ -27,7 +27,8 @@ TEST(BatchRows, EveryRowKeepsItsSequencePositionAndPages) {
                                 .window_pages = std::span(pages).last(static_cast<std::size_t>(i)),
                                 .state_slot = static_cast<std::int32_t>(i),
                                 .window_begin = pick(0, 3),
-                                .entries_until = pick(0, 3)};
+                                .entries_until = pick(0, 3),
+                                .sees_ahead = pick(0, 1) == 1};
       slices.push_back(slice);
       for (std::int64_t t = 0; t < slice.num_tokens; ++t) tokens.push_back(static_cast<TokenId>(pick(0, 99)));
     }
@@ -56,6 +57,10 @@ TEST(BatchRows, EveryRowKeepsItsSequencePositionAndPages) {
       EXPECT_EQ(own.window_pages.data(), whole.window_pages.data());
       EXPECT_EQ(own.window_begin, whole.window_begin);
       EXPECT_EQ(own.entries_until, whole.entries_until);
+      const std::int64_t position = whole.start + row - whole.first_row;
+      const PositionRange seen = own.window_at(position, 8), seen_uncut = whole.window_at(position, 8);
+      EXPECT_EQ(seen.begin, seen_uncut.begin);
+      EXPECT_EQ(seen.end, seen_uncut.end);
     }
   }
 }

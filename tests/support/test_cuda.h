@@ -96,11 +96,7 @@ class TestCuda {
         positions.push_back(static_cast<std::int32_t>(slice.start + i));
         sequence_of.push_back(static_cast<std::int32_t>(sequences.size()));
       }
-      sequences.push_back(
-          {static_cast<std::int32_t>(slice.first_row), static_cast<std::int32_t>(slice.num_tokens),
-           static_cast<std::int32_t>(slice.start), static_cast<std::int32_t>(slice.window_begin),
-           static_cast<std::int32_t>(slice.entries_until), slice.state_slot, upload(slice.pages),
-           upload(slice.window_pages)});
+      sequences.push_back(device_sequence(slice, upload(slice.pages), upload(slice.window_pages)));
     }
     tokens.resize(tokens.size() + static_cast<std::size_t>(padding_rows), 0);
     positions.resize(tokens.size(), -1);

@@ -18,10 +18,11 @@ class EntryList {
   };
 
   EntryList(const SparseAttentionArgs& args, std::int64_t query)
-      : args_(args), slice_(args.batch.slice_of(query)), position_(slice_.start + query - slice_.first_row) {
-    num_window_ = std::min(args.window_tokens, position_ + 1 - slice_.window_begin);
+      : args_(args), slice_(args.batch.slice_of(query)) {
+    const std::int64_t position = slice_.start + query - slice_.first_row;
+    window_ = slice_.window_at(position, args.window_tokens);
     if (args.ratio == 0) return;
-    const std::int64_t num_visible = (position_ + 1) / args.ratio;
+    const std::int64_t num_visible = (position + 1) / args.ratio;
     if (args.ratio != 4) {
       num_compressed_ = num_visible;
       return;
@@ -32,12 +33,11 @@ class EntryList {
     num_compressed_ = end - selected_.begin();
   }
 
-  [[nodiscard]] std::int64_t size() const { return num_window_ + num_compressed_; }
+  [[nodiscard]] std::int64_t size() const { return window_.size() + num_compressed_; }
 
   [[nodiscard]] Place operator[](std::int64_t index) const {
-    if (index < num_window_)
-      return place(args_.window, slice_.window_pages, position_ + 1 - num_window_ + index);
-    const std::int64_t entry = index - num_window_;
+    if (index < window_.size()) return place(args_.window, slice_.window_pages, window_.begin + index);
+    const std::int64_t entry = index - window_.size();
     return place(args_.compressed, slice_.pages,
                  selected_.empty() ? entry : selected_[static_cast<std::size_t>(entry)]);
   }
@@ -52,8 +52,7 @@ class EntryList {
 
   const SparseAttentionArgs& args_;
   const SequenceSlice& slice_;
-  std::int64_t position_;
-  std::int64_t num_window_ = 0;
+  PositionRange window_;
   std::int64_t num_compressed_ = 0;
   std::span<const std::int32_t> selected_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
@@ -36,6 +37,7 @@ void SparseAttention::check(const SparseAttentionArgs& args) {
   BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
   BALEEN_CHECK(args.ratio == 0 || args.compressed.base != nullptr);
   BALEEN_CHECK(args.ratio != 4 || args.selected.extent(0) == args.q.extent(0));
+  BALEEN_CHECK(args.ratio == 0 || std::ranges::none_of(args.batch.slices, &SequenceSlice::sees_ahead));
 }
 
 void SparseAttention::accesses(const SparseAttentionArgs& args, Accesses& to) {

@@ -1,9 +1,11 @@
 /// Attention over the last `window_tokens` positions and the layer's compressed entries, one softmax with a
 /// sink; one vector per entry is key and value for all heads. (source: forward pass 5.6, 5.7)
 ///
-///     list of query t: positions max(window_begin, t - window + 1) .. t in order (window_begin: of the slice),
-///                      then compressed entries, ascending:
+///     list of query t: positions max(window_begin, t - window + 1) .. t in order (window_begin: of the
+///                      slice), then compressed entries, ascending:
 ///                      none (ratio 0), all j < (t + 1) / 128 (ratio 128), or selected[t] (ratio 4)
+///     of all queries of a slice that sees ahead (ratio 0 alone), whose positions are s .. e:
+///                      positions max(window_begin, s - window) .. e in order
 ///     s_i = (q . v_i) scale;  m = running max;  Z = sum exp(s_i - m) + exp(sink - m)
 ///     o   = bf( (1 / Z) sum bf(exp(s_i - m)) v_i )        blocks of 64 list entries, as the released kernel
 ///

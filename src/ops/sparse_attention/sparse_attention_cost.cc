@@ -13,6 +13,8 @@ constexpr int kSelectedRatio = 4;  ///< ratio of the layers whose entries the in
 /// Entries that the queries of a sequence see, each for itself.
 double num_entries(const SparseAttentionArgs& args, const SequenceSlice& slice) {
   const std::int64_t start = slice.start, end = start + slice.num_tokens;
+  if (slice.sees_ahead)
+    return static_cast<double>(slice.num_tokens * slice.window_at(start, args.window_tokens).size());
   // A position sees the window from `window_begin` on, as if the sequence began there.
   std::int64_t sum = sum_of_window(end - slice.window_begin, args.window_tokens) -
                      sum_of_window(start - slice.window_begin, args.window_tokens);
@@ -29,8 +31,8 @@ double num_entries(const SparseAttentionArgs& args, const SequenceSlice& slice) 
 /// choose more alike, so these are too many rather than too few.
 double num_distinct_rows(const SparseAttentionArgs& args, const SequenceSlice& slice) {
   const std::int64_t end = slice.start + slice.num_tokens;
-  const auto window =
-      static_cast<double>(std::min(end - slice.window_begin, args.window_tokens - 1 + slice.num_tokens));
+  const auto window = static_cast<double>(slice.window_at(end - 1, args.window_tokens).end -
+                                          slice.window_at(slice.start, args.window_tokens).begin);
   if (args.ratio == 0) return window;
   const std::int64_t num_complete = end / args.ratio;
   const auto visible = static_cast<double>(num_complete);

@@ -62,6 +62,14 @@ TEST(SparseAttentionCost, TheWindowMayBeginLater) {
   expect_cost(sparse_attention_cost(attention(batch, 0)), 3, 11 + 12 + 13, 13);
 }
 
+TEST(SparseAttentionCost, RowsThatSeeAhead) {
+  test::UnreadBatch batch({{1000, 5}});
+  batch.slices()[0].sees_ahead = true;
+  expect_cost(sparse_attention_cost(attention(batch, 0)), 5, 5 * 133, 133);
+  batch.slices()[0].window_begin = 990;
+  expect_cost(sparse_attention_cost(attention(batch, 0)), 5, 5 * 15, 15);
+}
+
 TEST(SparseAttentionCost, EqualsALoopOverQueries) {
   EXPECT_TRUE(rc::check([] {
     const auto ratio = *rc::gen::element(0, 4, 128);

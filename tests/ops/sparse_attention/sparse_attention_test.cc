@@ -163,6 +163,73 @@ TEST_P(SparseAttentionByHand, TheWindowBeginsWhereTheSliceSays) {
   EXPECT_TRUE(std::isnan(run(layer, {1, {slice}, q, {}, sink}, 1, GetParam())[0]));
 }
 
+/// Starts of slices that see ahead: without a window before, with a part of one, with a whole one; in one
+/// page and across the end of one.
+constexpr std::int64_t kStartsAhead[] = {0, 1, 5, 127, 128, 251, 254, 300};
+
+SequenceSlice seeing_ahead(SequenceSlice slice) {
+  slice.sees_ahead = true;
+  return slice;
+}
+
+/// Each row's list is that of a lone row at the slice's last position with a longer window.
+TEST_P(SparseAttentionByHand, RowsThatSeeAheadAllHaveTheList) {
+  for (const std::int64_t start : kStartsAhead) {
+    for (const std::int64_t num_rows : {1, 5, 16}) {
+      for (const std::int64_t window_begin : {std::int64_t{0}, start / 2, start}) {
+        Layer layer(0, 128, Precision::kReleased, 0, 2);
+        layer.fill(std::max(window_begin, start - 128), start + num_rows);  // other rows are NaN
+        const auto size = static_cast<std::size_t>(num_rows * 128);
+        const std::vector<float> q = test::random_values(size, 5), sink{0.3F};
+        SequenceSlice slice = seeing_ahead(slice_at(layer, start, num_rows));
+        slice.window_begin = window_begin;
+        const std::vector<float> got = run(layer, {1, {slice}, q, {}, sink}, 1, GetParam());
+        SequenceSlice last = slice_at(layer, start + num_rows - 1, 1);
+        last.window_begin = window_begin;
+        for (std::size_t row = 0; row < size; row += 128) {
+          EXPECT_SAME_BITS(std::span(got).subspan(row, 128),
+                           run(layer, {1, {last}, std::span(q).subspan(row, 128), {}, sink, 128 + num_rows},
+                               1, GetParam()))
+              << num_rows << " rows from " << start << ", window from " << window_begin << ", row "
+              << row / 128;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SparseAttentionByHand, TheFirstRowSeesWhatTheLastOneHas) {
+  Layer layer(0, 128, Precision::kReleased, 0, 2);
+  layer.fill(0, 259);
+  const std::vector<float> q = test::random_values(5 * 128, 5), sink{0.3F};
+  const auto first_row = [&](bool ahead) {
+    SequenceSlice slice = slice_at(layer, 254, 5);
+    slice.sees_ahead = ahead;
+    std::vector<float> out = run(layer, {1, {slice}, q, {}, sink}, 1, GetParam());
+    out.resize(128);
+    return out;
+  };
+  const std::vector<float> ahead = first_row(true), causal = first_row(false);
+  test::write_row(layer.window.pool(), layer.pages, 258, layer.row(1'000, 1));
+  EXPECT_NE(first_row(true), ahead);
+  EXPECT_EQ(first_row(false), causal);
+}
+
+/// As ranks do that share out the rows of a step.
+TEST_P(SparseAttentionByHand, ACutSliceSeesAheadAsTheWholeOneDoes) {
+  Layer layer(0, 128, Precision::kReleased, 0, 2);
+  layer.fill(0, 259);
+  const std::vector<float> q = test::random_values(5 * 128, 5), sink{0.3F};
+  const SequenceSlice whole = seeing_ahead(slice_at(layer, 254, 5));
+  const std::vector<float> want = run(layer, {1, {whole}, q, {}, sink}, 1, GetParam());
+  SequenceSlice middle = whole;
+  middle.start += 1;
+  middle.num_tokens = 3;
+  middle.rows_before = middle.rows_behind = 1;
+  EXPECT_SAME_BITS(run(layer, {1, {middle}, std::span(q).subspan(128, 3 * 128), {}, sink}, 1, GetParam()),
+                   std::span(want).subspan(128, 3 * 128));
+}
+
 TEST_P(SparseAttentionByHand, NaNStaysVisible) {
   Layer layer(0, 128, Precision::kExact, 0, 1);
   layer.fill(0, 100);
@@ -172,6 +239,14 @@ TEST_P(SparseAttentionByHand, NaNStaysVisible) {
   const std::vector<float> out = run(layer, {2, {slice_at(layer, 99, 1)}, q, {}, sink}, 1, GetParam());
   EXPECT_FALSE(std::isnan(out[0]));
   EXPECT_TRUE(std::isnan(out[128]));
+}
+
+TEST(SparseAttentionDeathTest, NothingSeesAheadBesideCompressedEntries) {
+  Layer layer(4, 128, Precision::kExact, 0, 1);
+  layer.fill(0, 40);
+  const std::vector<float> q(128, 0.0F), sink{0.3F};
+  const std::vector<std::int32_t> none{-1};
+  EXPECT_DEATH(run(layer, {1, {seeing_ahead(slice_at(layer, 39, 1))}, q, none, sink}, 1), "sees_ahead");
 }
 
 INSTANTIATE_TEST_SUITE_P(BothKernels, SparseAttentionByHand, testing::Values(test::kReference, test::kBest));
@@ -257,6 +332,30 @@ TEST_P(SparseAttentionSimd, ChunksThreadsGroupsAndCompanyDoNotShow) {
         EXPECT_SAME_BITS(got, want) << "ratio " << ratio << ", " << num_threads << " threads, chunks of "
                                     << chunk;
       }
+    }
+  }
+}
+
+TEST_P(SparseAttentionSimd, AgreesWithTheReferenceWhereRowsSeeAhead) {
+  constexpr std::int64_t kHeads = 6, kRow = kHeads * 128;
+  for (const Precision precision : {Precision::kExact, Precision::kReleased}) {
+    const double norm = precision == Precision::kExact ? 2e-6 : 1e-3;
+    Layer layer(0, 128, precision, 0, 2);
+    layer.fill(0, 320);
+    const std::vector<float> sink = test::random_values(kHeads, 3);
+    for (const std::int64_t start : kStartsAhead) {
+      // Beside a decode row, and a part of a prompt.
+      const std::vector<float> q = bf16_like(12 * kRow, 9);
+      SequenceSlice ahead = seeing_ahead(slice_at(layer, start, 5, 1));
+      ahead.window_begin = start / 3;
+      const Step step{kHeads, {slice_at(layer, 290, 1), ahead, slice_at(layer, 120, 6, 6)}, q, {}, sink};
+      const std::vector<float> got = run(layer, step, 2);
+      EXPECT_CLOSE(got, run(layer, step, 1, test::kReference), {.norm = norm})
+          << precision_name(precision) << ", position " << start;
+      ahead.first_row = 0;
+      EXPECT_SAME_BITS(run(layer, {kHeads, {ahead}, std::span(q).subspan(kRow, 5 * kRow), {}, sink}, 3),
+                       std::span(got).subspan(kRow, 5 * kRow))
+          << precision_name(precision) << ", position " << start;
     }
   }
 }

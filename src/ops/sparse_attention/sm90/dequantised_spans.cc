@@ -21,8 +21,9 @@ struct VisibleRows {
   std::int64_t first_position, num_window, num_entries;
 
   VisibleRows(const AttentionLaunch& launch, const SequenceSlice& slice)
-      : first_position(std::max(slice.window_begin, slice.start - launch.window_tokens + 1)),
-        num_window(slice.start + slice.num_tokens - first_position),
+      : first_position(slice.window_at(slice.start, launch.window_tokens).begin),
+        num_window(slice.window_at(slice.start + slice.num_tokens - 1, launch.window_tokens).end -
+                   first_position),
         num_entries(launch.ratio == 0 ? 0 : (slice.start + slice.num_tokens) / launch.ratio) {}
 
   [[nodiscard]] std::int64_t count() const { return num_window + num_entries; }
@@ -31,7 +32,8 @@ struct VisibleRows {
 /// Whether reading a sequence's rows as they lie is predicted to take longer than dequantising them before.
 bool worth_dequantising(const AttentionLaunch& launch, const SequenceSlice& slice) {
   const VisibleRows rows(launch, slice);
-  const std::int64_t listed = launch.window_tokens + (launch.ratio == 4 ? launch.top_k : rows.num_entries);
+  const std::int64_t window = slice.sees_ahead ? rows.num_window : launch.window_tokens;
+  const std::int64_t listed = window + (launch.ratio == 4 ? launch.top_k : rows.num_entries);
   if (rows.count() > kMaxDequantisedRows) return false;
   const double as_they_lie = kDequantisingReadSeconds * static_cast<double>(slice.num_tokens * listed);
   return kDequantisedRowSeconds * static_cast<double>(rows.count()) <= as_they_lie;

@@ -33,13 +33,16 @@ struct EntryList {
     // All loads are issued before anything is waited for, as far as one read does not depend on another.
     const int position = launch.batch.positions[query];
     const DeviceSequence& sequence = launch.batch.sequences[launch.batch.sequence_of[query]];
-    const int window_begin = sequence.window_begin;
+    const int window_begin = sequence.window_begin, start = sequence.start;
+    const int end_ahead = start + sequence.num_tokens;
+    const bool sees_ahead = sequence.sees_ahead;
     list.window_pages = sequence.window_pages;
     list.pages = sequence.pages;
     if (position < 0) return {};
     if (launch.ratio != 0 && launch.ratio != kSelectedRatio) list.size = (position + 1) / launch.ratio;
-    list.num_window = min(launch.window_tokens, position + 1 - window_begin);
-    list.first_window_position = position + 1 - list.num_window;
+    list.first_window_position =
+        max(window_begin, (sees_ahead ? start : position + 1) - launch.window_tokens);
+    list.num_window = (sees_ahead ? end_ahead : position + 1) - list.first_window_position;
     list.size += list.num_window;
     return list;
   }

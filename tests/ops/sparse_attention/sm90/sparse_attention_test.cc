@@ -391,6 +391,103 @@ TEST(SparseAttentionSm90, TheWindowBeginsWhereTheSliceSays) {
   }
 }
 
+SequenceSlice seeing_ahead(SequenceSlice slice) {
+  slice.sees_ahead = true;
+  return slice;
+}
+
+/// Steps of one slice, and of so many that no item has several parts.
+TEST(SparseAttentionSm90, RowsThatSeeAheadAllHaveTheList) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {80, 512}, {128, 512}}) {
+    for (const std::int64_t start : {0, 1, 5, 127, 128, 251, 254, 300}) {
+      if (geometry.num_heads >= 64 && start != 5 && start != 254) continue;
+      for (const std::int64_t num_rows : {5, 16}) {
+        const std::int64_t window_begin = start / 3;
+        // Other rows are NaN.
+        const Layer layer(0, geometry.head_dim, std::max(window_begin, start - 128), start + num_rows);
+        Step step = step_at(layer, geometry.num_heads, start, num_rows, 0);
+        step.slices[0].sees_ahead = true;
+        step.slices[0].window_begin = window_begin;
+        const std::vector<float> got = run(layer, step);
+        if (num_rows == 5) {
+          EXPECT_CLOSE(got, want(layer, step), kTolerance)
+              << geometry.num_heads << " x " << geometry.head_dim << ", position " << start;
+        }
+
+        // Each row's list is that of a lone row at the slice's last position with a longer window.
+        const auto size = static_cast<std::ptrdiff_t>(got.size()) / num_rows;
+        Step last = step_at(layer, geometry.num_heads, start + num_rows - 1, 1, 0);
+        last.slices[0].window_begin = window_begin;
+        last.window_tokens = 128 + num_rows;
+        for (const std::int64_t row : {std::int64_t{0}, num_rows - 1}) {
+          last.q.assign(step.q.begin() + row * size, step.q.begin() + (row + 1) * size);
+          EXPECT_SAME_BITS(
+              std::span(got).subspan(static_cast<std::size_t>(row * size), static_cast<std::size_t>(size)),
+              run(layer, last, row))
+              << geometry.num_heads << " x " << geometry.head_dim << ", " << num_rows << " rows from "
+              << start << ", row " << row;
+        }
+      }
+    }
+  }
+}
+
+/// Slices that see ahead between ordinary ones, in steps of few and of many rows and of so many that rows are
+/// dequantised first.
+TEST(SparseAttentionSm90, CompanyDoesNotShowWhereRowsSeeAhead) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kStart = 254, kAhead = 5;
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
+    const Layer layer(0, geometry.head_dim, 0, 400);
+    Step alone = step_at(layer, geometry.num_heads, kStart, kAhead, 0);
+    alone.slices[0].sees_ahead = true;
+    for (const std::int64_t num_sequences : {2, 20, 60}) {
+      const std::int64_t row_size = geometry.num_heads * geometry.head_dim;
+      Step step{.num_heads = geometry.num_heads, .slices = {}, .sink = alone.sink};
+      const auto add = [&](const SequenceSlice& slice) {
+        const std::int64_t first_row = step.slices.empty() ? 0 : step.num_rows();
+        step.slices.push_back(slice);
+        step.slices.back().first_row = first_row;
+        for (std::int64_t row = 0; row < slice.num_tokens; ++row) {
+          const auto of_row = alone.q.begin() + row % kAhead * row_size;
+          step.q.insert(step.q.end(), of_row, of_row + row_size);
+        }
+      };
+      add(layer.slice(100, 1));
+      for (std::int64_t i = 0; i < num_sequences; ++i) {
+        add(seeing_ahead(layer.slice(kStart, kAhead)));
+        add(layer.slice(7 * (i % 40), 1 + i % 3));
+      }
+      const std::vector<float> got = run(layer, step);
+      for (const std::size_t i : {std::size_t{1}, step.slices.size() - 2}) {
+        const std::int64_t first_row = step.slices[i].first_row;
+        const std::vector<float> wanted = run(layer, alone, first_row);
+        EXPECT_SAME_BITS(
+            std::span(got).subspan(static_cast<std::size_t>(first_row * row_size), wanted.size()), wanted)
+            << geometry.num_heads << " x " << geometry.head_dim << ", " << num_sequences << " sequences";
+      }
+    }
+  }
+}
+
+TEST(SparseAttentionSm90, TheFirstRowSeesWhatTheLastOneHas) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+    const Layer layer(0, geometry.head_dim, 0, 300);
+    Step step = step_at(layer, geometry.num_heads, 254, 5, 0);
+    step.slices[0].sees_ahead = true;
+    const std::vector<float> before = run(layer, step);
+    test::write_row(layer.window.pool(), layer.window_pages, 258,
+                    test::random_values(static_cast<std::size_t>(geometry.head_dim), 77, 1.5F));
+    const std::vector<float> after = run(layer, step);
+    const std::size_t row_size = before.size() / 5;
+    EXPECT_FALSE(
+        std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(row_size), after.begin()));
+    EXPECT_CLOSE(after, want(layer, step), kTolerance);
+  }
+}
+
 TEST(SparseAttentionSm90, PaddingRowsAreFinite) {
   BALEEN_NEEDS_GPU();
   for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
