@@ -29,6 +29,7 @@
 #include "ops/route/route.h"
 #include "ops/sample/sample.h"
 #include "ops/sparse_attention/sparse_attention.h"
+#include "ops/stream_mean/stream_mean.h"
 
 namespace baleen {
 
@@ -50,6 +51,7 @@ using Operations = TypeList<
     ops::Route,
     ops::Experts,
     ops::MtpCombine,
+    ops::StreamMean,
     ops::LmHead,
     ops::GatherRows,
     ops::Sample,

@@ -261,6 +261,15 @@ struct Example<ops::MtpCombine> {
   }
 };
 template <>
+struct Example<ops::StreamMean> {
+  static std::vector<StreamMeanArgs> calls(GuardedMemory& memory, Host&) {
+    return {{.streams = memory.dense_heads(kRows, 4, kWidth),
+             .precision = kExact,
+             .out = memory.rows(kRows, 3 * kWidth),
+             .first_column = kWidth}};
+  }
+};
+template <>
 struct Example<ops::LmHead> {
   static std::vector<LmHeadArgs> calls(GuardedMemory& memory, Host& host) {
     return {{.x = memory.rows(kRows, kWidth),

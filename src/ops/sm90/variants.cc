@@ -24,6 +24,7 @@
 #include "ops/route/sm90/route.h"
 #include "ops/sample/sm90/sample.h"
 #include "ops/sparse_attention/sm90/sparse_attention.h"
+#include "ops/stream_mean/sm90/stream_mean.h"
 
 namespace baleen::sm90 {
 
@@ -53,6 +54,7 @@ VariantTable<CudaContext> variants_without_messages() {
   table.add(route_variants());
   table.add(experts_variants());
   table.add(mtp_combine_variants());
+  table.add(stream_mean_variants());
   table.add(lm_head_variants());
   table.add(gather_rows_variants());
   table.add(sample_variants());
