@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "model_files/convert.h"
 #include "tests/support/compare.h"
@@ -17,21 +16,6 @@ namespace {
 
 /// float32 sums in another order than NumPy's. Every position of the goldens stays within 2e-6.
 constexpr double kRelativeError = 1e-5;
-
-/// As `checksum` in make_goldens.py.
-std::int64_t checksum(const std::filesystem::path& weights) {
-  const MappedFile file(weights);
-  std::uint64_t header = 0;
-  std::memcpy(&header, file.bytes().data(), sizeof(header));
-  const auto data = file.bytes().subspan(sizeof(header) + header);
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < data.size(); i += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, data.data() + i, std::min(sizeof(word), data.size() - i));
-    sum += word * (2 * (i / sizeof(word)) + 1);
-  }
-  return static_cast<std::int64_t>(sum);
-}
 
 double norm(std::span<const float> values) {
   double squares = 0;
@@ -133,7 +117,8 @@ TEST_P(GoldenLogits, ExactAgreesAtEveryPosition) {
   const Form& form = GetParam();
   const test::GoldenFile golden(fmt::format("tests/forward/goldens/{}.safetensors", form.golden));
   const test::RandomCheckpoint made(form.preset, static_cast<std::uint64_t>(golden.scalar("seed")));
-  ASSERT_EQ(checksum(made.weights()), golden.scalar("checksum")) << "`init` writes other weights than it did";
+  ASSERT_EQ(test::checksum(made.weights()), golden.scalar("checksum"))
+      << "`init` writes other weights than it did";
   const test::TemporaryFolder folder;
   std::filesystem::path model = made.path();
   if (form.has_fp8_experts) {

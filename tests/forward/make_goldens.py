@@ -13,51 +13,23 @@ PRESET-f32-scales.safetensors   the same with FP8 experts and F32 scales that ar
 stories_nll.json     ids of 20 held-out stories and the sums of their negative log-likelihoods in `released`
 operations.safetensors   inputs and outputs of single operations of models/stories in `released`, layer by kind
 """
-import json, os, struct, subprocess, sys, tempfile
+import json, os, subprocess, sys, tempfile
 import numpy as np
 
 if len(sys.argv) != 4: sys.exit(__doc__)
 ORACLE, BALEEN, STORIES = sys.argv[1:]
-sys.path.insert(0, ORACLE)
-import oracle
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [ORACLE, os.path.join(HERE, '..', 'support')]
+import golden_arrays, oracle
+from golden_arrays import OddScales, checksum
 
-OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'goldens')
+OUT = os.path.join(HERE, 'goldens')
 MODEL = 'models/stories'
 F32 = np.float32
 
-def save(name, tensors):
-    """float32 arrays that hold BF16 values are stored as BF16, integers as I64, all others as F32."""
-    head, blobs, offset = {}, [], 0
-    for key, value in tensors.items():
-        value = np.ascontiguousarray(value)
-        if value.dtype.kind in 'iu': dtype, data = 'I64', value.astype(np.int64)
-        elif value.dtype == np.float32 and not (value.view(np.uint32) & 0xFFFF).any():
-            dtype, data = 'BF16', (value.view(np.uint32) >> 16).astype(np.uint16)
-        else: dtype, data = 'F32', value.astype(F32)
-        head[key] = {'dtype': dtype, 'shape': list(value.shape), 'data_offsets': [offset, offset + data.nbytes]}
-        offset += data.nbytes; blobs.append(data.tobytes())
-    text = json.dumps(head).encode(); text += b' ' * (-len(text) % 8)
-    with open(os.path.join(OUT, name), 'wb') as f: f.write(struct.pack('<Q', len(text)) + text + b''.join(blobs))
-    print(f'{name}: {offset} bytes', flush=True)
+def save(name, tensors): golden_arrays.save(os.path.join(OUT, name), tensors)
 
 # ------------------------------------------------------------------ logits of random checkpoints
-def checksum(folder):
-    """Weighted sum of the data's 64-bit words (zeros fill the last): says whether a test has the same weights."""
-    raw = open(os.path.join(folder, 'model.safetensors'), 'rb').read()
-    data = raw[8 + struct.unpack('<Q', raw[:8])[0]:]
-    words = np.frombuffer(data + bytes(-len(data) % 8), np.uint64)
-    return (words * (2 * np.arange(words.size, dtype=np.uint64) + np.uint64(1))).sum(dtype=np.uint64).view(np.int64)
-
-class OddScales(oracle.Checkpoint):
-    """Scale i of an FP8 matrix in float32, times 1 + ((37 i + 11) mod 4096) / 4096: as Base and repacks may have them."""
-    def get(self, k):
-        if self.kind(k) != 'F8_E4M3': return super().get(k)
-        codes = self.raw(k)[1]
-        s = np.ldexp(F32(1), self.raw(k.replace('.weight', '.scale'))[1].astype(np.int32) - 127)
-        odd = 1 + ((37 * np.arange(s.size).reshape(s.shape) + 11) % 4096) / 4096
-        blocks = np.repeat(np.repeat((s * odd).astype(F32), 128, 0), 128, 1)
-        return (oracle.E4M3_LUT[codes] * blocks[:codes.shape[0], :codes.shape[1]]).astype(F32)
-
 def logits_golden(preset, seed, f32_scales=False):
     with tempfile.TemporaryDirectory() as parent:
         folder = os.path.join(parent, 'model')

@@ -1,12 +1,15 @@
 /// Committed arrays with known answers: a small safetensors file.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
 #include "checkpoint/safetensors.h"
 #include "numeric/bf16.h"
 
@@ -58,5 +61,21 @@ class GoldenFile {
 
   SafetensorsFile file_;
 };
+
+/// Of the data of a checkpoint of one file, as golden_arrays.py has it: whether a test's weights are those of
+/// the goldens.
+[[nodiscard]] inline std::int64_t checksum(const std::filesystem::path& weights) {
+  const MappedFile file(weights);
+  std::uint64_t header = 0;
+  std::memcpy(&header, file.bytes().data(), sizeof(header));
+  const auto data = file.bytes().subspan(sizeof(header) + header);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < data.size(); i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data.data() + i, std::min(sizeof(word), data.size() - i));
+    sum += word * (2 * (i / sizeof(word)) + 1);
+  }
+  return static_cast<std::int64_t>(sum);
+}
 
 }  // namespace baleen::test
