@@ -6,6 +6,15 @@
 #include "tensor/chosen_token.h"
 
 namespace baleen {
+namespace {
+
+std::int64_t confidence_bytes(const EngineOptions& options, const RankConfig& rank) {
+  const bool told =
+      options.max_draft_tokens > 0 && options.draft_head->traits(rank, draft_sizes(options)).tells_confidence;
+  return told ? options.max_logit_rows * std::int64_t{sizeof(float)} : 0;
+}
+
+}  // namespace
 
 DraftSession::DraftSession(const EngineOptions& options, DeviceModel& model, MainPass& pass, KvCache& cache,
                            const SequenceTable& sequences, TokenChooser& chooser, StepArenas& arenas)
@@ -14,6 +23,7 @@ DraftSession::DraftSession(const EngineOptions& options, DeviceModel& model, Mai
       sequences_(sequences),
       chooser_(chooser),
       logits_(options.max_logit_rows, model, arenas),
+      confidence_(confidence_bytes(options, model.rank()), device_.host_visible_memory()),
       head_(type_.make({.rank = model.rank(),
                         .weights = model.weights(),
                         .device = device_,
@@ -50,7 +60,7 @@ void DraftSession::clear_due_rows(SequenceId sequence, std::int64_t end) {
 }
 
 Result<DraftOutput> DraftSession::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
-  const Activations<2> out = link(inputs, depth, {});
+  const Activations<2> out = link(inputs, depth, {}, 0);
   DraftOutput output;
   if (inputs.empty()) return output;
   std::vector<SampleRow> draws;
@@ -64,18 +74,22 @@ Result<DraftOutput> DraftSession::draft(std::span<const DraftInput> inputs, std:
     output.logits = logits_.read(out);
     if (!all_finite(output.logits)) return not_numbers();
   }
+  if (!confidence().empty()) output.confidence = confidence().first(inputs.size());
   return output;
 }
 
 Activations<2> DraftSession::link(std::span<const DraftInput> inputs, std::int64_t depth,
-                                  std::span<const TokenId> chosen) {
+                                  std::span<const TokenId> chosen, std::int64_t first_place) {
   std::vector<DraftRow> rows;
   for (const DraftInput& input : inputs) {
     BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), sequences_.length(input.sequence));
     rows.push_back({.sequence = sequences_.slice(input.sequence, 0, 0), .token = input.token});
   }
   const Activations<2> out = logits_.first_rows(std::ssize(inputs));
-  head_->draft(rows, depth, chosen, out);
+  std::span<float> confidence = all_confidences();
+  if (!confidence.empty())
+    confidence = confidence.subspan(static_cast<std::size_t>(first_place), rows.size());
+  head_->draft(rows, depth, chosen, out, confidence);
   return out;
 }
 
@@ -97,7 +111,7 @@ std::vector<std::vector<std::int64_t>> DraftSession::queue(std::span<const StepI
       links.push_back({.sequence = input.sequence, .token = newest});
       draws.push_back(input.draws[static_cast<std::size_t>(depth)]);
     }
-    const Activations<2> logits = link(links, depth, drafted);
+    const Activations<2> logits = link(links, depth, drafted, num_drafted);
     if (links.empty()) continue;
     const auto ids = drafted.subspan(static_cast<std::size_t>(num_drafted), links.size());
     device_.execute<ops::Sample>({.logits = logits, .rows = draws, .ids = ids});

@@ -13,6 +13,7 @@
 #include "engine/step_batch.h"
 #include "engine/step_engine.h"
 #include "engine/token_chooser.h"
+#include "tensor/buffer.h"
 
 namespace baleen {
 
@@ -37,25 +38,35 @@ class DraftSession {
   /// As StepEngine::draft, of inputs that were admitted.
   [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth);
   /// Queues the chains of drafts of a step, of `num_links` links at most; each input's places in `drafted`,
-  /// where the device leaves them.
+  /// where the device leaves them. Their confidences are at the same places of `confidence`.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> queue(std::span<const StepInput> inputs,
                                                              std::int64_t num_links,
                                                              std::span<TokenId> drafted);
+
+  /// Of the drafts that were made last, once the device has them: by row of `draft`, by place of `queue`.
+  /// Empty where the head tells none.
+  [[nodiscard]] std::span<const float> confidence() const { return all_confidences(); }
 
   /// The sentence about logits of the head.
   [[nodiscard]] Failure not_numbers() const;
   [[nodiscard]] const DraftHead& head() const { return *head_; }
 
  private:
-  /// One link of chains of drafts: logits [inputs, V] on the device.
+  /// One link of chains of drafts: logits [inputs, V] on the device. Confidences go to places from
+  /// `first_place` on.
   [[nodiscard]] Activations<2> link(std::span<const DraftInput> inputs, std::int64_t depth,
-                                    std::span<const TokenId> chosen);
+                                    std::span<const TokenId> chosen, std::int64_t first_place);
+  [[nodiscard]] std::span<float> all_confidences() const {
+    return {reinterpret_cast<float*>(confidence_.data()),
+            static_cast<std::size_t>(confidence_.size_bytes()) / sizeof(float)};
+  }
 
   const DraftHeadType& type_;
   Device& device_;
   const SequenceTable& sequences_;
   TokenChooser& chooser_;
   LogitBuffer logits_;
+  Buffer confidence_;  ///< [max_logit_rows] float32 that device and host reach; empty where none is told
   std::unique_ptr<DraftHead> head_;
 };
 

@@ -32,6 +32,8 @@ CacheGeometry cache_geometry(const RankConfig& rank, const EngineOptions& option
 }
 
 EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
+  const DraftTraits drafts =
+      options.max_draft_tokens > 0 ? options.draft_head->traits(config, draft_sizes(options)) : DraftTraits();
   const bool chooses = options.choose_on_device.value_or(device_traits(options).queues);
   // The first stage of a pipeline would need what the last one chooses; a sequence changes its group between
   // two steps.
@@ -42,16 +44,14 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       .max_logit_rows = options.max_logit_rows,
       .max_sequences = options.max_sequences,
       .max_draft_tokens = options.max_draft_tokens,
-      .least_draft_room = options.max_draft_tokens > 0
-                              ? options.draft_head->traits(config, draft_sizes(options)).block_positions
-                              : 0,
+      .least_draft_room = drafts.block_positions,
+      .tells_confidence = drafts.tells_confidence,
       // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted
       // on.
       .context_tokens = std::min(config.max_position_embeddings, options.cache_tokens),
       .chooses = chooses,
       .queues = queues,
-      // How many drafts a step accepts decides at which position the next one begins.
-      .runs_ahead = queues && !options.drafts};
+      .runs_ahead = queues};
 }
 
 }  // namespace baleen

@@ -92,7 +92,7 @@ bool ModelRunner::read_results(std::span<const StepInput> inputs, ConstActivatio
 
 void ModelRunner::begin(std::span<const StepInput> inputs, std::int64_t num_links) {
   BALEEN_CHECK(limits_.queues);
-  BALEEN_CHECK_LT(queued_.size(), limits_.runs_ahead ? QueuedSteps::kMaxSteps : 1);
+  BALEEN_CHECK(queued_.takes_another(num_links));
   promotion_.before_step();
   batch_.lay_out(inputs);
   const std::span<TokenId> left = queued_.tokens_for_next();
@@ -119,7 +119,7 @@ ComputedStep ModelRunner::collect() {
   const QueuedStep step = queued_.pop();
   model_.device().steps().wait_for(static_cast<int>(step.place));
   model_.check_reads();
-  ComputedStep done{.output = queued_.read(step)};
+  ComputedStep done{.output = queued_.read(step, drafts_ ? drafts_->confidence() : std::span<const float>())};
   name_drafts(step, done.output.drafted);
   done.is_finite = is_finite(step, done.output.chosen);
   if (!done.is_finite) {
@@ -128,7 +128,9 @@ ComputedStep ModelRunner::collect() {
   }
   for (const QueuedPart& part : step.parts) {
     if (!sequences_.contains(part.sequence)) continue;
-    if (drafts_) drafts_->clear_due_rows(part.sequence, part.end);
+    // A step behind this one knows the later token: it has written the rows that waited for it.
+    if (drafts_ && sequences_.length(part.sequence) == part.end)
+      drafts_->clear_due_rows(part.sequence, part.end);
     sequences_.settle(part.sequence, part.end);
   }
   name_sources(queued_.oldest(), done.output.chosen);

@@ -20,6 +20,13 @@ std::span<TokenId> QueuedSteps::at(std::size_t step) const {
       .subspan(step % kMaxSteps * max_choices_, max_choices_);
 }
 
+bool QueuedSteps::takes_another(std::int64_t num_drafts) const {
+  if (under_way_.empty()) return true;
+  const bool drafts_under_way = std::ranges::any_of(
+      under_way_.back().parts, [](const QueuedPart& part) { return !part.drafts.empty(); });
+  return under_way_.size() < kMaxSteps && num_drafts == 0 && !drafts_under_way;
+}
+
 std::optional<std::int64_t> QueuedSteps::choice_of(SequenceId sequence) const {
   if (under_way_.empty()) return std::nullopt;
   const auto part = std::ranges::find(under_way_.back().parts, sequence, &QueuedPart::sequence);
@@ -66,15 +73,18 @@ QueuedStep QueuedSteps::pop() {
   return step;
 }
 
-StepOutput QueuedSteps::read(const QueuedStep& step) {
+StepOutput QueuedSteps::read(const QueuedStep& step, std::span<const float> confidence) {
   const std::span<const TokenId> chosen = choices(step), left_for_step = at(step.place + 1);
   chosen_.assign(chosen.begin(), chosen.end());
   drafted_.clear();
+  confidence_.clear();
   for (const QueuedPart& part : step.parts) {
-    for (const std::int64_t place : part.drafts)
+    for (const std::int64_t place : part.drafts) {
       drafted_.push_back(left_for_step[static_cast<std::size_t>(place)]);
+      if (!confidence.empty()) confidence_.push_back(confidence[static_cast<std::size_t>(place)]);
+    }
   }
-  return {.chosen = chosen_, .drafted = drafted_};
+  return {.chosen = chosen_, .drafted = drafted_, .confidence = confidence_};
 }
 
 }  // namespace baleen

@@ -45,6 +45,8 @@ class QueuedSteps {
 
   [[nodiscard]] bool empty() const { return under_way_.empty(); }
   [[nodiscard]] std::size_t size() const { return under_way_.size(); }
+  /// Whether another step may be queued: without drafts behind one without drafts.
+  [[nodiscard]] bool takes_another(std::int64_t num_drafts) const;
   /// Which choice of the step queued last is a sequence's next token; none if that step chooses none for it.
   [[nodiscard]] std::optional<std::int64_t> choice_of(SequenceId sequence) const;
 
@@ -63,8 +65,9 @@ class QueuedSteps {
 
   /// The oldest step under way, for whose mark the caller then waits.
   [[nodiscard]] QueuedStep pop();
-  /// What a step chose that has ended, and its drafts, in batch order. Valid until the next call.
-  [[nodiscard]] StepOutput read(const QueuedStep& step);
+  /// What a step chose that has ended, and its drafts, in batch order. `confidence`: of drafts, by their
+  /// places; empty: none is told. Valid until the next call.
+  [[nodiscard]] StepOutput read(const QueuedStep& step, std::span<const float> confidence);
   /// Parts of the step that is the oldest now.
   [[nodiscard]] std::span<const QueuedPart> oldest() const {
     return under_way_.empty() ? std::span<const QueuedPart>() : under_way_.front().parts;
@@ -78,6 +81,7 @@ class QueuedSteps {
   std::deque<QueuedStep> under_way_;
   std::size_t num_queued_ = 0;  ///< since the start
   std::vector<TokenId> chosen_, drafted_;
+  std::vector<float> confidence_;
 };
 
 }  // namespace baleen

@@ -41,6 +41,8 @@ struct StepOutput {
   /// The drafts of the inputs, in batch order; kNoToken where the draft head's logits gave none. Valid until
   /// the next step.
   std::span<const TokenId> drafted = {};
+  /// Of each of `drafted`, as DraftOutput::confidence.
+  std::span<const float> confidence = {};
   /// Engines with `drafts`, where the head gives any: row r predicts the token after next of a position whose
   /// successor is known: positions start - 1 .. end - 2 of every input that wants them (from `start` in a
   /// sequence's first step, also behind a prefix that was found). Valid until the next step or draft.
@@ -59,6 +61,9 @@ struct DraftInput {
 struct DraftOutput {
   ConstActivations<2> logits;
   std::span<const TokenId> chosen = {};
+  /// A logit of each: its sigmoid is the chance that the draft is accepted if those before it are. Empty where
+  /// the head tells none (`EngineLimits::tells_confidence`).
+  std::span<const float> confidence = {};
 };
 
 /// Use of the pools, in pages of 256 positions. free + cached + in_use = total.
@@ -81,10 +86,13 @@ struct EngineLimits {
   std::int64_t max_draft_tokens = 0;  ///< 0: no drafting
   /// Tokens that a sequence has room for at least (`reserve`) before anything is drafted for it.
   std::int64_t least_draft_room = 0;
+  bool tells_confidence = false;    ///< the draft head does, of each draft
   std::int64_t context_tokens = 0;  ///< positions of one sequence that has the cache to itself
   bool chooses = false;             ///< takes draws: logits need not leave the device
   bool queues = false;              ///< chooses, and takes `queue` and `collect`
-  bool runs_ahead = false;          ///< queues, and begins steps before the host has seen earlier choices
+  /// Queues, and begins steps before the host has seen earlier choices, as long as neither step has drafts:
+  /// how many of them are right decides at which position the next step begins.
+  bool runs_ahead = false;
 };
 
 /// Open sequences and their room in the cache: what decides who runs needs to know no more of an engine.
@@ -138,7 +146,7 @@ class StepEngine : public SequenceKeeper {
   /// no free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
   /// Begins a step, and does not wait for it: behind at most kMaxQueued - 1 that are under way where
-  /// `EngineLimits::runs_ahead`, else with none under way. Every wanted row has its draw. A sequence that the
+  /// `EngineLimits::runs_ahead` and no input of either has drafts, else with none under way. Every wanted row has its draw. A sequence that the
   /// step before chooses a token for goes on with that token when its only token here is kNoToken; `collect`
   /// is then the next call. Sequences are as long as after the step from now on. Fails as `step` does for
   /// what is wrong with a token or the room, with nothing begun. Only where `EngineLimits::queues`.

@@ -121,6 +121,7 @@ class Answers {
     if (worker_.layout().group_index() > 0) return {rows};  // the first rank of the group says it
     rows.logits = output.value().logits;
     rows.chosen = output.value().chosen;
+    rows.confidence = output.value().confidence;
     if constexpr (requires { output.value().draft_logits; }) {
       rows.draft_logits = output.value().draft_logits;
       rows.drafted = output.value().drafted;

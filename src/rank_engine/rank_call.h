@@ -47,8 +47,9 @@ struct StepRows {
   ConstActivations<2> logits;
   ConstActivations<2> draft_logits;
   std::span<const TokenId> chosen, drafted;
+  std::span<const float> confidence;
   static auto fields(auto& self) {
-    return std::tie(self.logits, self.draft_logits, self.chosen, self.drafted);
+    return std::tie(self.logits, self.draft_logits, self.chosen, self.drafted, self.confidence);
   }
 };
 struct Transferred {

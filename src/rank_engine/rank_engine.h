@@ -150,7 +150,7 @@ class RankEngine final : public ModelEngine {
   /// A part of a step as its results are put together.
   struct Part {
     std::int64_t group = 0;
-    std::int64_t num_logits = 0, num_draft_logits = 0, num_chosen = 0, num_drafted = 0;
+    std::int64_t num_logits = 0, num_draft_logits = 0, num_chosen = 0, num_drafted = 0, num_confidences = 0;
   };
   [[nodiscard]] std::vector<Part> parts_of(std::span<const StepInput> inputs) const;
   /// The results of all groups in the order of the batch. What was chosen stays until the next call of this.
@@ -168,6 +168,7 @@ class RankEngine final : public ModelEngine {
   std::optional<ExpertBalancer> balancer_;
   Merged logits_, draft_logits_;
   std::vector<TokenId> chosen_, drafted_;
+  std::vector<float> confidence_;
   TransferStats transfer_stats_;
   std::deque<std::vector<Part>> under_way_;  ///< parts of queued steps
 };

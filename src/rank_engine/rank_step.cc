@@ -19,8 +19,10 @@ void take_rows(const ConstActivations<2>& from, std::int64_t& next, std::int64_t
   }
 }
 
-void take_tokens(std::span<const TokenId> from, std::int64_t& next, std::int64_t count,
-                 std::vector<TokenId>& to) {
+/// The same of single values.
+template <class Value>
+void take_values(std::span<const Value> from, std::int64_t& next, std::int64_t count,
+                 std::vector<Value>& to) {
   const auto part = from.subspan(static_cast<std::size_t>(next), static_cast<std::size_t>(count));
   to.insert(to.end(), part.begin(), part.end());
   next += count;
@@ -87,8 +89,10 @@ std::vector<RankEngine::Part> RankEngine::parts_of(std::span<const StepInput> in
     const Sequence& sequence = sequences_.at(input.sequence);
     const bool all = input.wanted == WantedLogits::kAll;
     const std::int64_t num_tokens = std::ssize(input.tokens);
-    Part part{
-        .group = sequence.group, .num_chosen = std::ssize(input.draws), .num_drafted = input.num_drafts};
+    Part part{.group = sequence.group,
+              .num_chosen = std::ssize(input.draws),
+              .num_drafted = input.num_drafts,
+              .num_confidences = input.num_drafts};
     if (input.draws.empty() && input.wanted != WantedLogits::kNone) part.num_logits = all ? num_tokens : 1;
     // Of a sequence's first step the draft head has a row less (DraftHead::follow).
     if (options_.drafts && all && input.wants_draft_logits)
@@ -109,13 +113,18 @@ std::vector<calls::StepRows> RankEngine::rows_of_groups(const std::vector<RankRe
 StepOutput RankEngine::merge(std::span<const Part> parts, std::span<const calls::StepRows> groups) {
   chosen_.clear();
   drafted_.clear();
+  confidence_.clear();
   if (num_groups() == 1) {
     const calls::StepRows& reply = groups.front();
     chosen_.assign(reply.chosen.begin(), reply.chosen.end());
     drafted_.assign(reply.drafted.begin(), reply.drafted.end());
+    confidence_.assign(reply.confidence.begin(), reply.confidence.end());
     // The reply's logits stay where they are; the reply itself ends with the next call.
-    return {
-        .logits = reply.logits, .chosen = chosen_, .drafted = drafted_, .draft_logits = reply.draft_logits};
+    return {.logits = reply.logits,
+            .chosen = chosen_,
+            .drafted = drafted_,
+            .confidence = confidence_,
+            .draft_logits = reply.draft_logits};
   }
   std::vector<Part> next(static_cast<std::size_t>(num_groups()));  // what of each group was taken
   logits_.clear();
@@ -126,13 +135,16 @@ StepOutput RankEngine::merge(std::span<const Part> parts, std::span<const calls:
     take_rows(reply.logits, place.num_logits, part.num_logits, logits_.values);
     if (!reply.draft_logits.empty())  // not every head has logits of a step's rows
       take_rows(reply.draft_logits, place.num_draft_logits, part.num_draft_logits, draft_logits_.values);
-    take_tokens(reply.chosen, place.num_chosen, part.num_chosen, chosen_);
-    take_tokens(reply.drafted, place.num_drafted, part.num_drafted, drafted_);
+    take_values(reply.chosen, place.num_chosen, part.num_chosen, chosen_);
+    take_values(reply.drafted, place.num_drafted, part.num_drafted, drafted_);
+    if (!reply.confidence.empty())  // not every head tells it
+      take_values(reply.confidence, place.num_confidences, part.num_confidences, confidence_);
   }
   const std::int64_t vocab_size = config().vocab_size;
   return {.logits = logits_.rows(vocab_size),
           .chosen = chosen_,
           .drafted = drafted_,
+          .confidence = confidence_,
           .draft_logits = draft_logits_.rows(vocab_size)};
 }
 
@@ -167,12 +179,12 @@ Result<DraftOutput> RankEngine::draft(std::span<const DraftInput> inputs, std::i
   if (auto failed = first_failure(replies)) return std::move(*failed);
   std::vector<Part> parts;
   for (const DraftInput& input : inputs) {
-    Part part{.group = group_of(input.sequence)};
+    Part part{.group = group_of(input.sequence), .num_confidences = 1};
     (input.draw ? part.num_chosen : part.num_logits) = 1;
     parts.push_back(part);
   }
   const StepOutput output = merge(parts, rows_of_groups<calls::Draft>(replies));
-  return DraftOutput{.logits = output.logits, .chosen = output.chosen};
+  return DraftOutput{.logits = output.logits, .chosen = output.chosen, .confidence = output.confidence};
 }
 
 }  // namespace baleen

@@ -144,7 +144,7 @@ void StepRunner::draft(Parts& parts) {
     }
     const Result<DraftOutput> output = engine_.draft(inputs, depth);
     if (!output) break;  // the step goes on with the drafts it has
-    const auto& [logits, chosen] = output.value();
+    const auto& [logits, chosen, confidence] = output.value();
     std::vector<JobStep*> unfinished;
     for (std::size_t i = 0; i < chains.size(); ++i) {
       JobStep& part = *chains[i];

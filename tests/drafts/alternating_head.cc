@@ -37,7 +37,8 @@ class AlternatingHead final : public DraftHead {
     return 0;
   }
   void draft(std::span<const DraftRow> rows, std::int64_t depth, std::span<const TokenId> chosen,
-             Activations<2> logits) override {
+             Activations<2> logits, std::span<float> confidence) override {
+    BALEEN_CHECK(confidence.empty() || confidence.size() == rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const SequenceSlice& sequence = rows[i].sequence;
       BALEEN_CHECK_LE(sequence.start + kBlockPositions, std::ssize(sequence.window_pages) * kPageTokens);
@@ -47,6 +48,8 @@ class AlternatingHead final : public DraftHead {
       std::ranges::fill(row, 0.0F);
       row[static_cast<std::size_t>(before)] = 1000.0F;  // for certain, at any temperature
       before = named(rows[i].token, chosen);
+      // After the token that was fed, as a head's that looks at its own draft before.
+      if (!confidence.empty()) confidence[i] = alternating_confidence(before, depth);
     }
   }
   void run_all(const RaggedBatch& /*batch*/, Activations<2> /*logits*/) override {}
@@ -71,6 +74,10 @@ class AlternatingHead final : public DraftHead {
 
 }  // namespace
 
+float alternating_confidence(TokenId fed, std::int64_t depth) {
+  return 2.0F - static_cast<float>(depth) + 0.01F * static_cast<float>(fed);
+}
+
 const DraftHeadType kAlternatingHead{
     .name = "alternating",
     .title = "alternating head",
@@ -79,7 +86,8 @@ const DraftHeadType kAlternatingHead{
         [](const RankConfig& /*rank*/, const DraftSizes& sizes) {
           return DraftTraits{.buffer_bytes = Arena::bytes_for<TokenId>(sizes.max_sequences * rows_of(sizes)),
                              .most_tokens = 4,
-                             .block_positions = kBlockPositions};
+                             .block_positions = kBlockPositions,
+                             .tells_confidence = true};
         },
     .make = [](const DraftParts& parts) -> std::unique_ptr<DraftHead> {
       return std::make_unique<AlternatingHead>(parts);

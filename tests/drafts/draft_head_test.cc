@@ -7,6 +7,7 @@
 
 #include "drafts/heads/draft_heads.h"
 #include "engine/engine.h"
+#include "engine/engine_limits.h"
 #include "rank_engine/rank_engine.h"
 #include "scheduler/scheduler.h"
 #include "tests/drafts/alternating_head.h"
@@ -102,7 +103,59 @@ TEST(ADraftHead, OfBatchesIsThatOfEachSequence) {
   Engine queueing(checkpoint().path(), with);
   const test::Speculated queued = test::speculate(queueing, true);
   EXPECT_EQ(queued.drafted, by_link.drafted);
+  EXPECT_EQ(queued.confidence, by_link.confidence);
   for (int i : {0, 1}) EXPECT_EQ(queued.tokens[i], by_link.tokens[i]);
+}
+
+TEST(ADraftHead, SaysHowSureItIsOfEachDraft) {
+  EngineOptions with = options(3);
+  with.choose_on_device = true;
+  Engine engine(checkpoint().path(), with);
+  EXPECT_TRUE(engine.limits().tells_confidence);
+  EXPECT_FALSE(engine_limits(layers_alone(), resolved(options(0), layers_alone())).tells_confidence);
+  const SequenceId a = *engine.open({}), b = *engine.open({});
+  for (const SequenceId id : {a, b})
+    static_cast<void>(test::step(engine, id, std::vector<TokenId>{5, 6, 7}, WantedLogits::kNone));
+  for (const SequenceId id : {a, b}) ASSERT_TRUE(engine.reserve(id, 6));
+  const std::vector<DraftInput> inputs{{a, 8}, {b, 9}};
+  const Result<DraftOutput> link = engine.draft(inputs, 0);
+  ASSERT_TRUE(link);
+  const auto vector_of = [](std::span<const float> values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_EQ(vector_of(link.value().confidence),
+            (std::vector<float>{test::alternating_confidence(8, 0), test::alternating_confidence(9, 0)}));
+  // b drafts more than a: places of the device are by depth, those of the output by sequence.
+  const std::vector<SampleRow> draws(3);
+  const TokenId of_a = 8, of_b = 9;
+  const std::vector<StepInput> step{
+      {.sequence = a,
+       .tokens = {&of_a, 1},
+       .draws = std::span(draws).first(2),
+       .wants_draft_logits = false,
+       .num_drafts = 1},
+      {.sequence = b, .tokens = {&of_b, 1}, .draws = draws, .wants_draft_logits = false, .num_drafts = 2}};
+  ASSERT_FALSE(engine.queue(step));
+  const Result<StepOutput> output = engine.collect();
+  ASSERT_TRUE(output);
+  EXPECT_EQ(vector_of(output.value().confidence),
+            (std::vector<float>{test::alternating_confidence(8, 0), test::alternating_confidence(9, 0),
+                                test::alternating_confidence(7, 1)}));
+}
+
+TEST(ADraftHead, OfGroupsOfRanksSaysTheSame) {
+  EngineOptions with = options(3);
+  with.choose_on_device = true;
+  Engine alone(checkpoint().path(), with);
+  with.parallel = {.num_devices = 2, .dp = 2};
+  const std::unique_ptr<ModelEngine> groups = open_engine(checkpoint().path(), with);
+  EXPECT_TRUE(groups->limits().tells_confidence);
+  for (const bool queued : {false, true}) {
+    const test::Speculated want = test::speculate(alone, queued), got = test::speculate(*groups, queued);
+    EXPECT_EQ(got.drafted, want.drafted);
+    EXPECT_EQ(got.confidence, want.confidence);
+    EXPECT_EQ(got.confidence.size(), got.drafted.size());
+  }
 }
 
 struct Outcome {

@@ -190,11 +190,49 @@ TEST(Ahead, QueuedDraftsAndTheirStepsAreThoseOfTheLoop) {
   with.drafts = true;
   with.max_draft_tokens = 3;
   Engine engine(checkpoint().path(), with);
-  EXPECT_FALSE(engine.limits().runs_ahead);
   const test::Speculated by_link = test::speculate(engine, false), queued = test::speculate(engine, true);
   EXPECT_EQ(queued.drafted, by_link.drafted);
   EXPECT_EQ(queued.tokens[0], by_link.tokens[0]);
   EXPECT_EQ(queued.tokens[1], by_link.tokens[1]);
+}
+
+/// Steps without drafts run ahead of each other under a draft head too, which then drafts what it would have.
+TEST(Ahead, LeavesTheDraftHeadWhatSingleStepsLeave) {
+  EngineOptions with = options();
+  with.drafts = true;
+  with.max_draft_tokens = 3;
+  Engine engine(checkpoint().path(), with);
+  ASSERT_TRUE(engine.limits().runs_ahead);
+  const std::vector<TokenId> prompt = test::random_tokens(250, kVocab, 3);
+  for (const std::int64_t end : {255, 256, 257, 270}) {  // around the end of a page
+    const SequenceId by_step = *engine.open({}), ahead = *engine.open({});
+    std::vector<TokenId> want, got;
+    for (const SequenceId id : {by_step, ahead}) {
+      static_cast<void>(test::feed(engine, id, std::span(prompt).first(249), 60));
+      (id == ahead ? got : want)
+          .push_back(test::best(test::step(engine, id, std::span(prompt).last(1), WantedLogits::kLast)));
+    }
+    while (engine.length(by_step) < end)
+      want.push_back(test::best(test::step(engine, by_step, std::span(want).last(1), WantedLogits::kLast)));
+    ASSERT_FALSE(queue(engine, ahead, got.front()));
+    while (got.size() < want.size()) {
+      if (engine.length(ahead) < end) ASSERT_FALSE(queue(engine, ahead, kNoToken));
+      got.push_back(engine.collect().value().chosen.front());
+    }
+    ASSERT_EQ(got, want);
+    std::vector<float> drafted[2];
+    for (const SequenceId id : {by_step, ahead}) {
+      ASSERT_TRUE(engine.reserve(id, 4));
+      for (std::int64_t depth = 0; depth < 3; ++depth) {
+        const DraftInput input{id, want.back()};
+        const std::vector<float> row = values(engine.draft({&input, 1}, depth).value().logits);
+        drafted[id == ahead].insert(drafted[id == ahead].end(), row.begin(), row.end());
+      }
+    }
+    EXPECT_SAME_BITS(drafted[1], drafted[0]) << end;
+    engine.close(by_step, false);
+    engine.close(ahead, false);
+  }
 }
 
 TEST(Ahead, WhatIsWrongWithATokenOrTheRoomIsRefused) {

@@ -48,7 +48,7 @@ TEST(MemoryPlan, DefaultsAreTheModelsContextForOneSequence) {
   EXPECT_GE(options.num_threads, 1);
 }
 
-TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
+TEST(EngineLimits, AGpuChoosesTokensAndRunsAhead) {
   const ModelConfig config = preset_config("flash");
   const auto limits = [&](const EngineOptions& options) {
     return engine_limits(config, resolved(options, config));
@@ -58,7 +58,7 @@ TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
   EXPECT_TRUE(limits({.device = gpu}).runs_ahead);
   EXPECT_TRUE(
       limits({.device = gpu, .prefix_cache = true, .disk = DiskCacheOptions{.folder = "pages"}}).runs_ahead);
-  EXPECT_FALSE(limits({.device = gpu, .drafts = true}).runs_ahead);
+  EXPECT_TRUE(limits({.device = gpu, .drafts = true}).runs_ahead);
   EXPECT_TRUE(limits({.device = gpu, .drafts = true}).queues);
   EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).runs_ahead);
   EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).queues);

@@ -72,7 +72,10 @@ TEST(RankMessage, OtherCallsComeBack) {
 TEST(RankMessage, RowsComeBack) {
   const std::vector<float> values{1, 2, 3, 4, 5, 6};
   const std::vector<TokenId> chosen{7, 8}, drafted{9};
-  calls::StepRows rows{.logits = {values.data(), {2, 3}}, .chosen = chosen, .drafted = drafted};
+  calls::StepRows rows{.logits = {values.data(), {2, 3}},
+                       .chosen = chosen,
+                       .drafted = drafted,
+                       .confidence = std::span(values).first(1)};
   const ReceivedReply message = reply_from_bytes(to_bytes(RankReply{rows}));
   EXPECT_FALSE(message.reply.failure);
   const auto& reply = message.reply.to<calls::Compute>();
@@ -81,6 +84,7 @@ TEST(RankMessage, RowsComeBack) {
   EXPECT_TRUE(reply.draft_logits.empty());
   EXPECT_TRUE(std::ranges::equal(reply.chosen, chosen));
   EXPECT_TRUE(std::ranges::equal(reply.drafted, drafted));
+  EXPECT_TRUE(std::ranges::equal(reply.confidence, rows.confidence));
 }
 
 TEST(RankMessage, OtherRepliesComeBack) {

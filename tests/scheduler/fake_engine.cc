@@ -20,6 +20,7 @@ EngineLimits FakeEngine::limits() const {
           .max_logit_rows = options_.max_logit_rows,
           .max_sequences = options_.pools.max_sequences,
           .max_draft_tokens = options_.pools.max_draft_tokens,
+          .tells_confidence = options_.tells_confidence,
           .context_tokens = options_.pools.num_pages * kPageTokens,
           .chooses = options_.chooses || options_.queues || options_.runs_ahead,
           .queues = options_.queues || options_.runs_ahead,
@@ -135,18 +136,26 @@ TokenId FakeEngine::choice_for(SequenceId sequence) const {
 std::optional<Failure> FakeEngine::queue(std::span<const StepInput> inputs) {
   EXPECT_TRUE(limits().queues);
   EXPECT_LT(under_way_.size(), options_.runs_ahead ? kMaxQueued : 1);
+  const auto drafts = [](const auto& part) { return part.num_drafts > 0; };
+  EXPECT_TRUE(under_way_.empty() ||
+              (std::ranges::none_of(inputs, drafts) &&
+               std::ranges::all_of(under_way_.back().parts,
+                                   [](const QueuedPart& part) { return part.chain.drafts.empty(); })))
+      << "a step with drafts runs alone";
   const std::vector<FakeStepPart> parts = checked_parts(inputs);
   QueuedStep step{.fault = on_step ? on_step(parts) : ""};
-  std::vector<std::vector<TokenId>> chains, fed;
+  std::vector<Chain> chains;
+  std::vector<std::vector<TokenId>> fed;
   for (const StepInput& input : inputs) {
     chains.push_back(chain(input));
     fed.emplace_back(input.tokens.begin(), input.tokens.end());
-    fed.back().insert(fed.back().end(), chains.back().begin(), chains.back().end());
+    const std::vector<TokenId>& drafted = chains.back().drafts;
+    fed.back().insert(fed.back().end(), drafted.begin(), drafted.end());
   }
   std::vector<StepInput> whole(inputs.begin(), inputs.end());
   for (std::size_t i = 0; i < whole.size(); ++i) {
     whole[i].tokens = fed[i];
-    if (!chains[i].empty()) whole[i].wanted = WantedLogits::kAll;
+    if (!chains[i].drafts.empty()) whole[i].wanted = WantedLogits::kAll;
   }
   const std::int64_t num_rows = compute(whole);
   ++num_queued;
@@ -159,7 +168,7 @@ std::optional<Failure> FakeEngine::queue(std::span<const StepInput> inputs) {
                           .first_choice = draws.size(),
                           .num_choices = input.draws.size(),
                           .goes_on = goes_on,
-                          .drafts = chains[i]});
+                          .chain = chains[i]});
     must_collect_ = must_collect_ || goes_on;
     draws.insert(draws.end(), input.draws.begin(), input.draws.end());
     std::fill_n(fed[i].end() - input.num_drafts, input.num_drafts, kNoToken);
@@ -180,13 +189,17 @@ Result<StepOutput> FakeEngine::collect() {
   const QueuedStep step = std::move(under_way_.front());
   under_way_.pop_front();
   drafted_.clear();
+  confidence_.clear();
   for (const QueuedPart& part : step.parts) {
-    drafted_.insert(drafted_.end(), part.drafts.begin(), part.drafts.end());
+    const std::vector<TokenId>& drafts = part.chain.drafts;
+    drafted_.insert(drafted_.end(), drafts.begin(), drafts.end());
+    if (options_.tells_confidence)
+      confidence_.insert(confidence_.end(), part.chain.confidence.begin(), part.chain.confidence.end());
     const auto found = sequences_.find(part.sequence);
     if (found == sequences_.end()) continue;
-    for (std::int64_t i = 0; i < std::ssize(part.drafts); ++i)
-      paging_->name(part.sequence, part.end - std::ssize(part.drafts) + i,
-                    std::max(part.drafts[static_cast<std::size_t>(i)], 0));
+    for (std::int64_t i = 0; i < std::ssize(drafts); ++i)
+      paging_->name(part.sequence, part.end - std::ssize(drafts) + i,
+                    std::max(drafts[static_cast<std::size_t>(i)], 0));
     if (!step.fault.empty()) {
       found->second.spoilt = true;
     } else {
@@ -202,32 +215,36 @@ Result<StepOutput> FakeEngine::collect() {
   }
   if (!step.fault.empty()) return Failure{step.fault};
   chosen_ = step.chosen;
-  return StepOutput{.chosen = chosen_, .drafted = drafted_};
+  return StepOutput{.chosen = chosen_, .drafted = drafted_, .confidence = confidence_};
 }
 
-std::vector<TokenId> FakeEngine::chain(const StepInput& input) {
-  std::vector<TokenId> drafts;
-  if (input.num_drafts == 0) return drafts;
-  if (drafts_fail) return std::vector<TokenId>(static_cast<std::size_t>(input.num_drafts), kNoToken);
+FakeEngine::Chain FakeEngine::chain(const StepInput& input) {
+  Chain chain;
+  const auto num_drafts = static_cast<std::size_t>(input.num_drafts);
+  if (num_drafts == 0) return chain;
+  if (drafts_fail)
+    return {.drafts = std::vector<TokenId>(num_drafts, kNoToken),
+            .confidence = std::vector<float>(num_drafts, 0)};
   EXPECT_LE(input.num_drafts, options_.pools.max_draft_tokens);
   EXPECT_EQ(input.wanted, WantedLogits::kLast);
   Sequence& sequence = find(input.sequence);
   EXPECT_TRUE(sequence.stepped) << "drafts follow a step";
   std::vector<float> logits(kFakeVocab);
   sequence.drafts.assign(1, input.tokens.back());
-  for (const SampleRow& draw : input.draws.first(static_cast<std::size_t>(input.num_drafts))) {
-    draft_logits(sequence, logits);
-    TokenId& guess = drafts.emplace_back();
+  for (const SampleRow& draw : input.draws.first(num_drafts)) {
+    chain.confidence.push_back(draft_logits(sequence, logits));
+    TokenId& guess = chain.drafts.emplace_back();
     sample_ref({.logits = {logits.data(), {1, kFakeVocab}}, .rows = {&draw, 1}, .ids = {&guess, 1}});
     sequence.drafts.push_back(guess);
   }
-  return drafts;
+  return chain;
 }
 
-void FakeEngine::draft_logits(const Sequence& sequence, std::span<float> row) const {
+float FakeEngine::draft_logits(const Sequence& sequence, std::span<float> row) const {
   const History history = after(sequence.history(), sequence.drafts);
   const bool knows = fake_chance(history, ~std::uint64_t{0}) < options_.draft_quality;
   fake_logits(knows ? history : ~history, row);
+  return knows ? kSure : -kSure;
 }
 
 std::span<const TokenId> FakeEngine::choose(std::span<const SampleRow> draws) {
@@ -252,6 +269,7 @@ Result<DraftOutput> FakeEngine::draft(std::span<const DraftInput> inputs, std::i
   EXPECT_LE(std::ssize(inputs), std::min(options_.max_batch_tokens, options_.max_logit_rows));
   if (drafts_fail) return failure("the MTP block made a NaN");
   logits_.resize(static_cast<std::size_t>(options_.max_logit_rows) * kFakeVocab);
+  confidence_.clear();
   float* row = logits_.data();
   for (const DraftInput& input : inputs) {
     Sequence& sequence = find(input.sequence);
@@ -261,15 +279,21 @@ Result<DraftOutput> FakeEngine::draft(std::span<const DraftInput> inputs, std::i
     if (depth == 0) sequence.drafts.clear();
     EXPECT_EQ(std::ssize(sequence.drafts), depth) << "a chain has no holes";
     sequence.drafts.push_back(input.token);
-    draft_logits(sequence, {row, kFakeVocab});
+    confidence_.push_back(draft_logits(sequence, {row, kFakeVocab}));
     row += kFakeVocab;
   }
   std::vector<SampleRow> draws;
   for (const DraftInput& input : inputs) {
     if (input.draw) draws.push_back(*input.draw);
   }
-  if (draws.size() == inputs.size()) return DraftOutput{.chosen = choose(draws)};
-  return DraftOutput{.logits = {logits_.data(), {std::ssize(inputs), kFakeVocab}}};
+  DraftOutput output;
+  if (draws.size() == inputs.size()) {
+    output.chosen = choose(draws);
+  } else {
+    output.logits = {logits_.data(), {std::ssize(inputs), kFakeVocab}};
+  }
+  if (options_.tells_confidence) output.confidence = confidence_;
+  return output;
 }
 
 void FakeEngine::share(SequenceId id) {

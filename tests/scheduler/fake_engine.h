@@ -22,10 +22,11 @@ struct FakeEngineOptions {
   FakePools pools;
   std::int64_t max_batch_tokens = 512;
   std::int64_t max_logit_rows = 64;
-  bool chooses = false;        ///< takes draws, as an engine on a GPU does
-  bool queues = false;         ///< and runs steps that the loop does not wait for; implies `chooses`
-  bool runs_ahead = false;     ///< and begins steps before earlier ones are collected; implies `queues`
-  double draft_quality = 0.7;  ///< chance that a draft sees the true logits
+  bool chooses = false;           ///< takes draws, as an engine on a GPU does
+  bool queues = false;            ///< and runs steps that the loop does not wait for; implies `chooses`
+  bool runs_ahead = false;        ///< and begins steps before earlier ones are collected; implies `queues`
+  double draft_quality = 0.7;     ///< chance that a draft sees the true logits
+  bool tells_confidence = false;  ///< of each draft: kSure where it sees the true logits, else -kSure
   std::unique_ptr<FakePaging> (*paging)(const FakePools&) = make_toy_paging;
 };
 
@@ -38,6 +39,8 @@ struct FakeStepPart {
 
 class FakeEngine : public StepEngine {
  public:
+  static constexpr float kSure = 3;
+
   explicit FakeEngine(const FakeEngineOptions& options);
   ~FakeEngine() override;
 
@@ -66,12 +69,16 @@ class FakeEngine : public StepEngine {
   std::function<void()> on_collect;
 
  private:
+  struct Chain {
+    std::vector<TokenId> drafts;
+    std::vector<float> confidence;
+  };
   struct QueuedPart {
     SequenceId sequence{};
     std::int64_t end = 0;  ///< its length after the step
     std::size_t first_choice = 0, num_choices = 0;
     bool goes_on = false;  ///< with a token of the step before
-    std::vector<TokenId> drafts;
+    Chain chain;
   };
   struct QueuedStep {
     std::vector<QueuedPart> parts;
@@ -89,10 +96,11 @@ class FakeEngine : public StepEngine {
 
   /// The token that a step under way chooses for a sequence.
   [[nodiscard]] TokenId choice_for(SequenceId sequence) const;
-  /// The chain of drafts behind `tokens`.
-  [[nodiscard]] std::vector<TokenId> chain(const StepInput& input);
-  /// Logits of the draft model after `drafts`, the first of which is a sequence's newest token.
-  void draft_logits(const Sequence& sequence, std::span<float> row) const;
+  /// The chain of drafts behind an input's tokens.
+  [[nodiscard]] Chain chain(const StepInput& input);
+  /// Logits of the draft model after `drafts`, the first of which is a sequence's newest token. How sure it
+  /// is of them.
+  float draft_logits(const Sequence& sequence, std::span<float> row) const;
   /// Feeds a step, and fills logits_ for its rows: those with draws first. How many there are.
   std::int64_t compute(std::span<const StepInput> inputs);
   /// What `draws` choose from the first rows of logits_.
@@ -106,6 +114,7 @@ class FakeEngine : public StepEngine {
   std::map<SequenceId, Sequence> sequences_;
   std::vector<float> logits_;
   std::vector<TokenId> chosen_, drafted_;
+  std::vector<float> confidence_;
   std::deque<QueuedStep> under_way_;
   bool must_collect_ = false;  ///< tokens of the last queued step have no names yet
 };

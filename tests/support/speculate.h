@@ -18,17 +18,21 @@ inline TokenId best(const StepOutput& output) {
 }
 
 /// Tokens of two sequences that guess up to three and one tokens ahead, and what was drafted: link by link,
-/// or queued with the step that checks the drafts.
+/// or queued with the step that checks the drafts. `confidence`: of each of `drafted`, where the head tells it.
 struct Speculated {
   std::vector<TokenId> tokens[2], drafted;
+  std::vector<float> confidence;
 };
 
 inline std::vector<TokenId> draft_by_link(StepEngine& engine, SequenceId sequence, TokenId newest,
-                                          std::int64_t count) {
+                                          std::int64_t count, std::vector<float>* confidence = nullptr) {
   std::vector<TokenId> drafts;
   for (std::int64_t depth = 0; depth < count; ++depth) {
     const DraftInput input{sequence, drafts.empty() ? newest : drafts.back(), SampleRow{}};
-    drafts.push_back(engine.draft({&input, 1}, depth).value().chosen.front());
+    const Result<DraftOutput> link = engine.draft({&input, 1}, depth);
+    drafts.push_back(link.value().chosen.front());
+    const std::span<const float> told = link.value().confidence;
+    if (confidence != nullptr) confidence->insert(confidence->end(), told.begin(), told.end());
   }
   return drafts;
 }
@@ -57,7 +61,8 @@ inline Speculated speculate(StepEngine& engine, bool queued) {
       fed[i] = {newest};
       const auto draws = std::span(greedy).first(static_cast<std::size_t>(1 + num_drafts[i]));
       if (!queued) {
-        const std::vector<TokenId> drafts = draft_by_link(engine, ids[i], newest, num_drafts[i]);
+        const std::vector<TokenId> drafts =
+            draft_by_link(engine, ids[i], newest, num_drafts[i], &result.confidence);
         fed[i].insert(fed[i].end(), drafts.begin(), drafts.end());
       }
       inputs.push_back({.sequence = ids[i],
@@ -72,6 +77,8 @@ inline Speculated speculate(StepEngine& engine, bool queued) {
     }
     const Result<StepOutput> output = queued ? engine.collect() : engine.step(inputs);
     if (!output) throw std::runtime_error(output.error());
+    const std::span<const float> told = output.value().confidence;
+    result.confidence.insert(result.confidence.end(), told.begin(), told.end());
     std::size_t row = 0, draft = 0;
     for (int i : {0, 1}) {
       for (std::int64_t d = 0; queued && d < num_drafts[i]; ++d)

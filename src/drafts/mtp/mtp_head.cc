@@ -45,7 +45,7 @@ class MtpHead final : public DraftHead {
   }
   std::int64_t follow(const FollowedStep& step, Activations<2> logits) override;
   void draft(std::span<const DraftRow> rows, std::int64_t depth, std::span<const TokenId> chosen,
-             Activations<2> logits) override;
+             Activations<2> logits, std::span<float> confidence) override;
   void run_all(const RaggedBatch& batch, Activations<2> logits) override;
   void clear_due_rows(const SequenceSlice& sequence, std::int64_t end) override;
   [[nodiscard]] std::vector<std::span<std::byte>> carried(std::int32_t state_slot,
@@ -134,7 +134,7 @@ std::int64_t MtpHead::follow(const FollowedStep& step, Activations<2> logits) {
 }
 
 void MtpHead::draft(std::span<const DraftRow> rows, std::int64_t depth, std::span<const TokenId> chosen,
-                    Activations<2> logits) {
+                    Activations<2> logits, std::span<float> /*confidence*/) {
   std::vector<TokenId> tokens;
   std::vector<SequenceSlice> slices;
   std::vector<RowPair> stream_rows, own_rows;

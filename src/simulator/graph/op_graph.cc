@@ -129,7 +129,7 @@ class StepRecorder {
     for (const SequenceSlice& slice : step.slices)
       rows.push_back({.sequence = {.start = slice.start + slice.num_tokens}, .token = 0});
     for (std::int64_t depth = 0; depth < workload_.num_drafts; ++depth) {
-      head.draft(rows, depth, {}, logits(std::ssize(rows)));
+      head.draft(rows, depth, {}, logits(std::ssize(rows)), {});
       sample(std::ssize(rows));
     }
   }
