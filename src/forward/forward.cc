@@ -45,7 +45,8 @@ StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t
           .n_routed_experts = config.n_routed_experts,
           .num_experts_per_tok = config.num_experts_per_tok,
           .moe_intermediate_size = config.moe_intermediate_size,
-          .vocab_size = config.vocab_size};
+          .vocab_size = config.vocab_size,
+          .markov_rank = config.dspark.markov_rank};
 }
 
 std::int64_t forward_buffer_bytes(const RankConfig& rank, std::int64_t max_rows, ElementType type) {

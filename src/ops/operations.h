@@ -21,6 +21,7 @@
 #include "ops/kv_store/kv_store.h"
 #include "ops/linear/linear.h"
 #include "ops/lm_head/lm_head.h"
+#include "ops/markov/markov.h"
 #include "ops/mtp_combine/mtp_combine.h"
 #include "ops/operation/type_list.h"
 #include "ops/rms_norm/rms_norm.h"
@@ -53,6 +54,7 @@ using Operations = TypeList<
     ops::MtpCombine,
     ops::StreamMean,
     ops::LmHead,
+    ops::Markov,
     ops::GatherRows,
     ops::Sample,
     ops::Dispatch,

@@ -33,6 +33,7 @@ struct Host {
   std::vector<SampleRow> sampled{{.temperature = 0.7, .top_k = 5, .uniform = 0.3}, {}, {}};
   DispatchedRows received;
   std::deque<std::vector<float>> values;
+  std::deque<std::vector<Bf16Bits>> halves;
   std::deque<WeightMatrix> weights;
   std::vector<LinearOutput> outputs;
   std::vector<ExpertWeights> experts;
@@ -44,6 +45,12 @@ struct Host {
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 7) - 3.0F;
     return weights.emplace_back(
         WeightMatrix{WeightFormat::kF32, rows, cols, reinterpret_cast<const std::byte*>(data.data())});
+  }
+  const WeightMatrix& weight_bf16(std::int64_t rows, std::int64_t cols) {
+    std::vector<Bf16Bits>& data = halves.emplace_back(static_cast<std::size_t>(rows * cols));
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = float_to_bf16(static_cast<float>(i % 7) - 3.0F);
+    return weights.emplace_back(
+        WeightMatrix{WeightFormat::kBF16, rows, cols, reinterpret_cast<const std::byte*>(data.data())});
   }
   ExpertWeights expert() { return {weight(kWidth, kWidth), weight(kWidth, kWidth), weight(kWidth, kWidth)}; }
 };
@@ -275,6 +282,23 @@ struct Example<ops::LmHead> {
     return {{.x = memory.rows(kRows, kWidth),
              .weight = &host.weight(24, kWidth),
              .logits = memory.rows(kRows, 24)}};
+  }
+};
+template <>
+struct Example<ops::Markov> {
+  static std::vector<MarkovArgs> calls(GuardedMemory& memory, Host& host) {
+    constexpr std::int64_t kRank = 16, kVocab = 24;
+    std::vector<Bf16Bits> table(5 * kRank);
+    for (std::size_t i = 0; i < table.size(); ++i) table[i] = float_to_bf16(static_cast<float>(i % 7) - 3.0F);
+    MarkovArgs args{.tokens = memory.span_of<TokenId>({4, 0, 2}),
+                    .w1 = {memory.span_of<Bf16Bits>(table).data(), {5, kRank}},
+                    .w2 = &host.weight_bf16(kVocab, kRank),
+                    .logits = memory.rows(kRows, kVocab)};
+    MarkovArgs with_confidence = args;
+    with_confidence.hidden = memory.rows(kRows, kWidth);
+    with_confidence.confidence_weight = memory.span<const float>(kWidth + kRank);
+    with_confidence.confidence = memory.span<float>(kRows);
+    return {args, with_confidence};
   }
 };
 template <>

@@ -26,6 +26,7 @@ struct StepShape {
   std::int64_t num_experts_per_tok = 0;
   std::int64_t moe_intermediate_size = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t markov_rank = 0;  ///< 0: the model has no DSpark head
 };
 
 }  // namespace baleen

@@ -17,6 +17,7 @@
 #include "ops/kv_store/sm90/kv_store.h"
 #include "ops/linear/sm90/linear.h"
 #include "ops/lm_head/sm90/lm_head.h"
+#include "ops/markov/sm90/markov.h"
 #include "ops/mtp_combine/sm90/mtp_combine.h"
 #include "ops/rms_norm/sm90/rms_norm.h"
 #include "ops/rope/sm90/rope.h"
@@ -56,6 +57,7 @@ VariantTable<CudaContext> variants_without_messages() {
   table.add(mtp_combine_variants());
   table.add(stream_mean_variants());
   table.add(lm_head_variants());
+  table.add(markov_variants());
   table.add(gather_rows_variants());
   table.add(sample_variants());
   return table;

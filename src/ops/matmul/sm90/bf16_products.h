@@ -83,6 +83,8 @@ struct Bf16Boxes {
 
 /// Few rows, one segment, BF16 weights: all pass once, as fast as memory gives them.
 void bf16_stream(const Bf16Work& work, CudaContext& context);
+/// The same, added to the float32 values that y holds.
+void bf16_stream_adding(const Bf16Work& work, CudaContext& context);
 /// The same with FP8 weights.
 void bf16_stream_fp8(const Bf16Work& work, CudaContext& context);
 /// Few rows, kMaxSegments: the same with the segments side by side.

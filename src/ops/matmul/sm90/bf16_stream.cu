@@ -43,21 +43,50 @@ __device__ void multiply_tile(float (&d)[S::kTokens / 2], const Bf16Products& wo
   ring.barriers.release_operands(previous, lane);
 }
 
+/// What y holds where `store_each` stores `values`: float32, past the first-level cache.
+template <int kValues>
+__device__ void load_each(const Bf16Products::Product& product, float (&values)[kValues], int first_output,
+                          int first_token, int num_rows, int thread) {
+  const auto* y = reinterpret_cast<const float*>(product.y);
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) {
+    const int output = first_output + operand_row(thread, i), token = first_token + token_column(thread, i);
+    const bool exists = output < product.num_outputs && token < num_rows;
+    values[i] = exists ? __ldcg(y + token * product.y_stride + output) : 0.0F;
+  }
+}
+
+/// The first output of a warpgroup in a tile of `product`.
 template <class S>
+__device__ int first_output(const Bf16Products::Product& product, int tile, int warpgroup) {
+  return (tile - product.first_tile) * S::kTileOutputs + warpgroup * kMmaOutputs;
+}
+
+/// kAdds: to what y holds, which is on its way while weights are.
+template <class S, bool kAdds>
 __device__ void multiply_tiles(const Bf16Products& work, const Ring& ring, int first_token) {
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   RingPlace place;
   for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
     float d[S::kTokens / 2];
+    [[maybe_unused]] float before[kAdds ? S::kTokens / 2 : 1];
+    if constexpr (kAdds) {
+      const Bf16Products::Product& product = product_of(work, tile);
+      load_each(product, before, first_output<S>(product, tile, warpgroup), first_token, work.num_rows,
+                thread);
+    }
     multiply_tile<S>(d, work, ring, place, warpgroup * kMmaOutputs * kBoxRowBytes, thread % kWarpThreads);
+    if constexpr (kAdds) {
+#pragma unroll
+      for (int i = 0; i < S::kTokens / 2; ++i) d[i] += before[i];
+    }
     const Bf16Products::Product& product = product_of(work, tile);
-    store_each(product, d, (tile - product.first_tile) * S::kTileOutputs + warpgroup * kMmaOutputs,
-               first_token, work.num_rows, thread);
+    store_each(product, d, first_output<S>(product, tile, warpgroup), first_token, work.num_rows, thread);
   }
 }
 
-template <class S>
+template <class S, bool kAdds>
 __global__ void __launch_bounds__(kThreads, 1)
     bf16_stream(const __grid_constant__ Bf16Products work, NextAtOnce order) {
   extern __shared__ std::byte dynamic[];
@@ -72,20 +101,30 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int first_token = static_cast<int>(blockIdx.y) * S::kTokens;
   if (threadIdx.x < kMultipliers) {
     ptx::wait_for_previous_kernel();
-    multiply_tiles<S>(work, ring, first_token);
+    multiply_tiles<S, kAdds>(work, ring, first_token);
   } else {
     load_tiles<S>(work, ring, first_token, kMultipliers);
   }
 }
 
-}  // namespace
-
-void bf16_stream(const Bf16Work& work, CudaContext& context) {
+template <bool kAdds>
+void launch(const Bf16Work& work, CudaContext& context) {
   BALEEN_CHECK_EQ(work.num_segments, 1);
   with_token_tile(work.num_rows, [&](auto tokens) {
     using S = Stages<tokens()>;
-    launch_stream<S>(bf16_stream<S>, kThreads, S::kStages * S::kStageBytes + kGroupBytes, work, context);
+    launch_stream<S>(bf16_stream<S, kAdds>, kThreads, S::kStages * S::kStageBytes + kGroupBytes, work,
+                     context);
   });
+}
+
+}  // namespace
+
+void bf16_stream(const Bf16Work& work, CudaContext& context) { launch<false>(work, context); }
+
+void bf16_stream_adding(const Bf16Work& work, CudaContext& context) {
+  for (const Bf16Work::Output& output : work.outputs)
+    BALEEN_CHECK(output.y.element_type() == ElementType::kF32);
+  launch<true>(work, context);
 }
 
 }  // namespace baleen::sm90

@@ -129,4 +129,19 @@ void matmul_bf16(std::span<const MatmulBf16> products, CudaContext& context) {
   }
 }
 
+void add_matmul_bf16(const MatmulBf16& product, CudaContext& context) {
+  BALEEN_CHECK(product.x.element_type() == ElementType::kBf16);
+  BALEEN_CHECK(product.weight->format == WeightFormat::kBF16);
+  if (product.x.extent(0) == 0) return;
+  const Bf16Work::Output output{product.weight, product.y};
+  bf16_stream_adding({.x = product.x.address(),
+                      .num_rows = product.x.extent(0),
+                      .num_inputs = product.x.extent(1),
+                      .row_stride = product.x.stride(0),
+                      .group_stride = product.x.stride(0),
+                      .num_segments = 1,
+                      .outputs = {&output, 1}},
+                     context);
+}
+
 }  // namespace baleen::sm90

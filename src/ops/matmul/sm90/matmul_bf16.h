@@ -24,5 +24,8 @@ constexpr std::int64_t kMaxMatmulBf16Products = 8;
 
 /// All products have the same x. At most `kMaxMatmulBf16Products`; takes no scratch.
 void matmul_bf16(std::span<const MatmulBf16> products, CudaContext& context);
+/// y += x W^T, y in float32: each output's sum is one segment, whatever the weight's shape, and is added
+/// last. Weights pass once for every 64 rows.
+void add_matmul_bf16(const MatmulBf16& product, CudaContext& context);
 
 }  // namespace baleen::sm90
