@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "checkpoint/safetensors_writer.h"
+#include "drafts/heads/draft_heads.h"
 #include "rank_engine/rank_engine.h"
 
 namespace baleen {
@@ -28,6 +29,14 @@ std::span<const std::byte> bytes_of(ConstActivations<2> rows) {
   return std::as_bytes(std::span(rows.data(), static_cast<std::size_t>(rows.size())));
 }
 
+/// What `--mtp` asks for.
+void check_row_logits(const ModelFolder& folder) {
+  check_drafts(folder.kind, "--mtp");
+  const DraftHeadType& head = *draft_head_of(folder.config);
+  if (!head.has_row_logits)
+    fail("--mtp: the {} gives no logits of a text's own rows; leave it out", head.title);
+}
+
 void run_logits(const LogitsFlags& flags) {
   const std::vector<TokenId> tokens = read_token_file(flags.tokens);
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
@@ -37,7 +46,7 @@ void run_logits(const LogitsFlags& flags) {
   options.cache_tokens = num_tokens;
   options.drafts = flags.mtp;
   ModelFolder folder = open_model_folder(flags.engine.model);
-  if (flags.mtp) check_drafts(folder.kind, "--mtp");
+  if (flags.mtp) check_row_logits(folder);
   const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), options);
   ModelEngine& engine = *opened;
   log_expert_transport(engine);

@@ -133,6 +133,7 @@ class DraftHead {
 struct DraftHeadType {
   std::string_view name;   ///< a part of what pages are known by: a head decides bytes of its blocks' rows
   std::string_view title;  ///< what sentences call it: "MTP block"
+  bool has_row_logits;     ///< `follow` gives logits of a step's own rows
   /// Whether a model, whole, has such a head.
   bool (*is_in)(const ModelConfig& config);
   DraftTraits (*traits)(const RankConfig& rank, const DraftSizes& sizes);

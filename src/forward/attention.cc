@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/check.h"
 #include "ops/operations.h"
 
 namespace baleen {
@@ -58,13 +59,17 @@ void Attention::cut(std::int64_t first) {
   output_.cut(first);
 }
 
-void Attention::run(std::int64_t block, const Pass& pass, const HalfBlock& half) {
-  const Call call{.block = block,
-                  .pass = pass,
-                  .weights = context_.weights.block(block).attention,
-                  .shape = context_.rank.attention(block),
-                  .values = arrays_.of(pass)};
+Attention::Call Attention::call(std::int64_t block, const Pass& pass) {
   context_.device.executor().enter_block(block);
+  return {.block = block,
+          .pass = pass,
+          .weights = context_.weights.block(block).attention,
+          .shape = context_.rank.attention(block),
+          .values = arrays_.of(pass)};
+}
+
+void Attention::run(std::int64_t block, const Pass& pass, const HalfBlock& half) {
+  const Call call = this->call(block, pass);
   project(call, half);
   norm_and_store(call);
   // Compressors and the indexer begin beside the rotation of the queries, whose result they do not read.
@@ -75,32 +80,45 @@ void Attention::run(std::int64_t block, const Pass& pass, const HalfBlock& half)
   output_.run(block, pass, rows(call.values.attended, call.num_attending()), half.f);
 }
 
+void Attention::store(std::int64_t block, const Pass& pass, const HalfBlock& half) {
+  const Call call = this->call(block, pass);
+  BALEEN_CHECK(!call.shape.compresses());
+  const LinearOutput kv{&call.weights.wkv, placed(call, call.values.kv, call.values.kv.extent(1)), false,
+                        "wkv"};
+  project(call, half, {&kv, 1});
+  context_.device.execute<ops::KvStore>(stored(call));
+}
+
+Activations<2> Attention::placed(const Call& call, const Activations<2>& all, std::int64_t width) const {
+  const RowRange attending = call.attending();
+  return rows(all, call.pass.num_rows(), width).slice(attending.begin, attending.end);
+}
+
 void Attention::project(const Call& call, const HalfBlock& half) {
   const auto& [block, pass, weights, shape, values] = call;
-  const RowRange attending = call.attending();
-  const std::int64_t num_rows = attending.size();
-  const Activations<2> x = rows(half.u, num_rows);
+  const std::int64_t num_rows = call.num_attending();
   const CompressorWeights& main = weights.compressor;
   const CompressorWeights& index = weights.indexer.compressor;
-  // What the cache is made from comes to the place of its row in the batch.
-  const auto placed = [&](const Activations<2>& all, std::int64_t width) {
-    return rows(all, call.pass.num_rows(), width).slice(attending.begin, attending.end);
-  };
   const std::array<LinearOutput, 7> projections{
       {{&weights.wq_a, rows(values.q_latent, num_rows), false, "wq_a"},
-       {&weights.wkv, placed(values.kv, values.kv.extent(1)), false, "wkv"},
-       {&main.wkv, placed(values.main_kv, main.wkv.rows), true, "compressor.wkv"},
-       {&main.wgate, placed(values.main_gate, main.wgate.rows), true, "compressor.wgate"},
-       {&index.wkv, placed(values.index_kv, index.wkv.rows), true, "indexer.wkv", false},
-       {&index.wgate, placed(values.index_gate, index.wgate.rows), true, "indexer.wgate", false},
+       {&weights.wkv, placed(call, values.kv, values.kv.extent(1)), false, "wkv"},
+       {&main.wkv, placed(call, values.main_kv, main.wkv.rows), true, "compressor.wkv"},
+       {&main.wgate, placed(call, values.main_gate, main.wgate.rows), true, "compressor.wgate"},
+       {&index.wkv, placed(call, values.index_kv, index.wkv.rows), true, "indexer.wkv", false},
+       {&index.wgate, placed(call, values.index_gate, index.wgate.rows), true, "indexer.wgate", false},
        {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj",
         false}}};
   const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
+  project(call, half, std::span(projections).first(num_projections));
+}
+
+void Attention::project(const Call& call, const HalfBlock& half, std::span<const LinearOutput> outputs) {
+  const Activations<2> x = rows(half.u, call.num_attending());
   const bool gathers = context_.layout.plan().sequence_parallel;
-  if (gathers) gather_rows_of_group(context_, x, pass.shares.kept_by_rank());
+  if (gathers) gather_rows_of_group(context_, x, call.pass.shares.kept_by_rank());
   context_.device.execute<ops::Linear>({.x = x,
                                         .x_fp8 = gathers ? Fp8Rows() : half.u_fp8,
-                                        .outputs = std::span(projections).first(num_projections),
+                                        .outputs = outputs,
                                         .precision = context_.precision});
   if (context_.layout.plan().cp > 1) gather_cache_inputs(call);
 }
@@ -122,20 +140,25 @@ void Attention::gather_cache_inputs(const Call& call) {
 void Attention::norm_and_store(const Call& call) {
   const auto& [block, pass, weights, shape, values] = call;
   const Activations<2> latent = rows(values.q_latent, call.num_attending());
-  const RowRange all{0, pass.num_rows()};
   context_.device.execute<ops::RmsNorm, ops::KvStore>({.x = latent,
                                                        .weight = weights.q_norm,
                                                        .eps = context_.norm_eps(),
                                                        .precision = context_.precision,
                                                        .y = latent,
                                                        .y_fp8 = values.q_latent_fp8},
-                                                      {.kv = rows(values.kv, pass.num_rows()),
-                                                       .weight = weights.kv_norm,
-                                                       .eps = context_.norm_eps(),
-                                                       .cosine = angles_.cosine(shape.rope, pass, all),
-                                                       .sine = angles_.sine(shape.rope, pass, all),
-                                                       .batch = pass.step.batch,
-                                                       .window = context_.cache.window(block)});
+                                                      stored(call));
+}
+
+KvStoreArgs Attention::stored(const Call& call) const {
+  const auto& [block, pass, weights, shape, values] = call;
+  const RowRange all{0, pass.num_rows()};
+  return {.kv = rows(values.kv, pass.num_rows()),
+          .weight = weights.kv_norm,
+          .eps = context_.norm_eps(),
+          .cosine = angles_.cosine(shape.rope, pass, all),
+          .sine = angles_.sine(shape.rope, pass, all),
+          .batch = pass.step.batch,
+          .window = context_.cache.window(block)};
 }
 
 void Attention::project_queries(const Call& call) {

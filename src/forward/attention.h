@@ -19,6 +19,8 @@
 #include "forward/residual_streams.h"
 #include "forward/rotation_angles.h"
 #include "model/layer_attention.h"
+#include "ops/kv_store/kv_store.h"
+#include "ops/linear/linear.h"
 
 namespace baleen {
 
@@ -60,6 +62,8 @@ class Attention {
   /// the rank attends with; with sequence parallelism those that it keeps, at their places among all, and the
   /// others come to theirs. Of f the rows that it keeps are set, from row 0 on.
   void run(std::int64_t block, const Pass& pass, const HalfBlock& half);
+  /// Of a block without compressed entries: writes the same cache rows, and computes nothing else.
+  void store(std::int64_t block, const Pass& pass, const HalfBlock& half);
 
  private:
   /// One block of a pass.
@@ -74,12 +78,18 @@ class Attention {
     [[nodiscard]] std::int64_t num_attending() const { return attending().size(); }
   };
 
+  [[nodiscard]] Call call(std::int64_t block, const Pass& pass);
   /// u to the query's latent, and to what the cache is made from.
   void project(const Call& call, const HalfBlock& half);
+  /// u by these matrices, the cache's alone or some more.
+  void project(const Call& call, const HalfBlock& half, std::span<const LinearOutput> outputs);
+  /// Where the rank's rows of a value that the cache is made from lie among those of the batch.
+  [[nodiscard]] Activations<2> placed(const Call& call, const Activations<2>& all, std::int64_t width) const;
   /// With context parallelism: what the cache of every rank needs of the rows of others.
   void gather_cache_inputs(const Call& call);
   /// Norms the query's latent, and kv into the window's cache rows.
   void norm_and_store(const Call& call);
+  [[nodiscard]] KvStoreArgs stored(const Call& call) const;
   /// The latent to queries of all heads, normed and rotated, and to those of the indexer.
   void project_queries(const Call& call);
   /// Pools entries, and their index keys.

@@ -32,6 +32,7 @@ StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t
           .max_sequences = max_sequences,
           .max_positions = max_positions,
           .hidden_size = config.hidden_size,
+          .draft_input_size = rank.num_draft_blocks() > 0 ? config.draft_input_size() : 0,
           .hc_mult = config.hc_mult,
           .num_attention_heads = rank.num_attention_heads(),
           .head_dim = config.head_dim,
@@ -128,6 +129,24 @@ void Forward::run_drafts(const Step& step, const DraftRun& drafts) {
   run_blocks(pass);
 }
 
+void Forward::record_drafts(const Step& step, const DraftRecord& record) {
+  const RowShares shares(layout_, step);
+  const Pass pass{.step = step,
+                  .shares = shares,
+                  .begin = record.begin,
+                  .end = record.end,
+                  .streams = rows(streams_.arrays().drafts, shares.kept().size())};
+  attention_.begin(pass);
+  context_.device.executor().enter_block(record.begin);
+  const HalfBlock& half = streams_.half();
+  const RowRange own = streams_.attention_rows(pass);
+  record.enter({.kept = shares.kept(),
+                .u = half.u.slice(own.begin, own.end),
+                .u_fp8 = layout_.plan().sequence_parallel ? Fp8Rows() : half.u_fp8,
+                .free = rows(half.f, own.size())});
+  for (std::int64_t block = record.begin; block < record.end; ++block) attention_.store(block, pass, half);
+}
+
 Activations<3> Forward::returned(const Activations<3>& streams, const Step& step) const {
   return rows(streams, layout_.plan().shares_rows() ? kept().size() : step.batch.num_rows());
 }
@@ -160,6 +179,14 @@ Activations<3> Forward::run_drafts(const RaggedBatch& batch, std::span<const Tok
   return returned(streams, step);
 }
 
+void Forward::record_drafts(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                            const DraftRecord& record) {
+  BALEEN_CHECK_LE(batch.num_rows(), streams_.arrays().drafts.extent(0));
+  const Step step{batch, context_.device.batches().begin(batch, chosen)};
+  BALEEN_CHECK_EQ(num_rows_, step.rows.num_rows);
+  context_.device.steps().run(StepPart::kFollow, [&] { record_drafts(step, record); });
+}
+
 Activations<3> Forward::gathered(ConstActivations<3> own, const Activations<3>& all) {
   const auto flat = [](const auto& streams) {
     return streams.template reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
@@ -181,6 +208,12 @@ void Forward::capture(std::int64_t num_rows) {
 void Forward::capture_drafts(std::int64_t num_rows, const DraftRun& drafts) {
   context_.device.steps().capture(StepPart::kDraft, num_rows, [&](const StepRows& padding) {
     if (drafts.begin < drafts.end) run_drafts({{}, padding}, drafts);
+  });
+}
+
+void Forward::capture_record(std::int64_t num_rows, const DraftRecord& record) {
+  context_.device.steps().capture(StepPart::kFollow, num_rows, [&](const StepRows& padding) {
+    if (record.begin < record.end) record_drafts({{}, padding}, record);
   });
 }
 

@@ -57,6 +57,21 @@ struct DraftRun {
   std::function<void(const DraftRows&)> enter;
 };
 
+/// What a draft head takes up of a step: operations of its own that make what its blocks' attention would see,
+/// of which only the cache rows of blocks [begin, end) are made.
+struct DraftRecord {
+  std::int64_t begin = 0, end = 0;
+  /// `u`: [K, d] to be made, of the rows `kept` of the batch; `u_fp8` of the same rows, where it has any, for
+  /// FP8 products. `free`: [K, d] to work with.
+  struct Rows {
+    RowRange kept;
+    Activations<2> u;
+    Fp8Rows u_fp8;
+    Activations<2> free;
+  };
+  std::function<void(const Rows&)> enter;
+};
+
 class Forward {
  public:
   /// All of them must outlive this, of `rank` its model; weights, cache and `arena`, which has
@@ -81,6 +96,10 @@ class Forward {
   [[nodiscard]] Activations<3> run_drafts(const RaggedBatch& batch, std::span<const TokenId> chosen,
                                           const DraftRun& drafts);
 
+  /// Writes the cache rows of a draft head's blocks at the positions of a batch, the latest one of `run`, and
+  /// computes nothing else of the blocks.
+  void record_drafts(const RaggedBatch& batch, std::span<const TokenId> chosen, const DraftRecord& record);
+
   /// Of the rows of the latest pass, padding included, those that this rank keeps.
   [[nodiscard]] RowRange kept() const { return layout_.kept(num_rows_); }
   /// Streams of all rows of the latest pass, where ranks share them out: `own` of each rank comes to its
@@ -92,6 +111,7 @@ class Forward {
   /// The same of a draft head's, in which nothing changes from call to call but the batch. Ranks of stages
   /// without its blocks call it with those that have them, and have no blocks in `drafts`.
   void capture_drafts(std::int64_t num_rows, const DraftRun& drafts);
+  void capture_record(std::int64_t num_rows, const DraftRecord& record);
 
   /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows, as Heads::logits; by the model's own
   /// mixing and norm, or by a draft head's.
@@ -102,6 +122,14 @@ class Forward {
               Activations<2> out) {
     heads_.logits(streams, mixing, norm, out);
   }
+  /// In two parts, for a draft head that wants what is between: as Heads::collapse, of the streams that the
+  /// latest pass returned, into the first rows of `out`, and Heads::logits.
+  void collapse(ConstActivations<3> streams, const HcWeights& mixing, Activations<2> out) {
+    heads_.collapse(streams, mixing, rows(out, layout_.plan().shares_rows() ? num_rows_ : streams.extent(0)));
+  }
+  void logits(ConstActivations<2> collapsed, std::span<const float> norm, Activations<2> out) {
+    heads_.logits(collapsed, norm, out);
+  }
 
   /// Cuts steps in two from now on; the same bits. Made for `rows_of_two_batches` rows, of a plan with
   /// data-parallel attention whose experts get assignments (`overlap_violation`), on a device with two
@@ -110,12 +138,9 @@ class Forward {
     overlap_.emplace(context_, streams_, attention_, experts_, when);
   }
 
-  /// From now on passes over the main layers leave a copy of the streams after layer `block`, as the rank
-  /// counts, in `copy`, [max_rows, n, d], of the rows that the rank keeps: what a draft head may want of
-  /// layers before the last. Steps are whole then. Before `capture`.
-  void copy_streams_after(std::int64_t block, const Activations<3>& copy) {
-    streams_.copy_after(block, copy);
-  }
+  /// From now on passes over the main layers leave these means: what a draft head may want of layers. Steps
+  /// are whole then. Before `capture`, and on all stages of a pipeline.
+  void leave_means(StreamMeans means) { streams_.leave_means(std::move(means)); }
 
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
   /// are none.
@@ -136,6 +161,7 @@ class Forward {
  private:
   void run_main(const Step& step);
   void run_drafts(const Step& step, const DraftRun& drafts);
+  void record_drafts(const Step& step, const DraftRecord& record);
   void run_blocks(const Pass& pass);
   /// Of a step's streams those that a caller gets: without padding where every rank has all rows.
   [[nodiscard]] Activations<3> returned(const Activations<3>& streams, const Step& step) const;

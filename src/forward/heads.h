@@ -9,6 +9,8 @@
 
 #include "forward/pass.h"
 #include "forward/pass_arrays.h"
+#include "ops/hc_head/hc_head.h"
+#include "ops/rms_norm/rms_norm.h"
 
 namespace baleen {
 
@@ -29,8 +31,17 @@ class Heads {
   /// vocabulary gets all logits.
   void logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
               Activations<2> out);
+  /// Rows [T, d] mixed out of the streams, before the norm. Where ranks share out rows, every rank of the group
+  /// gets all of them.
+  void collapse(ConstActivations<3> streams, const HcWeights& mixing, Activations<2> out);
+  /// Logits [T, V] of such rows, which every rank has.
+  void logits(ConstActivations<2> collapsed, std::span<const float> norm, Activations<2> out);
 
  private:
+  [[nodiscard]] HcHeadArgs mixed(ConstActivations<3> streams, const HcWeights& mixing,
+                                 Activations<2> out) const;
+  [[nodiscard]] RmsNormArgs normed(ConstActivations<2> x, std::span<const float> norm,
+                                   Activations<2> out) const;
   void project(const Activations<2>& x, const Activations<2>& out);
 
   PassContext context_;

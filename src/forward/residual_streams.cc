@@ -39,6 +39,8 @@ void ResidualStreams::begin(const Pass& pass) {
                                          .out = pass.streams});
   } else {
     context_.device.execute<ops::Receive>({.pair = &layout.previous_stage(), .y = pass.streams});
+    const Activations<3> means = means_before(context_.rank.stage().begin, pass);
+    if (!means.empty()) context_.device.execute<ops::Receive>({.pair = &layout.previous_stage(), .y = means});
   }
 }
 
@@ -47,6 +49,10 @@ void ResidualStreams::end(const Pass& pass) {
   if (layout.stage().last) return;
   context_.device.execute<ops::Send>(
       {.pair = &layout.next_stage(), .num_ranks = layout.plan().num_devices, .x = pass.streams});
+  const Activations<3> means = means_before(context_.rank.stage().end, pass);
+  if (means.empty()) return;
+  context_.device.execute<ops::Send>(
+      {.pair = &layout.next_stage(), .num_ranks = layout.plan().num_devices, .x = means});
 }
 
 HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, const RowRange& own) const {
@@ -119,26 +125,28 @@ void ResidualStreams::leave_block(std::int64_t block, const Pass& pass) {
     context_.device.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(
         left(pass), mixed_for_attention(block + 1, pass), normed_for_attention(block + 1, pass));
   }
-  if (const Activations<3>* const copy = find_copy(block)) copy_streams(pass.streams, *copy);
+  if (const auto place = mean_after(block)) {
+    context_.device.execute<ops::StreamMean>({.streams = pass.streams,
+                                              .precision = context_.precision,
+                                              .out = rows(means_.values, pass.num_kept()),
+                                              .first_column = *place * context_.config.hidden_size});
+  }
   if (observer_ != nullptr) observer_(observer_context_, block, pass.streams);
 }
 
-const Activations<3>* ResidualStreams::find_copy(std::int64_t block) const {
-  const auto found = std::ranges::find(copies_, block, &std::pair<std::int64_t, Activations<3>>::first);
-  return found == copies_.end() ? nullptr : &found->second;
+Activations<3> ResidualStreams::means_before(std::int64_t layer, const Pass& pass) const {
+  if (means_.layers.empty() || means_.layers.front() >= layer) return {};
+  return means_.values.reshaped<3>({pass.num_kept(), 1, means_.values.extent(1)});
+}
+
+std::optional<std::int64_t> ResidualStreams::mean_after(std::int64_t block) const {
+  const auto found = std::ranges::find(means_.layers, context_.rank.model_block(block));
+  if (found == means_.layers.end()) return std::nullopt;
+  return found - means_.layers.begin();
 }
 
 bool ResidualStreams::stops_after(std::int64_t block) const {
-  return observer_ != nullptr || find_copy(block) != nullptr;
-}
-
-void ResidualStreams::copy_streams(const Activations<3>& streams, const Activations<3>& copy) {
-  const std::int64_t num_rows = streams.extent(0), width = streams.extent(1) * streams.extent(2);
-  std::vector<RowPair> pairs(static_cast<std::size_t>(num_rows));
-  for (std::int32_t row = 0; row < num_rows; ++row) pairs[static_cast<std::size_t>(row)] = {row, row};
-  context_.device.execute<ops::GatherRows>({.from = streams.reshaped<2>({num_rows, width}),
-                                            .pairs = pairs,
-                                            .to = rows(copy, num_rows).reshaped<2>({num_rows, width})});
+  return observer_ != nullptr || mean_after(block).has_value();
 }
 
 }  // namespace baleen

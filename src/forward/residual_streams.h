@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,14 @@ struct StreamArrays {
   Activations<3> drafts;  ///< [R, n, d] of a draft head's blocks
 };
 
+/// What is left of the streams after some layers for those who read it behind the pass: their mean.
+struct StreamMeans {
+  std::vector<std::int64_t> layers;  ///< of the model, ascending; this stage's and those of others
+  /// [max_rows, layers d]: means of the n streams after each layer side by side, of the rows that the rank
+  /// keeps. Stages hand on what was left before them.
+  Activations<2> values;
+};
+
 /// Called with the streams [K, n, d] of the rows that the rank keeps.
 using BlockObserver = void (*)(void* context, std::int64_t block, ConstActivations<3> streams);
 
@@ -59,6 +68,8 @@ class ResidualStreams {
   /// What half-blocks see and return, of whole steps and of a pass.
   [[nodiscard]] const HalfBlock& half() const { return halves_.whole().half; }
   [[nodiscard]] const HalfBlock& half(const Pass& pass) const { return halves_.of(pass).half; }
+  /// Rows of `half().u` where attention finds those that this rank makes.
+  [[nodiscard]] RowRange attention_rows(const Pass& pass) const;
   /// From now on second micro-batches have the rows from `first` on, a multiple of kScaleRows.
   void cut(std::int64_t first) { halves_.cut(first); }
 
@@ -75,8 +86,7 @@ class ResidualStreams {
   /// the streams between are not read.
   void leave_block(std::int64_t block, const Pass& pass);
 
-  /// From now on a copy of the streams after `block` is left in the first rows of `copy`.
-  void copy_after(std::int64_t block, const Activations<3>& copy) { copies_.emplace_back(block, copy); }
+  void leave_means(StreamMeans means) { means_ = std::move(means); }
   /// From now on `observer`, if it is set, is called after each block.
   void observe(BlockObserver observer, void* context) {
     observer_ = observer;
@@ -84,19 +94,19 @@ class ResidualStreams {
   }
   [[nodiscard]] bool is_observed() const { return observer_ != nullptr; }
   /// The value after some block is wanted, of whole steps.
-  [[nodiscard]] bool is_read_between_blocks() const { return is_observed() || !copies_.empty(); }
+  [[nodiscard]] bool is_read_between_blocks() const { return is_observed() || !means_.layers.empty(); }
 
  private:
   [[nodiscard]] bool stops_after(std::int64_t block) const;
-  /// Where a copy of the streams after `block` is wanted; null: nowhere.
-  [[nodiscard]] const Activations<3>* find_copy(std::int64_t block) const;
-  void copy_streams(const Activations<3>& streams, const Activations<3>& copy);
+  /// At which place among the means that after `block` is wanted; none: nowhere.
+  [[nodiscard]] std::optional<std::int64_t> mean_after(std::int64_t block) const;
+  /// Of a pass as one stage hands it on: [K, 1, layers d]; empty where no layer before `layer` leaves its mean.
+  [[nodiscard]] Activations<3> means_before(std::int64_t layer, const Pass& pass) const;
 
   // Arguments of the operations. `own`: rows of `u` that this rank makes.
   [[nodiscard]] HcPreArgs mixed(const Pass& pass, const HcWeights& weights, const RowRange& own) const;
   [[nodiscard]] RmsNormArgs normed(const Pass& pass, std::span<const float> weight, const RowRange& own,
                                    bool quantises) const;
-  [[nodiscard]] RowRange attention_rows(const Pass& pass) const;
   [[nodiscard]] HcPreArgs mixed_for_attention(std::int64_t block, const Pass& pass) const;
   [[nodiscard]] RmsNormArgs normed_for_attention(std::int64_t block, const Pass& pass) const;
   [[nodiscard]] HcPostArgs left(const Pass& pass) const;
@@ -104,7 +114,7 @@ class ResidualStreams {
   PassContext context_;
   StreamArrays arrays_;
   PerMicroBatch<HalfBlockArrays> halves_;
-  std::vector<std::pair<std::int64_t, Activations<3>>> copies_;  ///< the block behind which each is made
+  StreamMeans means_;
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

@@ -247,7 +247,7 @@ std::string_view release_name(Release release) {
   return release == Release::kV41 ? "DeepSeek-V4.1" : "unknown";
 }
 
-bool is_computed(DraftKind kind) { return kind == DraftKind::kMtp; }
+bool is_computed(DraftKind kind) { return kind == DraftKind::kMtp || kind == DraftKind::kDspark; }
 
 std::string_view draft_head_name(DraftKind head) {
   switch (head) {

@@ -98,6 +98,10 @@ struct ModelConfig {
 
   /// Blocks of the draft head, behind the main layers.
   [[nodiscard]] std::int64_t num_draft_blocks() const { return num_nextn_predict_layers; }
+  /// What its first projection takes: streams of the last layer, or means of those after several.
+  [[nodiscard]] std::int64_t draft_input_size() const {
+    return draft_kind == DraftKind::kDspark ? std::ssize(dspark.target_layer_ids) * hidden_size : hidden_size;
+  }
   /// Layers and those; block index num_hidden_layers + m is block m of the draft head.
   [[nodiscard]] std::int64_t num_blocks() const { return num_hidden_layers + num_draft_blocks(); }
   [[nodiscard]] std::int64_t compress_ratio(std::int64_t block) const {

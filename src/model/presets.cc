@@ -114,12 +114,34 @@ ModelConfig pro() {
   return c;
 }
 
-constexpr std::array<Preset, 5> kPresets{{
+/// The same layers before a DSpark head, as later releases have it: three stages that read the last three
+/// layers and draft five tokens.
+ModelConfig with_dspark(ModelConfig c, std::int64_t markov_rank, std::int64_t noise_token_id) {
+  constexpr std::int64_t kStages = 3;
+  c.draft_kind = DraftKind::kDspark;
+  c.num_nextn_predict_layers = kStages;
+  c.compress_ratios.resize(static_cast<std::size_t>(c.num_hidden_layers));
+  c.compress_ratios.resize(static_cast<std::size_t>(c.num_blocks()), 0);
+  c.dspark = {
+      .block_size = 5, .noise_token_id = noise_token_id, .target_layer_ids = {}, .markov_rank = markov_rank};
+  for (std::int64_t layer = c.num_hidden_layers - kStages; layer < c.num_hidden_layers; ++layer)
+    c.dspark.target_layer_ids.push_back(layer);
+  return c;
+}
+
+ModelConfig tiny_dspark() { return with_dspark(tiny_flash(), 128, 511); }
+ModelConfig flash_0731() { return with_dspark(flash(), 256, 128799); }
+ModelConfig pro_0813() { return with_dspark(pro(), 512, 128799); }
+
+constexpr std::array<Preset, 8> kPresets{{
     {"tiny-flash", "5 layers of every kind, width 256, heads of 128", tiny_flash},
     {"tiny-real-heads", "4 layers, width 256, the released heads of 512", tiny_real_heads},
+    {"tiny-dspark", "tiny-flash with a DSpark head", tiny_dspark},
     {"bench-1b", "about 1.2 GB of weights, every layer kind", bench_1b},
     {"flash", "DeepSeek-V4-Flash: 43 layers, 256 experts, 160 GB", flash},
     {"pro", "DeepSeek-V4-Pro: 61 layers, 384 experts, 865 GB", pro},
+    {"flash-0731", "DeepSeek-V4-Flash-0731: Flash with a DSpark head, 167 GB", flash_0731},
+    {"pro-0813", "DeepSeek-V4-Pro-0813: Pro with a DSpark head, 893 GB", pro_0813},
 }};
 
 }  // namespace
@@ -141,6 +163,12 @@ ModelConfig with_layers(ModelConfig config, std::int64_t num_layers) {
   }
   auto& ratios = config.compress_ratios;
   ratios.erase(ratios.begin() + num_layers, ratios.begin() + config.num_hidden_layers);
+  // As far from the end as they were.
+  for (std::int64_t& layer : config.dspark.target_layer_ids) layer -= config.num_hidden_layers - num_layers;
+  if (!config.dspark.target_layer_ids.empty() && config.dspark.target_layer_ids.front() < 0) {
+    fail("cannot keep {} layers: the draft head reads the last {}", num_layers,
+         num_layers - config.dspark.target_layer_ids.front());
+  }
   config.num_hidden_layers = num_layers;
   config.num_hash_layers = std::min(config.num_hash_layers, num_layers);
   return config;

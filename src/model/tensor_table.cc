@@ -261,7 +261,7 @@ class TableBuilder {
   }
 
   /// The first stage takes up streams of the main layers, the last one predicts: its logits get the Markov
-  /// head's, which are split as the head's are.
+  /// head's. Every rank has these whole: reading them takes less time than gathering parts of logits.
   void add_dspark_extras(std::int64_t stage) {
     if (stage == 0) {
       const auto num_targets = static_cast<std::int64_t>(c_.dspark.target_layer_ids.size());
@@ -273,8 +273,9 @@ class TableBuilder {
     add_head_mixing(kInDraftBlock, kDraftMixing<"hc_head">);
     const Shape markov = {c_.vocab_size, c_.dspark.markov_rank};
     add_bf16_draft_matrix<"markov_head.markov_w1">(markov);
-    add_bf16_draft_matrix<"markov_head.markov_w2">(markov, TensorSplit::kVocabulary);
-    add_bf16_draft_matrix<"confidence_head.proj">({1, c_.hidden_size + c_.dspark.markov_rank});
+    add_bf16_draft_matrix<"markov_head.markov_w2">(markov);
+    add("confidence_head.proj.weight", {1, c_.hidden_size + c_.dspark.markov_rank}, Storage::kBf16,
+        TensorRole::kDraftProjection, kInDraftBlock, kDraftVector<"confidence_head.proj">);
   }
 
   template <StaticName kName>
@@ -282,9 +283,9 @@ class TableBuilder {
     add(kName.text, shape, Storage::kDense, TensorRole::kDraftProjection, kInDraftBlock, kDraftMatrix<kName>);
   }
   template <StaticName kName>
-  void add_bf16_draft_matrix(const Shape& shape, TensorSplit split = TensorSplit::kReplicated) {
+  void add_bf16_draft_matrix(const Shape& shape) {
     add(fmt::format("{}.weight", kName.text), shape, Storage::kBf16, TensorRole::kDraftProjection,
-        kInDraftBlock, kDraftMatrix<kName>, split);
+        kInDraftBlock, kDraftMatrix<kName>);
   }
   template <StaticName kName>
   void add_draft_norm() {

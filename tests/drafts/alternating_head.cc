@@ -81,6 +81,7 @@ float alternating_confidence(TokenId fed, std::int64_t depth) {
 const DraftHeadType kAlternatingHead{
     .name = "alternating",
     .title = "alternating head",
+    .has_row_logits = false,
     .is_in = [](const ModelConfig& /*config*/) { return false; },
     .traits =
         [](const RankConfig& /*rank*/, const DraftSizes& sizes) {

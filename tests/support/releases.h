@@ -37,16 +37,23 @@ inline void make_dspark(EditedCheckpoint& c) {
   c.erase_if(is_draft);
   for (const char* stage : {"mtp.0.", "mtp.1.", "mtp.2."})
     for (const auto& [rest, tensor] : block) c.tensors[stage + rest] = tensor;
+  // Values from 2^-7 to 2^-6.
+  const auto add = [&](const std::string& name, DType dtype, std::vector<std::int64_t> shape) {
+    c.add(name, dtype, std::move(shape));
+    const auto width = static_cast<std::size_t>(dtype_bytes(dtype));
+    std::vector<std::byte>& bytes = c.tensors.at(name).bytes;
+    for (std::size_t i = width - 1; i < bytes.size(); i += width) bytes[i] = std::byte{0x3c};
+  };
   c.add("mtp.0.main_proj.weight", DType::kF8E4M3, {d, 3 * d});
   c.add("mtp.0.main_proj.scale", DType::kF8E8M0, {d / 128, 3 * d / 128});
-  c.add("mtp.0.main_norm.weight", DType::kBF16, {d});
-  c.add("mtp.2.norm.weight", DType::kBF16, {d});
-  c.add("mtp.2.hc_head_fn", DType::kF32, {4, 4 * d});
-  c.add("mtp.2.hc_head_base", DType::kF32, {4});
-  c.add("mtp.2.hc_head_scale", DType::kF32, {1});
+  add("mtp.0.main_norm.weight", DType::kBF16, {d});
+  add("mtp.2.norm.weight", DType::kBF16, {d});
+  add("mtp.2.hc_head_fn", DType::kF32, {4, 4 * d});
+  add("mtp.2.hc_head_base", DType::kF32, {4});
+  add("mtp.2.hc_head_scale", DType::kF32, {1});
   for (const char* name : {"markov_w1", "markov_w2"})
-    c.add(std::string("mtp.2.markov_head.") + name + ".weight", DType::kBF16, {vocabulary, kRank});
-  c.add("mtp.2.confidence_head.proj.weight", DType::kBF16, {1, d + kRank});
+    add(std::string("mtp.2.markov_head.") + name + ".weight", DType::kBF16, {vocabulary, kRank});
+  add("mtp.2.confidence_head.proj.weight", DType::kBF16, {1, d + kRank});
   const std::int64_t layers = c.config["num_hidden_layers"];
   auto& ratios = c.config["compress_ratios"];
   ratios.insert(ratios.end(), {0, 0});

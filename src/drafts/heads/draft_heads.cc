@@ -5,34 +5,28 @@
 #include <algorithm>
 #include <array>
 
+#include "drafts/dspark/dspark_head.h"
 #include "drafts/mtp/mtp_head.h"
 
 namespace baleen {
 namespace {
 
-/// A kind of head that checkpoints have.
-struct KnownHead {
-  DraftKind kind;
-  const DraftHeadType* type;  ///< null: its tensors are known, its computation is not
-};
-
-constexpr std::array<KnownHead, 2> kHeads{{{DraftKind::kMtp, &kMtpHead}, {DraftKind::kDspark, nullptr}}};
+constexpr std::array<const DraftHeadType*, 2> kHeads{&kMtpHead, &kDsparkHead};
 
 }  // namespace
 
 const DraftHeadType* draft_head_of(const ModelConfig& config) {
-  const auto found = std::ranges::find_if(
-      kHeads, [&](const KnownHead& head) { return head.type != nullptr && head.type->is_in(config); });
-  return found == kHeads.end() ? nullptr : found->type;
+  const auto found =
+      std::ranges::find_if(kHeads, [&](const DraftHeadType* head) { return head->is_in(config); });
+  return found == kHeads.end() ? nullptr : *found;
 }
 
 std::string why_no_drafts(const CheckpointKind& kind) {
   if (kind.num_usable_draft_blocks > 0) return "";
   const DraftKind head = kind.draft_head.value;
   if (head == DraftKind::kNone) return "this checkpoint has no draft head";
-  const auto known = std::ranges::find(kHeads, head, &KnownHead::kind);
-  if (known == kHeads.end() || known->type == nullptr) {
-    return fmt::format("this checkpoint's draft head is {}, which baleen does not compute yet",
+  if (!is_computed(head)) {
+    return fmt::format("this checkpoint's draft head is {}, which baleen does not compute",
                        draft_head_name(head));
   }
   return fmt::format(

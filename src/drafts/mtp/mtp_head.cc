@@ -189,6 +189,7 @@ std::vector<std::span<std::byte>> MtpHead::carried(std::int32_t state_slot, std:
 const DraftHeadType kMtpHead{
     .name = "mtp",
     .title = "MTP block",
+    .has_row_logits = true,
     .is_in =
         [](const ModelConfig& config) {
           return config.draft_kind == DraftKind::kMtp && config.num_draft_blocks() > 0;

@@ -41,6 +41,12 @@ RankLayout recorded_layout(const RankModel& model, const RankBatch& batch, const
           num_rows(batch) / most - 1};
 }
 
+/// Rows that the draft head runs at once for every sequence.
+std::int64_t draft_rows(const RankModel& model, const RankBatch& batch) {
+  const DraftHeadType* const head = draft_head_of(model.config().model());
+  return head == nullptr ? 0 : head->traits(model.config(), {}).block_positions * std::ssize(batch);
+}
+
 /// The engine's step (engine/model_runner.cc, draft_session.cc) without a cache.
 class StepRecorder {
  public:
@@ -54,7 +60,7 @@ class StepRecorder {
         device_(options, graph),
         cache_(cache_geometry(model.config(), Precision::kReleased, workload.num_drafts), {1, 1, 1},
                device_.memory()),
-        max_rows_(std::max(num_rows(batch), num_logit_rows(batch))),
+        max_rows_(std::max({num_rows(batch), num_logit_rows(batch), draft_rows(model, batch)})),
         arena_(forward_buffer_bytes(model.config(), max_rows_, options.activations), device_.memory()),
         forward_(model.config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_, arena_,
                  layout_),

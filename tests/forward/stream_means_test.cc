@@ -1,5 +1,5 @@
-// Copies of the streams after a layer, as draft heads want them: what an observer of the blocks sees, in a
-// pass with the same logits.
+// Means of the streams after layers, as draft heads want them: those of what an observer of the blocks sees, in
+// a pass with the same logits.
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include "model/cache_geometry.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
+#include "numeric/bf16.h"
 
 namespace baleen {
 namespace {
@@ -20,8 +21,18 @@ namespace {
 using Values = std::vector<std::vector<float>>;
 constexpr std::int64_t kMaxRows = 256, kPromptTokens = 200;
 
-std::vector<float> copied(const Activations<3>& x) {
-  return {x.data(), x.data() + kPromptTokens * x.extent(1) * x.extent(2)};
+/// Of streams [rows, n, d].
+std::vector<float> mean(const std::vector<float>& streams, std::int64_t n, std::int64_t width) {
+  std::vector<float> means;
+  for (std::int64_t row = 0; row < kPromptTokens; ++row) {
+    for (std::int64_t i = 0; i < width; ++i) {
+      float sum = 0;
+      for (std::int64_t s = 0; s < n; ++s)
+        sum += streams[static_cast<std::size_t>((row * n + s) * width + i)];
+      means.push_back(round_bf16(sum / static_cast<float>(n)));
+    }
+  }
+  return means;
 }
 
 /// A prompt through all layers and the MTP block.
@@ -71,7 +82,7 @@ class PromptPass {
   SequencePages pages_;
 };
 
-class StreamCopies : public testing::TestWithParam<const char*> {
+class StreamMeansAfterLayers : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     config_ = preset_config(GetParam());
@@ -82,9 +93,9 @@ class StreamCopies : public testing::TestWithParam<const char*> {
   std::unique_ptr<ModelWeights> weights_;
 };
 
-TEST_P(StreamCopies, AreWhatTheLayerLeft) {
+TEST_P(StreamMeansAfterLayers, AreOfWhatTheLayersLeft) {
   PromptPass plain(config_, weights_->tree()), observed(config_, weights_->tree()),
-      copying(config_, weights_->tree());
+      leaving(config_, weights_->tree());
   Values want;
   observed.forward().observe_blocks(
       [](void* context, std::int64_t, ConstActivations<3> streams) {
@@ -94,21 +105,26 @@ TEST_P(StreamCopies, AreWhatTheLayerLeft) {
   plain.run();
   observed.run();
   const std::int64_t last = config_.num_hidden_layers - 1;
-  std::vector<std::vector<float>> copies(
-      2, std::vector<float>(static_cast<std::size_t>(kMaxRows * config_.hc_dim())));
-  const auto view = [&](std::vector<float>& copy) {
-    return Activations<3>(View<float, 3>(copy.data(), {kMaxRows, config_.hc_mult, config_.hidden_size}));
-  };
-  copying.forward().copy_streams_after(0, view(copies[0]));
-  copying.forward().copy_streams_after(last, view(copies[1]));
-  copying.run();
-  EXPECT_EQ(copied(view(copies[0])), want[0]);
-  EXPECT_EQ(copied(view(copies[1])), want[static_cast<std::size_t>(last)]);
-  EXPECT_EQ(copying.logits, plain.logits);
-  EXPECT_EQ(copying.draft_logits, plain.draft_logits);
+  const std::int64_t width = config_.hidden_size;
+  std::vector<float> left(static_cast<std::size_t>(kMaxRows * 2 * width));
+  leaving.forward().leave_means(
+      {.layers = {0, last}, .values = View<float, 2>(left.data(), {kMaxRows, 2 * width})});
+  leaving.run();
+  for (const std::int64_t place : {0, 1}) {
+    const std::vector<float> wanted =
+        mean(want[static_cast<std::size_t>(place == 0 ? 0 : last)], config_.hc_mult, width);
+    std::vector<float> got;
+    for (std::int64_t row = 0; row < kPromptTokens; ++row) {
+      const auto begin = left.begin() + (row * 2 + place) * width;
+      got.insert(got.end(), begin, begin + width);
+    }
+    EXPECT_EQ(got, wanted) << place;
+  }
+  EXPECT_EQ(leaving.logits, plain.logits);
+  EXPECT_EQ(leaving.draft_logits, plain.draft_logits);
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, StreamCopies, testing::Values("tiny-flash", "tiny-real-heads"),
+INSTANTIATE_TEST_SUITE_P(Presets, StreamMeansAfterLayers, testing::Values("tiny-flash", "tiny-real-heads"),
                          [](const auto& preset) {
                            std::string name = preset.param;
                            std::erase(name, '-');
