@@ -24,11 +24,8 @@ namespace baleen::ops {
 CallShape StreamMean::shape(const StreamMeanArgs& args) { return {.num_rows = args.streams.extent(0)}; }
 
 void StreamMean::accesses(const StreamMeanArgs& args, Accesses& to) {
-  const std::int64_t value_bytes = size_of(args.out.element_type());
-  to.read(args.streams)
-      .write(MemoryRange{args.out.address() + args.first_column * value_bytes,
-                         args.streams.extent(2) * value_bytes, args.out.extent(0),
-                         args.out.stride(0) * value_bytes});
+  // All of `out`: what stays in columns beside is kept.
+  to.read(args.streams).update(args.out);
 }
 
 void StreamMean::check(const StreamMeanArgs& args) {
