@@ -19,6 +19,7 @@
 #   closed    all of Flash on all GPUs: requests of 8,192 + 1,024 tokens, $CLIENTS (64 128) at a time
 #   timeline  what each kernel adds to a token of $TIMELINE (tp-inner flash 12 4096 64: decode_ranks_bench's
 #             plan, preset, layers, context, steps)
+#   drafts    what drafts of V4-Flash-0731 cost and bring, from two numbers of layers ($DRAFT_LAYERS, 6,16)
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -31,7 +32,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,24s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -114,6 +115,11 @@ layers() {
   "$baleen" bench --device cuda --preset flash --layers "${LAYERS:-30}" --prompt 8192 --decode 0 --chunk 8192 --json \
     >>"$out/layers.jsonl" 2>>"$out/bench.log" || failed=1
   python3 "$root/scripts/print_layers.py" "$out/layers.jsonl"
+}
+
+drafts() {
+  python3 "$root/scripts/bench_drafts.py" "$(program baleen)" --layers "${DRAFT_LAYERS:-6,16}" | tee -a "$out/drafts.jsonl" ||
+    failed=1
 }
 
 num_gpus() { nvidia-smi -L | wc -l; }
@@ -201,7 +207,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --fo
 for part in "$@"; do
   case $part in
     kernels | models | commands | serve | sanitize | bench | calibrate) "$part" ;;
-    ranks | correct | rows | closed | timeline | layers) "$part" ;;
+    ranks | correct | rows | closed | timeline | layers | drafts) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done
