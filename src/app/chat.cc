@@ -15,6 +15,7 @@
 #include "app/open_model.h"
 #include "app/option_names.h"
 #include "app/options.h"
+#include "app/thinking.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "base/interrupt_flag.h"
@@ -38,10 +39,6 @@ struct ChatFlags {
   std::string system;
   std::string think = "off";
 };
-
-std::string_view thinking_name(Thinking thinking) {
-  return thinking == Thinking::kOff ? "off" : thinking == Thinking::kHigh ? "high" : "max";
-}
 
 ChatSession::Json reply_json(const Message& message) {
   auto json =
@@ -68,12 +65,21 @@ Message reply_message(const Generated& generated, ThinkingMode mode) {
   return message;
 }
 
-std::unique_ptr<ModelEngine> opened(const EngineFlags& flags) {
-  ModelFolder folder = open_model_folder(flags.model, flags.prompt_profile());
+struct OpenedChat {
+  const PromptRules& rules;
+  Thinking thinking;
+  std::unique_ptr<ModelEngine> engine;
+};
+
+OpenedChat opened(const ChatFlags& flags) {
+  ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompts.chosen());
   const CheckpointKind kind = folder.kind;
-  std::unique_ptr<ModelEngine> engine = open_model(std::move(folder), flags.options());
+  const PromptRules& rules = prompt_rules(kind.prompts.profile.value);
+  const Result<Thinking> thinking = thinking_named(rules, flags.think);
+  if (!thinking) fail("--think: {}", thinking.error());
+  OpenedChat chat{rules, thinking.value(), open_model(std::move(folder), flags.engine.options())};
   log_prompt_profile(kind);
-  return engine;
+  return chat;
 }
 
 /// The conversation loop: lines in, replies out.
@@ -81,15 +87,13 @@ class ChatLoop {
  public:
   explicit ChatLoop(const ChatFlags& flags)
       : flags_(flags),
-        opened_(opened(flags.engine)),
-        engine_(*opened_),
+        opened_(opened(flags)),
+        engine_(*opened_.engine),
         tokenizer_(Tokenizer::load(flags.engine.model)),
         conversation_(engine_, tokenizer_, flags.generation.controls_in_content),
         session_(flags.system),
         sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size)),
-        thinking_(flags.think == "off"    ? Thinking::kOff
-                  : flags.think == "high" ? Thinking::kHigh
-                                          : Thinking::kMax) {}
+        thinking_(opened_.thinking) {}
 
   void run() {
     log_expert_transport(engine_);
@@ -121,16 +125,14 @@ class ChatLoop {
     }
   }
 
-  [[nodiscard]] ThinkingMode mode() const {
-    return thinking_ == Thinking::kOff ? ThinkingMode::kChat : ThinkingMode::kThinking;
-  }
+  [[nodiscard]] ThinkingMode mode() const { return thinking_.mode(); }
 
   void obey(const std::string& line) {
-    const Result<ChatCommand> command = parse_chat_command(line);
+    const Result<ChatCommand> command = parse_chat_command(line, opened_.rules);
     if (!command) return fmt::print("{}\n", command.error());
     switch (command.value().kind) {
       case ChatCommand::Kind::kHelp:
-        return fmt::print("{}", chat_command_help());
+        return fmt::print("{}", chat_command_help(opened_.rules));
       case ChatCommand::Kind::kNew:
         session_.start_anew();
         return fmt::print("a new conversation\n");
@@ -140,7 +142,7 @@ class ChatLoop {
         return report("loaded from", session_.load(command.value().file), command.value().file);
       case ChatCommand::Kind::kThink:
         thinking_ = command.value().thinking;
-        return fmt::print("thinking {}\n", thinking_name(thinking_));
+        return fmt::print("thinking {}\n", thinking_.name());
       case ChatCommand::Kind::kStats:
         return print_stats();
       case ChatCommand::Kind::kQuit:
@@ -164,10 +166,9 @@ class ChatLoop {
   Result<MarkedText> prompt() const {
     const auto messages = session_.chat_messages();
     if (!messages) return failure("{}", messages.error());
-    RenderOptions options;
-    options.thinking_mode = mode();
-    if (thinking_ == Thinking::kMax) options.reasoning_effort = ReasoningEffort::kMax;
-    return render_marked_prompt(messages.value(), options);
+    return render_marked_prompt(
+        messages.value(),
+        {.profile = opened_.rules.profile, .thinking_mode = mode(), .reasoning_effort = thinking_.effort});
   }
 
   void answer() {
@@ -201,7 +202,7 @@ class ChatLoop {
   }
 
   const ChatFlags& flags_;
-  std::unique_ptr<ModelEngine> opened_;
+  OpenedChat opened_;
   ModelEngine& engine_;
   Tokenizer tokenizer_;
   ConversationEngine conversation_;
@@ -217,8 +218,9 @@ class ChatLoop {
 void add_chat_command(Options& command) {
   auto flags = std::make_shared<ChatFlags>();
   command.text("--system", flags->system, "System message");
-  command.choice("--think", flags->think, {"off", "high", "max"},
-                 "Reasoning before replies; /think changes it");
+  command.choice("--think", flags->think, all_thinking_names(),
+                 "How hard to think before replies, as the model's prompt profile has it " +
+                     efforts_by_profile() + "; /think changes it");
   flags->generation.add_to(command);
   flags->generation.add_controls_in_content_to(command);
   flags->engine.add_to(command);

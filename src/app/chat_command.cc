@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <ranges>
 
 namespace baleen {
 namespace {
@@ -20,16 +20,15 @@ constexpr Entry kEntries[] = {
     {Kind::kNew, "/new", "", "start a new conversation"},
     {Kind::kSave, "/save", "FILE", "write the conversation as JSON"},
     {Kind::kLoad, "/load", "FILE", "go on with a saved conversation"},
-    {Kind::kThink, "/think", "off|high|max", "how much to think before answering"},
+    {Kind::kThink, "/think", "EFFORT", "how hard to think before answering"},
     {Kind::kStats, "/stats", "", "tokens, speed and memory so far"},
     {Kind::kQuit, "/quit", "", "leave; so does Ctrl-D"},
 };
 
-std::optional<Thinking> thinking_named(std::string_view name) {
-  if (name == "off") return Thinking::kOff;
-  if (name == "high") return Thinking::kHigh;
-  if (name == "max") return Thinking::kMax;
-  return std::nullopt;
+/// What follows the command; of /think the words themselves: `off|low|high|max`.
+std::string argument_of(const Entry& entry, const PromptRules& rules) {
+  if (entry.kind != Kind::kThink) return std::string(entry.argument);
+  return fmt::format("off|{}", fmt::join(rules.efforts | std::views::transform(&ReasoningEffort::name), "|"));
 }
 
 bool is_control(char letter) {
@@ -45,7 +44,7 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Result<ChatCommand> parse_chat_command(std::string_view line) {
+Result<ChatCommand> parse_chat_command(std::string_view line, const PromptRules& rules) {
   const std::string_view name = line.substr(0, line.find_first_of(" \t\r\n"));
   const std::string_view argument = trimmed(line.substr(name.size()));
   if (std::ranges::any_of(line, is_control)) {
@@ -61,14 +60,14 @@ Result<ChatCommand> parse_chat_command(std::string_view line) {
       return failure("{} stands alone; found \"{}\" after it", name, argument);
     }
     if (!entry.argument.empty() && argument.empty()) {
-      return failure("{} is followed by {}", name, entry.argument);
+      return failure("{} is followed by {}", name, argument_of(entry, rules));
     }
     ChatCommand command{entry.kind};
     if (entry.kind == Kind::kSave || entry.kind == Kind::kLoad) command.file = argument;
     if (entry.kind == Kind::kThink) {
-      const auto thinking = thinking_named(argument);
-      if (!thinking) return failure("/think is followed by off, high or max; found \"{}\"", argument);
-      command.thinking = *thinking;
+      const Result<Thinking> thinking = thinking_named(rules, argument);
+      if (!thinking) return failure("{}: {}", name, thinking.error());
+      command.thinking = thinking.value();
     }
     return command;
   }
@@ -77,10 +76,11 @@ Result<ChatCommand> parse_chat_command(std::string_view line) {
       name);
 }
 
-std::string chat_command_help() {
+std::string chat_command_help(const PromptRules& rules) {
   std::string help;
   for (const Entry& entry : kEntries) {
-    help += fmt::format("{:<20} {}\n", fmt::format("{} {}", entry.name, entry.argument), entry.meaning);
+    const std::string usage = fmt::format("{} {}", entry.name, argument_of(entry, rules));
+    help += fmt::format("{:<24} {}\n", usage, entry.meaning);
   }
   return help + "Ctrl-C stops a reply. A line that begins with a space is always a message.\n";
 }

@@ -9,6 +9,7 @@ void CorpusFlags::add_to(Options& command) {
   command.text("--field", rules.field, "Member of a JSON line that is its text, unless it has \"messages\"");
   command.choice("--thinking-mode", thinking_mode, {"chat", "thinking"},
                  "Mode of conversations (\"messages\") that have no \"thinking_mode\"");
+  prompts.add_to(command, "those of the encoder beside the tokenizer, preview without one");
 }
 
 std::optional<CorpusFormat> CorpusFlags::corpus_format() const {
@@ -16,9 +17,10 @@ std::optional<CorpusFormat> CorpusFlags::corpus_format() const {
   return format == "text" ? CorpusFormat::kText : CorpusFormat::kJsonLines;
 }
 
-RecordRules CorpusFlags::record_rules() const {
+RecordRules CorpusFlags::record_rules(const std::filesystem::path& folder) const {
   RecordRules result = rules;
   result.thinking_mode = thinking_mode == "chat" ? ThinkingMode::kChat : ThinkingMode::kThinking;
+  result.prompt_profile = prompts.of(folder);
   return result;
 }
 

@@ -1,7 +1,9 @@
 #include "app/commands.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/corpus_flags.h"
@@ -36,7 +38,10 @@ void run_pack(PackFlags& flags) {
   options.tokenizer = flags.tokenizer;
   options.out = flags.out;
   options.format = flags.corpus.corpus_format();
-  options.rules = flags.corpus.record_rules();
+  const std::filesystem::path named = flags.tokenizer;
+  std::error_code ignored;
+  const bool is_folder = std::filesystem::is_directory(named, ignored);
+  options.rules = flags.corpus.record_rules(is_folder ? named : named.parent_path());
   std::unique_ptr<Progress> progress;
   options.progress = [&progress](std::int64_t done, std::int64_t total) {
     if (!progress) progress = std::make_unique<Progress>("packing", "bytes", total);

@@ -33,10 +33,8 @@ void EngineFlags::add_to(Options& command) {
 }
 
 void EngineFlags::add_prompt_profile_to(Options& command) {
-  command.choice(
-      "--prompt-profile", prompts, {"auto", "preview", "official"},
-      "By which release's rules prompts are made. auto: those of the encoder in the model's folder "
-      "(encoding/encoding_dsv4.py), preview without one; official: 0731 and 0813");
+  prompts.add_to(
+      command, "those of the encoder in the model's folder (encoding/encoding_dsv4.py), preview without one");
 }
 
 void EngineFlags::add_all_but_chunk_to(Options& command) {

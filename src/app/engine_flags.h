@@ -9,8 +9,8 @@
 
 #include "app/expert_flags.h"
 #include "app/machine_plan.h"
+#include "app/prompt_profile_flag.h"
 #include "engine/engine_options.h"
-#include "model/prompt_profile.h"
 
 namespace baleen {
 
@@ -25,7 +25,6 @@ void add_model_option(Options& command, std::string& model);
 struct EngineFlags {
   std::string model;
   std::string precision = "released";
-  std::string prompts = "auto";  ///< a prompt profile; auto: the checkpoint's
   GpuMessages messages = GpuMessages::kAutomatic;
   std::string device = "auto";
   std::string architecture;          ///< whose kernels GPUs get; empty: the best that run on them
@@ -41,13 +40,13 @@ struct EngineFlags {
   ParallelPlan parallel;  ///< zeros: one rank
   BatchOverlap overlap;   ///< when a plan with two micro-batches cuts its steps
   ExpertFlags experts;
+  PromptProfileFlag prompts;
 
   void add_to(Options& command);
   /// For commands whose scheduler cuts prompts.
   void add_all_but_chunk_to(Options& command);
   /// For commands that make prompts of messages.
   void add_prompt_profile_to(Options& command);
-  [[nodiscard]] std::optional<PromptProfile> prompt_profile() const { return prompt_profile_of(prompts); }
   /// One sequence. Also limits the instruction set, so call it before anything computes. Where no option
   /// names a device, ranks are placed on the GPUs of this machine, and a line of the log says how and why.
   /// Throws `Error`, also where --model is no folder.

@@ -17,13 +17,7 @@ void log_findings(const CheckpointKind& kind) {
 
 void log_prompt_profile(const CheckpointKind& kind) {
   const auto& [profile, is_assumed] = kind.prompts;
-  if (profile.value == PromptProfile::kOfficial) {
-    log_line(
-        "prompt profile official ({}): prompts are made by the preview's rules so far, whose efforts are "
-        "high "
-        "and max",
-        profile.evidence);
-  } else if (is_assumed && kind.draft_head.value == DraftKind::kDspark) {
+  if (is_assumed && kind.draft_head.value == DraftKind::kDspark) {
     log_line(
         "prompt profile preview, {}; V4-Flash-0731 and V4-Pro-0813 have official: --prompt-profile says "
         "which",

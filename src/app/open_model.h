@@ -22,7 +22,7 @@ void check_drafts(const CheckpointKind& kind, std::string_view option);
 void log_findings(const CheckpointKind& kind);
 
 /// For commands that make prompts, once the engine is open: a line on standard error where the checkpoint's
-/// prompt profile is a guess that may be wrong, or is not the one that prompts are made by.
+/// prompt profile is a guess that may be wrong.
 void log_prompt_profile(const CheckpointKind& kind);
 
 /// Says on standard error by which transport the engine's ranks reach their experts; nothing where a

@@ -11,6 +11,7 @@
 #include "app/generation_flags.h"
 #include "app/open_model.h"
 #include "app/options.h"
+#include "app/thinking.h"
 #include "base/error.h"
 #include "base/interrupt_flag.h"
 #include "base/piped_text.h"
@@ -43,27 +44,29 @@ std::string prompt_text(const RunFlags& flags) {
   return read_standard_input();
 }
 
-ThinkingMode thinking_mode(const RunFlags& flags) {
-  return flags.think == "off" ? ThinkingMode::kChat : ThinkingMode::kThinking;
+/// How the prompt of a conversation is made.
+RenderOptions chat_options(const RunFlags& flags, PromptProfile profile) {
+  const Result<Thinking> thinking = thinking_named(prompt_rules(profile), flags.think);
+  if (!thinking) fail("--think: {}", thinking.error());
+  return {.profile = profile,
+          .thinking_mode = thinking.value().mode(),
+          .reasoning_effort = thinking.value().effort};
 }
 
-MarkedText chat_prompt(const RunFlags& flags, std::string text) {
+MarkedText chat_prompt(const RunFlags& flags, const RenderOptions& options, std::string text) {
   std::vector<Message> messages;
   if (!flags.system.empty()) messages.push_back({.role = Role::kSystem, .content = flags.system});
   messages.push_back({.role = Role::kUser, .content = std::move(text)});
-  RenderOptions options;
-  options.thinking_mode = thinking_mode(flags);
-  if (flags.think == "max") options.reasoning_effort = ReasoningEffort::kMax;
   auto rendered = render_marked_prompt(messages, options);
   if (!rendered) fail("prompt: {}", rendered.error());
   return std::move(rendered).value();
 }
 
 /// A raw prompt is the whole text, control tokens included; of a conversation only the format's own are.
-Result<std::vector<TokenId>> encoded_prompt(const RunFlags& flags, const Tokenizer& tokenizer,
-                                            std::string text) {
+Result<std::vector<TokenId>> encoded_prompt(const RunFlags& flags, const RenderOptions& options,
+                                            const Tokenizer& tokenizer, std::string text) {
   if (!flags.chat) return tokenizer.encode(text);
-  const MarkedText prompt = chat_prompt(flags, std::move(text));
+  const MarkedText prompt = chat_prompt(flags, options, std::move(text));
   return flags.generation.controls_in_content ? tokenizer.encode(prompt.text) : tokenizer.encode(prompt);
 }
 
@@ -79,10 +82,11 @@ void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
 void run_once(const RunFlags& flags) {
   const EngineOptions options = flags.engine.options();
   const std::string text = prompt_text(flags);
-  ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompt_profile());
+  ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompts.chosen());
   const CheckpointKind kind = folder.kind;
+  const RenderOptions chat = chat_options(flags, kind.prompts.profile.value);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
-  auto encoded = encoded_prompt(flags, tokenizer, text);
+  auto encoded = encoded_prompt(flags, chat, tokenizer, text);
   if (!encoded) fail("prompt: {}", encoded.error());
   GenerationRequest request;
   request.prompt = std::move(encoded).value();
@@ -100,12 +104,12 @@ void run_once(const RunFlags& flags) {
   }
   request.sampling = flags.generation.params(flags.engine.model, engine.config().vocab_size);
   request.stops = flags.generation.stops;
-  if (flags.chat) request.make_divider = content_divider(thinking_mode(flags), /*may_call=*/true);
+  if (flags.chat) request.make_divider = content_divider(chat.thinking_mode, /*may_call=*/true);
   request.stop_tokens = {static_cast<TokenId>(engine.config().eos_token_id)};
   request.max_tokens = flags.generation.max_tokens;
 
   const InterruptFlag interrupt;
-  ReplyPrinter reply(flags.chat ? thinking_mode(flags) : ThinkingMode::kChat, stdout);
+  ReplyPrinter reply(flags.chat ? chat.thinking_mode : ThinkingMode::kChat, stdout);
   auto progress =
       std::make_unique<Progress>("prompt", "tokens", static_cast<std::int64_t>(request.prompt.size()));
   GenerationCallbacks callbacks;
@@ -143,7 +147,10 @@ void add_run_command(Options& command) {
   command.path("--file,-f", flags->file, "Read the prompt from a file or pipe").excludes(prompt);
   const Option chat = command.flag("--chat,-c", flags->chat, "Send the prompt as a user's message");
   command.text("--system", flags->system, "System message, with --chat").needs(chat);
-  command.choice("--think", flags->think, {"off", "high", "max"}, "With --chat: reasoning before the reply")
+  command
+      .choice("--think", flags->think, all_thinking_names(),
+              "With --chat: how hard to think before the reply, as the model's prompt profile has it " +
+                  efforts_by_profile())
       .needs(chat);
   command.flag("--quiet,-q", flags->quiet, "No line of figures at the end");
   command.integer_without_default("--logprobs", flags->generation.sampling.num_logprobs,

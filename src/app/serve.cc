@@ -163,7 +163,8 @@ EngineOptions engine_options(const ServeFlags& flags) {
   return options;
 }
 
-ServedModel served_model(const ServeFlags& flags, const ModelEngine& engine, const Tokenizer& tokenizer) {
+ServedModel served_model(const ServeFlags& flags, PromptProfile profile, const ModelEngine& engine,
+                         const Tokenizer& tokenizer) {
   const ModelConfig& config = engine.config();
   const SamplingParams defaults = GenerationFlags{}.params(flags.engine.model, config.vocab_size);
   ServedModel model;
@@ -181,6 +182,7 @@ ServedModel served_model(const ServeFlags& flags, const ModelEngine& engine, con
   model.temperature = defaults.temperature;
   model.top_p = defaults.top_p;
   model.think_by_default = flags.think;
+  model.prompt_profile = profile;
   model.controls_in_content = flags.controls_in_content;
   model.num_layers = config.num_hidden_layers;
   model.num_experts = config.n_routed_experts;
@@ -229,7 +231,7 @@ void serve(ServeFlags flags) {
   ShutdownSignal shutdown;
   const LogThread log;
 
-  ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompt_profile());
+  ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompts.chosen());
   const CheckpointKind kind = folder.kind;
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   EngineOptions wanted = engine_options(flags);
@@ -242,7 +244,8 @@ void serve(ServeFlags flags) {
   flags.scheduler.max_batch_tokens = flags.max_batch_tokens;
   Scheduler scheduler(engine, tokenizer, flags.scheduler, monotonic_seconds);
   const auto probe = [&engine, budget = flags.cache_disk_bytes] { return view_of(engine, budget); };
-  ApiServer server(served_model(flags, engine, tokenizer), scheduler, probe, std::move(options));
+  ApiServer server(served_model(flags, kind.prompts.profile.value, engine, tokenizer), scheduler, probe,
+                   std::move(options));
 
   std::string lost_engine;
   std::jthread loop([&](const std::stop_token& stop) {

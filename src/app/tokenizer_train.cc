@@ -37,7 +37,7 @@ std::vector<WordCount> count_words(const TokenizerTrainFlags& flags) {
   const PreTokenizer pre_tokenizer(v4_split_rules(), "DeepSeek-V4's patterns");
   ThreadPool pool(flags.num_threads);
   Progress progress("counting words", "bytes", corpus.size());
-  return count_corpus_words(corpus, flags.corpus.record_rules(), pre_tokenizer, pool,
+  return count_corpus_words(corpus, flags.corpus.record_rules(flags.out), pre_tokenizer, pool,
                             [&progress](std::int64_t done, std::int64_t) { progress.update(done); });
 }
 

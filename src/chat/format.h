@@ -59,7 +59,7 @@ inline constexpr std::array<TaskName, 6> kTasks = {{
     {Task::kReadUrl, "read_url", "<｜read_url｜>"},
 }};
 
-/// Directly after BOS at maximum effort.
+/// Directly after BOS at efforts that say so (prompt_profile.h).
 inline constexpr std::string_view kEffortMax =
     "Reasoning Effort: Absolute maximum with no shortcuts permitted.\n"
     "You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the "
@@ -68,6 +68,15 @@ inline constexpr std::string_view kEffortMax =
     "scenarios.\n"
     "Explicitly write out your entire deliberation process, documenting every intermediate step, considered "
     "alternative, and rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
+
+/// The strongest effort of the releases since V4-Flash-0731.
+inline constexpr std::string_view kEffortBeyond =
+    "Reasoning Effort: Beyond maximum — exhaustive, relentless, and uncompromising.\n"
+    "You MUST reason with the utmost depth and rigor, leaving absolutely nothing to chance: exhaustively "
+    "decompose the problem into its most fundamental components, trace every causal chain to its root, and "
+    "resolve the underlying cause rather than any surface symptom.\n"
+    "Do not stop reasoning until you have independently verified the solution from multiple angles and are "
+    "certain that no assumption remains unchecked and no error remains undiscovered.\n\n";
 
 /// Before the tool schemas, one line each.
 inline constexpr std::string_view kToolsHead = R"(## Tools

@@ -37,7 +37,8 @@ Result<bool> flag(const PythonJson& request, std::string_view name, bool otherwi
 }
 
 /// `otherwise` is for requests without a mode; without it the mode is required.
-Result<RenderedConversation> render_request(const PythonJson& fields, std::optional<ThinkingMode> otherwise) {
+Result<RenderedConversation> render_request(const PythonJson& fields, std::optional<ThinkingMode> otherwise,
+                                            PromptProfile profile) {
   const auto messages = messages_from_json(member(fields, "messages"));
   if (!messages) return Failure{messages.error()};
   const bool has_context = !member(fields, "context").is_null();
@@ -54,17 +55,18 @@ Result<RenderedConversation> render_request(const PythonJson& fields, std::optio
              add_bos = flag(fields, "add_default_bos", true);
   if (!drop_thinking) return Failure{drop_thinking.error()};
   if (!add_bos) return Failure{add_bos.error()};
-  return render_conversation(messages.value(), {.thinking_mode = mode.value(),
+  return render_conversation(messages.value(), {.profile = profile,
+                                                .thinking_mode = mode.value(),
                                                 .reasoning_effort = effort.value(),
                                                 .drop_thinking = drop_thinking.value(),
                                                 .add_bos = add_bos.value(),
                                                 .context = context.value()});
 }
 
-Result<std::string> encode(std::string_view line) {
+Result<std::string> encode(std::string_view line, PromptProfile profile) {
   const Result<PythonJson> request = parse_request(line);
   if (!request) return Failure{request.error()};
-  Result<RenderedConversation> rendered = render_request(request.value(), std::nullopt);
+  Result<RenderedConversation> rendered = render_request(request.value(), std::nullopt, profile);
   if (!rendered) return Failure{rendered.error()};
   return std::move(rendered).value().text.text;
 }
@@ -160,12 +162,13 @@ std::string reply(const char* name, PythonJson value) {
 
 }  // namespace
 
-Result<RenderedConversation> render_conversation_json(const PythonJson& object, ThinkingMode otherwise) {
-  return render_request(object, otherwise);
+Result<RenderedConversation> render_conversation_json(const PythonJson& object, ThinkingMode otherwise,
+                                                      PromptProfile profile) {
+  return render_request(object, otherwise, profile);
 }
 
-std::string encode_chat_line(std::string_view line) {
-  const Result<std::string> prompt = encode(line);
+std::string encode_chat_line(std::string_view line, PromptProfile profile) {
+  const Result<std::string> prompt = encode(line, profile);
   return prompt ? reply("prompt", prompt.value()) : reply("error", prompt.error());
 }
 

@@ -14,12 +14,14 @@ namespace baleen {
 /// The conversation of an object as `encode_chat_line` takes it; without "thinking_mode" the mode is
 /// `otherwise`.
 [[nodiscard]] Result<RenderedConversation> render_conversation_json(const PythonJson& object,
-                                                                    ThinkingMode otherwise);
+                                                                    ThinkingMode otherwise,
+                                                                    PromptProfile profile);
 
 /// {"messages": [...], "thinking_mode": "chat"|"thinking"} with optional "drop_thinking" (true),
-/// "reasoning_effort" (null, "high", "max"), "context" (messages rendered before) and "add_default_bos"
-/// (true); other keys are ignored. The reply is {"prompt": ...} or {"error": ...}, without a newline.
-[[nodiscard]] std::string encode_chat_line(std::string_view line);
+/// "reasoning_effort" (null or an effort of the profile), "context" (messages rendered before) and
+/// "add_default_bos" (true); other keys are ignored. The reply is {"prompt": ...} or {"error": ...}, without
+/// a newline.
+[[nodiscard]] std::string encode_chat_line(std::string_view line, PromptProfile profile);
 
 /// {"text": ..., "thinking_mode": "chat"|"thinking", "tools": [...]}: reads the reply as a server does, with
 /// its reader. "tools" as in the OpenAI API. Every special string in "text" is taken for the token; "pieces"

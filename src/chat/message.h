@@ -13,9 +13,6 @@ namespace baleen {
 /// kChat: the model answers at once. kThinking: it reasons first, between `<think>` and `</think>`.
 enum class ThinkingMode { kChat, kThinking };
 
-/// kHigh prompts like kDefault; kMax puts a fixed text before the first message, in thinking mode only.
-enum class ReasoningEffort { kDefault, kHigh, kMax };
-
 enum class Role {
   kSystem,
   kUser,

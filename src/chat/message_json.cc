@@ -233,12 +233,11 @@ Result<ThinkingMode> thinking_mode_from_json(const PythonJson& value) {
   return not_one_of("thinking_mode", "\"chat\" or \"thinking\"", value);
 }
 
-Result<ReasoningEffort> reasoning_effort_from_json(const PythonJson& value) {
-  if (value.is_null()) return ReasoningEffort::kDefault;
-  const std::string* name = value.as_string();
-  if (name != nullptr && *name == "high") return ReasoningEffort::kHigh;
-  if (name != nullptr && *name == "max") return ReasoningEffort::kMax;
-  return not_one_of("reasoning_effort", "null, \"high\" or \"max\"", value);
+Result<std::string> reasoning_effort_from_json(const PythonJson& value) {
+  if (value.is_null()) return std::string();
+  if (value.as_string() == nullptr)
+    return failure("reasoning_effort: expected null or a string, found {}", value.kind());
+  return *value.as_string();
 }
 
 }  // namespace baleen

@@ -29,7 +29,7 @@ Result<std::string> flatten_content_parts(const PythonJson& parts, std::string_v
 /// "chat" or "thinking".
 Result<ThinkingMode> thinking_mode_from_json(const PythonJson& value);
 
-/// null, "high" or "max".
-Result<ReasoningEffort> reasoning_effort_from_json(const PythonJson& value);
+/// A string, or null for the empty one: an effort of a profile, or the encoder's default.
+Result<std::string> reasoning_effort_from_json(const PythonJson& value);
 
 }  // namespace baleen

@@ -162,6 +162,8 @@ class Renderer {
 
 Result<RenderedConversation> render_conversation(std::span<const Message> messages,
                                                  const RenderOptions& options) {
+  const Result<std::string> effort = effort_text(prompt_rules(options.profile), options.reasoning_effort);
+  if (!effort) return failure("reasoning_effort: {}", effort.error());
   std::vector<Turn> context = merge_messages(options.context);
   std::vector<Turn> turns = merge_messages(messages);
   turns.insert(turns.begin(), context.begin(), context.end());
@@ -178,8 +180,7 @@ Result<RenderedConversation> render_conversation(std::span<const Message> messag
   }
   const Renderer renderer(turns, options.thinking_mode, drop);
   for (std::size_t index = context.size(); index < turns.size(); ++index) {
-    if (index == 0 && thinking && options.reasoning_effort == ReasoningEffort::kMax)
-      prompt.add_text(kEffortMax);
+    if (index == 0 && thinking) prompt.add_text(effort.value());
     if (std::optional<Failure> failed = renderer.append(rendered, index)) return *std::move(failed);
   }
   return rendered;

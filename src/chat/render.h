@@ -10,12 +10,14 @@
 #include "base/error.h"
 #include "base/marked_text.h"
 #include "chat/message.h"
+#include "chat/prompt_profile.h"
 
 namespace baleen {
 
 struct RenderOptions {
+  PromptProfile profile = PromptProfile::kPreview;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
-  ReasoningEffort reasoning_effort = ReasoningEffort::kDefault;
+  std::string reasoning_effort = {};  ///< one of the profile's; empty: its encoder's default
   /// Leave out the reasoning of turns before the last user message; ignored (nothing is left out) when any
   /// message declares tools.
   bool drop_thinking = true;
@@ -48,7 +50,8 @@ Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const
 
 /// The prompt, ending where the model goes on: after `<think>` or `</think>`, after a task token, or after
 /// EOS when the last message is an assistant's. Fails on a message that has no rendering: an unknown role, a
-/// developer without content, tool-call arguments that are JSON but no object.
+/// developer without content, tool-call arguments that are JSON but no object; and on an effort that the
+/// profile has not, in either mode.
 Result<std::string> render_prompt(std::span<const Message> messages, const RenderOptions& options);
 
 }  // namespace baleen

@@ -13,8 +13,8 @@
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
 #include "model/finding.h"
+#include "model/found_prompt_profile.h"
 #include "model/matrix_kind.h"
-#include "model/prompt_profile.h"
 
 namespace baleen {
 

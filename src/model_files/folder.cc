@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
-#include "model/prompt_profile.h"
+#include "model/found_prompt_profile.h"
 
 namespace baleen {
 

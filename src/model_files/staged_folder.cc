@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
-#include "model/prompt_profile.h"
+#include "model/found_prompt_profile.h"
 
 namespace baleen {
 

@@ -75,7 +75,7 @@ struct ApiRequest {
   // continues, past its reasoning.
   std::vector<Message> messages;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
-  ReasoningEffort effort = ReasoningEffort::kDefault;
+  std::string effort;               ///< a thinking reply's, one that the prompt profile has
   std::vector<DeclaredTool> tools;  ///< that the reply may call; the prompt may declare more
   ToolChoice tool_choice;
   std::vector<GroupedTool> grouped_tools;  ///< responses: those of `tools` that the client keeps in groups

@@ -107,7 +107,7 @@ void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
 
 /// OpenAI's reasoning_effort; DeepSeek's thinking and thinking_mode; OpenRouter's reasoning; the template
 /// arguments of other servers.
-void read_thinking(const RequestFields& fields, bool by_default, ApiRequest& request) {
+void read_thinking(const RequestFields& fields, const ApiContext& context, ApiRequest& request) {
   RequestedThinking thinking{.effort = read_effort(fields, "reasoning_effort")};
   request.show_reasoning = fields.flag("include_reasoning").value_or(true);
   if (const auto object = fields.fields("reasoning")) {
@@ -126,7 +126,7 @@ void read_thinking(const RequestFields& fields, bool by_default, ApiRequest& req
     set_switch(fields, "thinking_mode", *mode == "thinking", thinking);
   }
   read_template_switches(fields, thinking);
-  settle_thinking(fields, "reasoning_effort", thinking, by_default, request);
+  settle_thinking(fields, "reasoning_effort", thinking, context, request);
 }
 
 void read_logprobs(const RequestFields& fields, ApiRequest& request) {
@@ -202,7 +202,7 @@ ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiCon
       read_format(*format, "json_schema", true, request.response_format);
     }
     read_enforced_output(fields, request);
-    read_thinking(fields, context.think_by_default, request);
+    read_thinking(fields, context, request);
     read_common_sampling(fields, request);
     read_completion_sampling(fields, context, request);
     read_logprobs(fields, request);

@@ -23,7 +23,7 @@ class ConversationReader {
       read_assistant(fields, *content, is_last);
     } else if (role == "user") {
       read_user(fields, *content);
-    } else if (role == "system") {
+    } else if (role == "system" || role == "developer") {
       messages_.push_back({.role = Role::kSystem, .content = read_text_content(fields, "content", ignored_)});
     } else {
       fields.expected("role", "user or assistant");

@@ -46,7 +46,8 @@ void read_messages_tool_choice(const RequestFields& fields, ApiRequest& request)
 }
 
 /// This protocol thinks only when asked to. A budget is taken as a wish: the model has no way to keep one.
-void read_thinking(const RequestFields& fields, const std::string& effort, ApiRequest& request) {
+void read_thinking(const RequestFields& fields, const ApiContext& context, const std::string& effort,
+                   ApiRequest& request) {
   RequestedThinking thinking{.on = false, .effort = effort};
   if (const auto object = fields.fields("thinking")) {
     const std::string type = object->required_text("type");
@@ -63,7 +64,7 @@ void read_thinking(const RequestFields& fields, const std::string& effort, ApiRe
       request.show_reasoning = *display != "omitted";
     }
   }
-  settle_thinking(fields, "output_config.effort", thinking, false, request);
+  settle_thinking(fields, "output_config.effort", thinking, context, request);
 }
 
 void read_output_config(const RequestFields& fields, ApiRequest& request, std::string& effort) {
@@ -87,7 +88,7 @@ ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bo
     read_messages_tool_choice(fields, request);
     std::string effort;
     read_output_config(fields, request, effort);
-    read_thinking(fields, effort, request);
+    read_thinking(fields, context, effort, request);
     read_common_sampling(fields, request);
     (void)fields.list("stop_sequences", kMaxStops);
     read_stops(fields, "stop_sequences", request);

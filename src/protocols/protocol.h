@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/reply_end.h"
+#include "chat/prompt_profile.h"
 #include "protocols/api_request.h"
 
 namespace baleen {
@@ -35,9 +36,10 @@ struct ApiContext {
   int max_choices = 16;
   /// Replies that a request may have over all its prompts: no more than the queue holds.
   std::int64_t max_replies = 1 << 20;
-  bool think_by_default = false;              ///< when the request does not say
-  std::string client_key = {};                ///< the key presented with the request
-  const EarlierResponses* earlier = nullptr;  ///< null: none are kept
+  bool think_by_default = false;                           ///< when the request does not say
+  PromptProfile prompt_profile = PromptProfile::kPreview;  ///< whose efforts requests are mapped to
+  std::string client_key = {};                             ///< the key presented with the request
+  const EarlierResponses* earlier = nullptr;               ///< null: none are kept
 };
 
 /// Parses a body by the path's protocol: types, ranges and contradictions are checked here, each refusal

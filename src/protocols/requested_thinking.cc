@@ -1,17 +1,13 @@
 #include "protocols/requested_thinking.h"
 
-#include <algorithm>
-#include <array>
-
 namespace baleen {
 
 std::string read_effort(const RequestFields& fields, std::string_view name) {
-  static constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
-                                                               "high", "xhigh",   "max"};
   const std::string* effort = fields.text(name);
   if (effort == nullptr) return "";
-  if (std::ranges::find(kEfforts, *effort) != kEfforts.end()) return *effort;
-  fields.expected(name, "none, minimal, low, medium, high, xhigh or max");
+  // Every profile has the same words.
+  if (requested_effort(all_prompt_rules().front(), *effort) != nullptr) return *effort;
+  fields.expected(name, "none, minimal, low, medium, high, xhigh, max or ultra");
   return "";
 }
 
@@ -47,15 +43,22 @@ void read_template_switches(const RequestFields& fields, RequestedThinking& thin
 }
 
 void settle_thinking(const RequestFields& fields, std::string_view effort_field,
-                     const RequestedThinking& thinking, bool by_default, ApiRequest& request) {
-  const std::string& effort = thinking.effort;
-  if (effort == "none" && thinking.on == true) {
+                     const RequestedThinking& thinking, const ApiContext& context, ApiRequest& request) {
+  if (thinking.effort == "none" && thinking.on == true)
     fields.refuse(effort_field, "\"none\" contradicts the field that switches thinking on");
+  const PromptRules& rules = prompt_rules(context.prompt_profile);
+  const RequestedEffort* requested = requested_effort(rules, thinking.effort);
+  const bool by_effort = requested == nullptr ? context.think_by_default : !requested->effort.empty();
+  if (!thinking.on.value_or(by_effort)) {
+    request.thinking_mode = ThinkingMode::kChat;
+    return;
   }
-  const bool by_effort = effort.empty() ? by_default : effort != "none" && effort != "minimal";
-  request.thinking_mode = thinking.on.value_or(by_effort) ? ThinkingMode::kThinking : ThinkingMode::kChat;
-  if (effort == "high") request.effort = ReasoningEffort::kHigh;
-  if (effort == "xhigh" || effort == "max") request.effort = ReasoningEffort::kMax;
+  request.thinking_mode = ThinkingMode::kThinking;
+  if (requested == nullptr) {
+    request.effort = rules.api_default;
+  } else {
+    request.effort = requested->effort.empty() ? rules.efforts.front().name : requested->effort;
+  }
 }
 
 }  // namespace baleen

@@ -12,7 +12,7 @@ struct RequestedThinking {
   std::string effort;  ///< as given; empty when not given
 };
 
-/// Reads a field that is one of none, minimal, low, medium, high, xhigh, max; empty when absent.
+/// Reads a field that is one of none, minimal, low, medium, high, xhigh, max, ultra; empty when absent.
 [[nodiscard]] std::string read_effort(const RequestFields& fields, std::string_view name);
 
 /// A second switch that disagrees with the first is refused; `name` is the field it stands in.
@@ -25,15 +25,14 @@ void read_template_switches(const RequestFields& fields, RequestedThinking& thin
 /// The effort in `name`; refused where it contradicts one that was read before.
 void set_effort(const RequestFields& fields, std::string_view name, RequestedThinking& thinking);
 
-/// The model has three levels: no thinking, thinking, thinking with the prompt's maximum-effort prefix.
+/// The mode, and what the requested effort means by the server's prompt profile (chat/prompt_profile.h).
 ///
-///     effort               alone            switched on      switched off
-///     (absent)             the default      thinking         no thinking
-///     none, minimal        no thinking      refused; min.    no thinking
-///                                           is thinking
-///     low, medium, high    thinking         thinking         no thinking
-///     xhigh, max           maximum          maximum          no thinking
+///     effort                      alone          switched on              switched off
+///     (absent)                    the default    thinking, API's effort   no thinking
+///     none                        no thinking    refused                  no thinking
+///     one that is not thinking    no thinking    thinking, least effort   no thinking
+///     another                     thinking       thinking                 no thinking
 void settle_thinking(const RequestFields& fields, std::string_view effort_field,
-                     const RequestedThinking& thinking, bool by_default, ApiRequest& request);
+                     const RequestedThinking& thinking, const ApiContext& context, ApiRequest& request);
 
 }  // namespace baleen

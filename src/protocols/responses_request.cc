@@ -94,7 +94,7 @@ void read_reasoning(const RequestFields& fields, const ApiContext& context, ApiR
     }
   }
   read_template_switches(fields, thinking);
-  settle_thinking(fields, "reasoning.effort", thinking, context.think_by_default, request);
+  settle_thinking(fields, "reasoning.effort", thinking, context, request);
 }
 
 void read_keeping(const RequestFields& fields, const ApiContext& context, ApiRequest& request) {

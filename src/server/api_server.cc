@@ -515,6 +515,7 @@ ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses
           .vocab_size = model_.limits.vocab_size,
           .max_replies = std::max<std::int64_t>(1, scheduler_.max_queue()),
           .think_by_default = model_.think_by_default,
+          .prompt_profile = model_.prompt_profile,
           .client_key = std::move(client_key),
           .earlier = earlier};
 }

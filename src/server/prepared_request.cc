@@ -122,7 +122,9 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(
     if (message.tool_calls.empty()) continue;
     if (auto raw = calls_.recall(message.tool_calls)) message.raw_tool_calls = std::move(*raw);
   }
-  const RenderOptions options{.thinking_mode = request.thinking_mode, .reasoning_effort = request.effort};
+  const RenderOptions options{.profile = model_.prompt_profile,
+                              .thinking_mode = request.thinking_mode,
+                              .reasoning_effort = request.effort};
   const Result<RenderedConversation> rendered = render_conversation(messages, options);
   const std::string field(request.protocol->prompt_field);
   if (!rendered) return bad_request(field, rendered.error());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "chat/prompt_profile.h"
 #include "engine/step_engine.h"
 #include "tokenizer/tokenizer.h"
 
@@ -20,6 +21,7 @@ struct ServedModel {
   double temperature = 1.0;           ///< for requests that do not say
   double top_p = 1.0;
   bool think_by_default = false;
+  PromptProfile prompt_profile = PromptProfile::kPreview;
   /// As the official encoder: special strings in what messages say become control tokens. Who writes them may
   /// then forge turns.
   bool controls_in_content = false;

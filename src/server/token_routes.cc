@@ -24,16 +24,36 @@ std::optional<PythonJson> parse_object(std::string_view body) {
   return std::move(json).value();
 }
 
+/// Efforts by the names that clients know from other providers' lists of models.
+Json reasoning_json(const PromptRules& rules, bool thinks_by_default) {
+  Json supported = Json::array({"none"}), mapping = Json::object();
+  for (const ReasoningEffort& effort : rules.efforts) supported.push_back(effort.name);
+  for (const RequestedEffort& requested : rules.requested)
+    mapping[requested.asked] = requested.effort.empty() ? "none" : requested.effort;
+  return {{"mandatory", false},
+          {"default_enabled", thinks_by_default},
+          {"default_effort", rules.api_default},
+          {"supported_efforts", std::move(supported)},
+          {"effort_mapping", std::move(mapping)}};
+}
+
 }  // namespace
 
 std::string model_json(const ServedModel& model) {
+  const PromptRules& rules = prompt_rules(model.prompt_profile);
   const Json entry = {{"id", model.name},
                       {"object", "model"},
                       {"created", model.created_unix_seconds},
                       {"owned_by", "baleen"},
                       {"max_model_len", model.limits.context_tokens},
                       {"type", "model"},
-                      {"display_name", model.name}};
+                      {"display_name", model.name},
+                      {"prompt_profile", rules.name},
+                      {"reasoning", reasoning_json(rules, model.think_by_default)},
+                      {"recommended_sampling",
+                       {{"temperature", rules.sampling.temperature},
+                        {"top_p", rules.sampling.top_p},
+                        {"agentic_top_p", rules.sampling.agentic_top_p}}}};
   return entry.dump();
 }
 

@@ -10,7 +10,7 @@
 
 namespace baleen {
 
-/// One entry of `GET /v1/models`.
+/// One entry of `GET /v1/models`: the model, the efforts that its prompts have and the APIs' names for them.
 [[nodiscard]] std::string model_json(const ServedModel& model);
 
 /// {"prompt": TEXT} or {"messages": [...], ...as for chat completions} to {"count", "max_model_len",

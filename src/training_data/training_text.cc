@@ -27,8 +27,9 @@ Result<TrainingText> document_of(std::string_view text) {
   return document;
 }
 
-Result<TrainingText> conversation_of(const PythonJson& object, ThinkingMode mode) {
-  Result<RenderedConversation> rendered = render_conversation_json(object, mode);
+Result<TrainingText> conversation_of(const PythonJson& object, const RecordRules& rules) {
+  Result<RenderedConversation> rendered =
+      render_conversation_json(object, rules.thinking_mode, rules.prompt_profile);
   if (!rendered) return Failure{rendered.error()};
   RenderedConversation conversation = std::move(rendered).value();
   if (conversation.replies.empty())
@@ -45,7 +46,7 @@ Result<TrainingText> training_text_of(const CorpusRecord& record, const RecordRu
   const PythonJson& object = parsed.value();
   if (object.as_object() == nullptr)
     return failure("expected one JSON object a line, found {}", object.kind());
-  if (object.find("messages") != nullptr) return conversation_of(object, rules.thinking_mode);
+  if (object.find("messages") != nullptr) return conversation_of(object, rules);
   const PythonJson* field = object.find(rules.field);
   if (field == nullptr)
     return failure("no {} here, and no \"messages\"; ‹text field› names another one",

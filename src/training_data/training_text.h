@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/marked_text.h"
 #include "chat/message.h"
+#include "chat/prompt_profile.h"
 #include "tokenizer/tokenizer.h"
 #include "training_data/corpus.h"
 
@@ -22,6 +23,7 @@ struct TrainingText {
 struct RecordRules {
   std::string field = "text";                        ///< what JSON lines without "messages" call their text
   ThinkingMode thinking_mode = ThinkingMode::kChat;  ///< mode of conversations that do not say
+  PromptProfile prompt_profile = PromptProfile::kPreview;  ///< whose efforts conversations may name
 };
 
 /// A text becomes BOS, text, end token, all of it but BOS a target; what it spells is text, never a control

@@ -7,10 +7,15 @@ namespace {
 
 using Kind = ChatCommand::Kind;
 
-ChatCommand parsed(const std::string& line) { return parse_chat_command(line).value(); }
+const PromptRules& preview() { return prompt_rules(PromptProfile::kPreview); }
+const PromptRules& official() { return prompt_rules(PromptProfile::kOfficial); }
 
-std::string error_of(const std::string& line) {
-  const auto command = parse_chat_command(line);
+ChatCommand parsed(const std::string& line, const PromptRules& rules = preview()) {
+  return parse_chat_command(line, rules).value();
+}
+
+std::string error_of(const std::string& line, const PromptRules& rules = preview()) {
+  const auto command = parse_chat_command(line, rules);
   return command.ok() ? "" : command.error();
 }
 
@@ -36,16 +41,21 @@ TEST(ChatCommand, ArgumentsArrive) {
   EXPECT_EQ(parsed("/save a.json").file, "a.json");
   EXPECT_EQ(parsed("/save   my fox story.json  ").file, "my fox story.json");
   EXPECT_EQ(parsed("/load x").file, "x");
-  EXPECT_EQ(parsed("/think off").thinking, Thinking::kOff);
-  EXPECT_EQ(parsed("/think high").thinking, Thinking::kHigh);
-  EXPECT_EQ(parsed("/think max").thinking, Thinking::kMax);
+  EXPECT_EQ(parsed("/think off").thinking.mode(), ThinkingMode::kChat);
+  EXPECT_EQ(parsed("/think high").thinking.mode(), ThinkingMode::kThinking);
+  EXPECT_EQ(parsed("/think max").thinking.effort, "max");
+  EXPECT_EQ(parsed("/think low", official()).thinking.effort, "low");
 }
 
 TEST(ChatCommand, MistakesGetASentence) {
   EXPECT_EQ(error_of("/save"), "/save is followed by FILE");
   EXPECT_EQ(error_of("/load  "), "/load is followed by FILE");
   EXPECT_EQ(error_of("/think"), "/think is followed by off|high|max");
-  EXPECT_EQ(error_of("/think hard"), "/think is followed by off, high or max; found \"hard\"");
+  EXPECT_EQ(error_of("/think", official()), "/think is followed by off|low|high|max");
+  EXPECT_EQ(error_of("/think low"),
+            "/think: expected off, high or max (prompt profile preview), found \"low\"");
+  EXPECT_EQ(error_of("/think hard", official()),
+            "/think: expected off, low, high or max (prompt profile official), found \"hard\"");
   EXPECT_EQ(error_of("/new story"), "/new stands alone; found \"story\" after it");
   const std::string unknown = "; /help lists them, and a space before the slash sends the line as a message";
   EXPECT_EQ(error_of("/Save x"), "there is no command /Save" + unknown);
@@ -62,7 +72,7 @@ TEST(ChatCommand, IsOneLineOfText) {
 }
 
 TEST(ChatCommand, HelpNamesThemAll) {
-  const std::string help = chat_command_help();
+  const std::string help = chat_command_help(preview());
   for (const char* name :
        {"/help", "/new", "/save FILE", "/load FILE", "/think off|high|max", "/stats", "/quit"}) {
     EXPECT_NE(help.find(name), std::string::npos) << name;

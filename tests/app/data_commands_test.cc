@@ -69,6 +69,34 @@ TEST(DataCommands, FromTextToShards) {
   EXPECT_NE(table.out.find("bytes/token"), std::string::npos) << table.out;
 }
 
+/// Of conversations, as the encoder beside the tokenizer has them, or an option says.
+TEST(DataCommands, EffortsAreThoseOfThePromptProfile) {
+  const TemporaryFolder folder;
+  write(folder / "corpus.jsonl",
+        R"({"messages": [{"role": "user", "content": "Who ran?"}, {"role": "assistant", "content": "I."}], )"
+        R"("thinking_mode": "thinking", "reasoning_effort": "low"})"
+        "\n");
+  const auto pack = [&](const std::string& name, const std::vector<std::string>& options) {
+    std::vector<std::string> arguments{"data", "pack", folder / "corpus.jsonl", "--out", folder / name};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return baleen(arguments);
+  };
+  const ProgramResult refused = pack("refused", {});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("reasoning_effort: expected high or max (prompt profile preview)"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_EQ(pack("asked", {"--prompt-profile", "official"}).status, 0);
+  fs::create_directories(folder / "model/encoding");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(fs::path("models/stories") / name, folder / "model" / name);
+  write(folder / "model/encoding/encoding_dsv4.py",
+        "REASONING_EFFORT_PROMPTS = {\n  'low': '', 'high': 'a', 'max': 'b'\n}\n"
+        "DEFAULT_REASONING_EFFORT = 'low'\n");
+  EXPECT_EQ(pack("found", {"--tokenizer", folder / "model"}).status, 0);
+  EXPECT_EQ(pack("found_by_file", {"--tokenizer", folder / "model/tokenizer.json"}).status, 0);
+}
+
 TEST(DataCommands, ATrainedTokenizerDoesNotDependOnThreads) {
   const TemporaryFolder folder;
   const std::string corpus = small_corpus(folder);

@@ -119,9 +119,100 @@ TEST_F(ReleaseCommands, PromptProfileIsSaidWhereItMatters) {
   EXPECT_NE(said(model, {"--chat"}).find("prompt profile preview, assumed"), std::string::npos);
   EXPECT_EQ(said(model, {"--chat", "--prompt-profile", "preview"}).find(kProfile), std::string::npos);
   test::write_encoder(model, test::kOfficialEncoder);
-  EXPECT_NE(said(model, {"--chat"}).find("prompt profile official (encoding/encoding_dsv4.py: "),
-            std::string::npos);
+  EXPECT_EQ(said(model, {"--chat"}).find(kProfile), std::string::npos);  // no guess
   EXPECT_EQ(said(kStories, {"--chat"}).find(kProfile), std::string::npos);
+}
+
+/// What `encode-chat` makes of "u" with that effort, or its error.
+std::string encoded(std::vector<std::string> options, const char* mode, const Json& effort) {
+  options.insert(options.begin(), {BALEEN_PROGRAM, "encode-chat"});
+  const Json line{{"messages", {{{"role", "user"}, {"content", "u"}}}},
+                  {"thinking_mode", mode},
+                  {"reasoning_effort", effort}};
+  const ProgramResult result = test::run_program(options, {.in = line.dump() + "\n"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  const Json reply = Json::parse(result.out);
+  return reply.contains("prompt") ? reply["prompt"] : reply["error"];
+}
+
+/// The stub encoders of the releases, one of neither, and none: prompts follow the checkpoint's.
+TEST_F(ReleaseCommands, PromptsFollowTheEncoderOfTheFolder) {
+  const fs::path model = folder_ / "model";
+  fs::create_directory(model);
+  fs::copy_file(fs::path(kStories) / "config.json", model / "config.json");
+  const std::string bos = "<｜begin▁of▁sentence｜>", turn = "<｜User｜>u<｜Assistant｜>";
+  const std::string plain = bos + turn + "<think>", chat = bos + turn + "</think>";
+  const std::string absolute = bos + "Reasoning Effort: Absolute maximum with no shortcuts permitted.\n";
+  const std::string beyond =
+      bos + "Reasoning Effort: Beyond maximum — exhaustive, relentless, and uncompromising.\n";
+  const auto expect_preview = [&](const std::vector<std::string>& options) {
+    EXPECT_EQ(encoded(options, "thinking", nullptr), plain);
+    EXPECT_EQ(encoded(options, "thinking", "high"), plain);
+    EXPECT_EQ(encoded(options, "thinking", "max").find(absolute), 0u);
+    EXPECT_EQ(encoded(options, "chat", "max"), chat);
+    EXPECT_EQ(encoded(options, "thinking", "low"),
+              "reasoning_effort: expected high or max (prompt profile preview), found \"low\"");
+  };
+  const auto expect_official = [&](const std::vector<std::string>& options) {
+    EXPECT_EQ(encoded(options, "thinking", nullptr), plain);
+    EXPECT_EQ(encoded(options, "thinking", "low"), plain);
+    EXPECT_EQ(encoded(options, "thinking", "high").find(absolute), 0u);
+    EXPECT_EQ(encoded(options, "thinking", "max").find(beyond), 0u);
+    EXPECT_EQ(encoded(options, "chat", "max"), chat);
+    EXPECT_EQ(encoded(options, "thinking", "xhigh"),
+              "reasoning_effort: expected low, high or max (prompt profile official), found \"xhigh\"");
+  };
+  const std::vector<std::string> of_model{"--model", model};
+  expect_preview({});
+  expect_preview(of_model);
+  expect_official({"--model", model, "--prompt-profile", "official"});
+  test::write_encoder(model, test::kOfficialEncoder);
+  expect_official(of_model);
+  expect_preview({"--model", model, "--prompt-profile", "preview"});
+  test::write_encoder(model, test::kPreviewEncoder);
+  expect_preview(of_model);
+  test::write_encoder(model, "REASONING_EFFORT_MAPPINGS = {}\n");
+  expect_preview(of_model);
+  EXPECT_EQ(baleen({"encode-chat", "--model", folder_ / "absent"}).status, 1);
+}
+
+TEST_F(ReleaseCommands, ThinkTakesTheEffortsOfTheModel) {
+  const auto run = [](const fs::path& model, const std::string& effort) {
+    return baleen({"run", "--model", model, "--threads", "1", "--context", "512", "--quiet", "--max-tokens",
+                   "1", "--chat", "--think", effort, "Once"});
+  };
+  const fs::path model = dspark();
+  test::write_encoder(model, test::kOfficialEncoder);
+  for (const char* effort : {"off", "low", "high", "max"}) EXPECT_EQ(run(model, effort).status, 0) << effort;
+  for (const char* effort : {"off", "high", "max"}) EXPECT_EQ(run(kStories, effort).status, 0) << effort;
+  constexpr const char* kSentence =
+      "--think: expected off, high or max (prompt profile preview), found \"low\"";
+  for (const ProgramResult& refused :
+       {run(kStories, "low"), baleen({"chat", "--model", kStories, "--think", "low"})}) {
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find(kSentence), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(run(model, "medium").status, 2);  // what no profile has
+}
+
+TEST_F(ReleaseCommands, TheServersEffortsAreTheEncoders) {
+  const fs::path model = dspark();
+  test::write_encoder(model, test::kOfficialEncoder);
+  test::ServerProcess server({BALEEN_PROGRAM, "serve", "--model", model, "--port", "0", "--quiet",
+                              "--threads", "1", "--context", "1024"});
+  const auto tokens = [&](const char* effort) {
+    const Json request{{"messages", {{{"role", "user"}, {"content", "u"}}}}, {"reasoning_effort", effort}};
+    return Json::parse(test::http_request(server.port(), "POST", "/tokenize", request.dump()).body)["count"]
+        .get<int>();
+  };
+  EXPECT_EQ(tokens("minimal"), tokens("none"));
+  EXPECT_GT(tokens("high"), tokens("low") + 50);
+  EXPECT_EQ(tokens("xhigh"), tokens("high"));
+  EXPECT_GT(tokens("max"), tokens("high"));
+  const Json listed = Json::parse(test::http_request(server.port(), "GET", "/v1/models", "").body)["data"][0];
+  EXPECT_EQ(listed["prompt_profile"], "official");
+  EXPECT_EQ(listed["reasoning"]["supported_efforts"], Json({"none", "low", "high", "max"}));
+  EXPECT_EQ(server.end(SIGTERM), 0);
 }
 
 TEST_F(ReleaseCommands, WhatDsparkDoesNotDoIsRefused) {

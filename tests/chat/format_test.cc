@@ -17,6 +17,9 @@ TEST(Format, FixedTextsAreExact) {
   EXPECT_EQ(chat_format::kEffortMax.size(), 476u);
   EXPECT_EQ(test::sha256(chat_format::kEffortMax),
             "f7a24f3b3050d4a83781e9b755b316aae2ec1d9dc87562541d90bcb04d7350f7");
+  EXPECT_EQ(chat_format::kEffortBeyond.size(), 528u);
+  EXPECT_EQ(test::sha256(chat_format::kEffortBeyond),
+            "53fb31b8392ec5b4a926481943efc67636748f137c1a49d493a7af4d4fa55d2c");
   EXPECT_EQ(chat_format::kToolsHead.size(), 890u);
   EXPECT_EQ(test::sha256(chat_format::kToolsHead),
             "c7c9042638154a237b5d1bd48be772374a35a4d24c5cacfd1ffbd92703da329c");

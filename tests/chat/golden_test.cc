@@ -41,11 +41,12 @@ std::string text_of(const PythonJson& object, std::string_view name) {
   return value == nullptr || value->as_string() == nullptr ? "" : *value->as_string();
 }
 
-void expect_prompts(const std::string& path, std::size_t num_cases) {
+void expect_prompts(const std::string& path, std::size_t num_cases,
+                    PromptProfile profile = PromptProfile::kPreview) {
   const std::vector<Case> cases = read_cases(path);
   EXPECT_EQ(cases.size(), num_cases);
   for (const Case& c : cases) {
-    const PythonJson reply = parse_python_json(encode_chat_line(c.line)).value();
+    const PythonJson reply = parse_python_json(encode_chat_line(c.line, profile)).value();
     ASSERT_NE(reply.find("prompt"), nullptr) << c.line << "\n" << text_of(reply, "error");
     EXPECT_EQ(text_of(reply, "prompt"), text_of(c.json, "prompt")) << text_of(c.json, "about");
   }
@@ -69,6 +70,9 @@ void expect_messages(const std::string& path, std::size_t num_cases, bool own_er
 }
 
 TEST(Golden, OwnPrompts) { expect_prompts(kHere + "goldens/encode.jsonl", 46); }
+TEST(Golden, OwnPromptsOfTheOfficialProfile) {
+  expect_prompts(kHere + "goldens/encode_official.jsonl", 14, PromptProfile::kOfficial);
+}
 TEST(Golden, OwnCompletions) { expect_messages(kHere + "goldens/parse.jsonl", 48, true); }
 
 TEST(Golden, SharedPrompts) {

@@ -112,18 +112,21 @@ TEST(JsonLines, MalformedRequestsGetAnErrorEach) {
       {R"({"messages": [], "thinking_mode": "chat", "add_default_bos": "no"})",
        "add_default_bos: expected true or false, found a string"},
       {R"({"messages": [], "thinking_mode": "chat", "reasoning_effort": "low"})",
-       "reasoning_effort: expected null, \"high\" or \"max\", found \"low\""},
+       "reasoning_effort: expected high or max (prompt profile preview), found \"low\""},
+      {R"({"messages": [], "thinking_mode": "chat", "reasoning_effort": 1})",
+       "reasoning_effort: expected null or a string, found a number"},
       {R"({"messages": [], "thinking_mode": "chat", "context": [1]})",
        "context[0]: expected an object, found a number"},
   };
   for (const auto& [line, error] : kCases) {
-    EXPECT_EQ(encode_chat_line(line), "{\"error\": " + quote_python_json(error) + "}");
+    EXPECT_EQ(encode_chat_line(line, PromptProfile::kPreview),
+              "{\"error\": " + quote_python_json(error) + "}");
   }
   EXPECT_EQ(parse_chat_line("{}"), R"({"error": "text: expected a string, found null"})");
   EXPECT_EQ(parse_chat_line(R"({"text": "", "thinking_mode": 1})"),
             R"({"error": "thinking_mode: expected \"chat\" or \"thinking\", found a number"})");
   const std::string deep = R"({"messages": )" + std::string(5000, '[');
-  EXPECT_EQ(encode_chat_line(deep),
+  EXPECT_EQ(encode_chat_line(deep, PromptProfile::kPreview),
             R"({"error": "not a line of JSON: byte 1012: nested deeper than 1000 levels"})");
 }
 

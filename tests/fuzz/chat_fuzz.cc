@@ -14,7 +14,9 @@ namespace baleen {
 namespace {
 
 void check_request(std::string_view line) {
-  BALEEN_CHECK(parse_python_json(encode_chat_line(line)).ok());  // the reply is JSON whatever came
+  for (const PromptRules& rules : all_prompt_rules()) {  // the reply is JSON whatever came
+    BALEEN_CHECK(parse_python_json(encode_chat_line(line, rules.profile)).ok());
+  }
   BALEEN_CHECK(parse_python_json(parse_chat_line(line)).ok());
   const Result<PythonJson> value = parse_python_json(line);
   if (!value) return;

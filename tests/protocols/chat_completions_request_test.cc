@@ -164,29 +164,29 @@ TEST(ChatCompletionsRequest, Thinking) {
   struct Case {
     std::string fields;
     ThinkingMode mode;
-    ReasoningEffort effort;
+    std::string effort;
   };
   const auto chat = ThinkingMode::kChat, thinking = ThinkingMode::kThinking;
-  const auto normal = ReasoningEffort::kDefault, high = ReasoningEffort::kHigh, max = ReasoningEffort::kMax;
+  const std::string none, high = "high", max = "max";
   const std::vector<Case> cases = {
-      {R"("reasoning_effort": "none")", chat, normal},
-      {R"("reasoning_effort": "minimal")", chat, normal},
-      {R"("reasoning_effort": "low")", thinking, normal},
-      {R"("reasoning_effort": "medium")", thinking, normal},
+      {R"("reasoning_effort": "none")", chat, none},
+      {R"("reasoning_effort": "minimal")", chat, none},
+      {R"("reasoning_effort": "low")", thinking, high},
+      {R"("reasoning_effort": "medium")", thinking, high},
       {R"("reasoning_effort": "high")", thinking, high},
       {R"("reasoning_effort": "xhigh")", thinking, max},
       {R"("reasoning_effort": "max")", thinking, max},
-      {R"("thinking": {"type": "enabled"})", thinking, normal},
-      {R"("thinking": {"type": "disabled"})", chat, normal},
+      {R"("reasoning_effort": "ultra")", thinking, max},
+      {R"("thinking": {"type": "enabled"})", thinking, high},
+      {R"("thinking": {"type": "disabled"})", chat, none},
       {R"("thinking": {"type": "enabled"}, "reasoning_effort": "max")", thinking, max},
-      {R"("thinking": {"type": "enabled"}, "reasoning_effort": "minimal")", thinking, normal},
-      {R"("thinking": {"type": "disabled"}, "reasoning_effort": "low")", chat, normal},
-      {R"("thinking_mode": "thinking")", thinking, normal},
-      {R"("thinking_mode": "chat")", chat, normal},
-      {R"("chat_template_kwargs": {"thinking": true})", thinking, normal},
-      {R"("chat_template_kwargs": {"enable_thinking": true})", thinking, normal},
-      {R"("chat_template_kwargs": {"enable_thinking": false}, "thinking": {"type": "disabled"})", chat,
-       normal},
+      {R"("thinking": {"type": "enabled"}, "reasoning_effort": "minimal")", thinking, high},
+      {R"("thinking": {"type": "disabled"}, "reasoning_effort": "low")", chat, none},
+      {R"("thinking_mode": "thinking")", thinking, high},
+      {R"("thinking_mode": "chat")", chat, none},
+      {R"("chat_template_kwargs": {"thinking": true})", thinking, high},
+      {R"("chat_template_kwargs": {"enable_thinking": true})", thinking, high},
+      {R"("chat_template_kwargs": {"enable_thinking": false}, "thinking": {"type": "disabled"})", chat, none},
   };
   for (const Case& c : cases) {
     const ApiRequest request = with(c.fields);
@@ -197,6 +197,37 @@ TEST(ChatCompletionsRequest, Thinking) {
   thinks.think_by_default = true;
   EXPECT_EQ(with(R"("n": 1)", thinks).thinking_mode, thinking);
   EXPECT_EQ(with(R"("thinking_mode": "chat")", thinks).thinking_mode, chat);
+}
+
+TEST(ChatCompletionsRequest, EffortsOfTheOfficialProfile) {
+  ApiContext context = test_context();
+  context.prompt_profile = PromptProfile::kOfficial;
+  const auto chat = ThinkingMode::kChat, thinking = ThinkingMode::kThinking;
+  const struct {
+    std::string fields;
+    ThinkingMode mode;
+    std::string effort;
+  } kCases[] = {
+      {R"("reasoning_effort": "none")", chat, ""},
+      {R"("reasoning_effort": "minimal")", thinking, "low"},
+      {R"("reasoning_effort": "low")", thinking, "low"},
+      {R"("reasoning_effort": "medium")", thinking, "high"},
+      {R"("reasoning_effort": "high")", thinking, "high"},
+      {R"("reasoning_effort": "xhigh")", thinking, "high"},
+      {R"("reasoning_effort": "max")", thinking, "max"},
+      {R"("reasoning_effort": "ultra")", thinking, "max"},
+      {R"("n": 1)", chat, ""},
+      {R"("thinking": {"type": "enabled"})", thinking, "high"},
+      {R"("thinking": {"type": "disabled"}, "reasoning_effort": "max")", chat, ""},
+      {R"("chat_template_kwargs": {"thinking": true, "reasoning_effort": "low"})", thinking, "low"},
+  };
+  for (const auto& [fields, mode, effort] : kCases) {
+    const ApiRequest request = with(fields, context);
+    EXPECT_EQ(request.thinking_mode, mode) << fields;
+    EXPECT_EQ(request.effort, effort) << fields;
+  }
+  context.think_by_default = true;
+  EXPECT_EQ(with(R"("n": 1)", context).effort, "high");
 }
 
 TEST(ChatCompletionsRequest, Refusals) {
@@ -243,7 +274,7 @@ TEST(ChatCompletionsRequest, Refusals) {
            "true or false"},
           {R"("metadata": {"k": 1})", "metadata", "expected strings"},
           {R"("metadata": 1)", "metadata", "an object"},
-          {R"("reasoning_effort": "huge")", "reasoning_effort", "xhigh or max, found \"huge\""},
+          {R"("reasoning_effort": "huge")", "reasoning_effort", "xhigh, max or ultra, found \"huge\""},
           {R"("thinking": "on")", "thinking", "an object"},
           {R"("thinking": {"type": "on"})", "thinking.type", "enabled or disabled"},
           {R"("thinking_mode": "on")", "thinking_mode", "thinking or chat"},

@@ -94,7 +94,7 @@ TEST(MessagesRequest, ThinkingAndFormat) {
   const ApiRequest max =
       with(R"("thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "max",
     "format": {"type": "json_schema", "schema": {"type": "object"}}})");
-  EXPECT_EQ(max.effort, ReasoningEffort::kMax);
+  EXPECT_EQ(max.effort, "max");
   EXPECT_FALSE(max.show_reasoning);
   EXPECT_EQ(max.response_format.kind, ResponseFormat::Kind::kJsonSchema);
   EXPECT_EQ(with(R"("output_format": {"type": "json_schema", "schema": {}})").response_format.kind,
@@ -144,7 +144,8 @@ TEST(MessagesRequest, Refusals) {
           {R"("thinking": {"type": "enabled"})", "thinking.budget_tokens", "found nothing"},
           {R"("thinking": {"type": "maybe"})", "thinking.type", "adaptive"},
           {R"("thinking": {"type": "adaptive", "display": "all"})", "thinking.display", "omitted"},
-          {R"("output_config": {"effort": "huge"})", "output_config.effort", "xhigh or max"},
+          {R"("output_config": {"effort": "huge"})", "output_config.effort",
+           "xhigh, max or ultra, found \"huge\""},
           {R"("output_config": {"format": {"type": "json_schema"}})", "output_config.format.schema",
            "a JSON schema"},
           {R"("mcp_servers": [{}])", "mcp_servers", "connects to no others"},

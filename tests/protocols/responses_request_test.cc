@@ -27,7 +27,7 @@ TEST(ResponsesRequest, StringInput) {
   EXPECT_TRUE(request.stream && request.logprobs);
   EXPECT_EQ(request.sampling.num_logprobs, 2);
   EXPECT_EQ(request.thinking_mode, ThinkingMode::kThinking);
-  EXPECT_EQ(request.effort, ReasoningEffort::kHigh);
+  EXPECT_EQ(request.effort, "high");
   EXPECT_EQ(with(R"("reasoning": {"effort": "none"})").thinking_mode, ThinkingMode::kChat);
 }
 

@@ -27,6 +27,8 @@ struct RunningServerOptions {
   ApiServerOptions server{.log_requests = false};
   bool controls_in_content = false;
   std::int64_t max_reply_tokens = 0;
+  PromptProfile prompt_profile = PromptProfile::kPreview;
+  bool think_by_default = false;
 };
 
 inline double steady_seconds() {
@@ -79,6 +81,8 @@ class RunningServer {
             .tokenizer = &tokenizer_,
             .limits = engine_.limits(),
             .max_reply_tokens = options.max_reply_tokens,
+            .think_by_default = options.think_by_default,
+            .prompt_profile = options.prompt_profile,
             .controls_in_content = options.controls_in_content,
             .num_layers = engine_.config().num_hidden_layers};
   }

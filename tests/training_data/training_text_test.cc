@@ -67,6 +67,16 @@ TEST(TrainingText, OfAConversationIsWhatTheAssistantWrote) {
                 "[<｜User｜>V<｜Assistant｜></think>]B" + eos);
 }
 
+TEST(TrainingText, EffortsAreThoseOfTheProfile) {
+  const CorpusRecord record = json(R"({"messages": [{"role": "user", "content": "U"},
+      {"role": "assistant", "content": "A"}], "thinking_mode": "thinking", "reasoning_effort": "low"})");
+  EXPECT_EQ(shown(record),
+            "failure: reasoning_effort: expected high or max (prompt profile preview), found "
+            "\"low\"");
+  EXPECT_EQ(shown(record, {.prompt_profile = PromptProfile::kOfficial}),
+            std::string("[") + kBos + "<｜User｜>U<｜Assistant｜><think>]</think>A" + kEos);
+}
+
 TEST(TrainingText, InThinkingModeTheReasoningAndItsEndAreTargets) {
   const std::string bos = kBos, eos = kEos;
   const std::string messages = R"("messages": [{"role": "user", "content": "U"},

@@ -12,6 +12,7 @@
 #include "base/progress.h"
 #include "engine/engine.h"
 #include "log/log.h"
+#include "model/found_prompt_profile.h"
 #include "model_files/random.h"
 #include "trainer/optimiser/schedule.h"
 #include "trainer/post/reward_objective.h"
@@ -78,7 +79,8 @@ PolicyRun::PolicyRun(const TrainConfig& config, const RunFolder& folder, const H
       options_(std::move(options)),
       pool_(pool),
       tokenizer_(Tokenizer::load(config.run.from)),
-      prompts_(read_prompts(config.rollout.prompts, tokenizer_, config.rollout.prompt_tokens,
+      prompts_(read_prompts(config.rollout.prompts, tokenizer_,
+                            find_prompt_profile(config.run.from).profile.value, config.rollout.prompt_tokens,
                             config.distill.teachers.empty())),
       objective_(make_objective(config, hash_tables, tokenizer_, prompts_, pool)),
       state_(config),

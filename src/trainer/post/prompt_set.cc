@@ -25,7 +25,7 @@ ThinkingMode mode_of(const PythonJson& object) {
   return result.value();
 }
 
-MarkedText prompt_of(const PythonJson& object, ThinkingMode mode) {
+MarkedText prompt_of(const PythonJson& object, ThinkingMode mode, PromptProfile profile) {
   if (const std::optional<std::string> prompt = text_of(object, "prompt")) {
     MarkedText text;
     text.add_control(chat_format::kBos);
@@ -33,7 +33,7 @@ MarkedText prompt_of(const PythonJson& object, ThinkingMode mode) {
     return text;
   }
   if (object.find("messages") == nullptr) fail("expected \"prompt\" or \"messages\"");
-  Result<RenderedConversation> rendered = render_conversation_json(object, mode);
+  Result<RenderedConversation> rendered = render_conversation_json(object, mode, profile);
   if (!rendered) fail("{}", rendered.error());
   return std::move(rendered).value().text;
 }
@@ -51,8 +51,8 @@ RewardRule rule_of(const PythonJson& object) {
   return rule;
 }
 
-PolicyPrompt read_prompt(const std::string& line, const Tokenizer& tokenizer, std::int64_t max_tokens,
-                         bool needs_rule) {
+PolicyPrompt read_prompt(const std::string& line, const Tokenizer& tokenizer, PromptProfile profile,
+                         std::int64_t max_tokens, bool needs_rule) {
   const Result<PythonJson> parsed = parse_python_json(line);
   if (!parsed) fail("not a line of JSON: {}", parsed.error());
   const PythonJson& object = parsed.value();
@@ -63,7 +63,7 @@ PolicyPrompt read_prompt(const std::string& line, const Tokenizer& tokenizer, st
                       .domain = text_of(object, "domain").value_or("")};
   if (needs_rule && !prompt.rule.answer && !prompt.rule.pattern && !prompt.rule.call)
     fail("no reward: expected \"answer\", \"pattern\" or \"call\"");
-  Result<std::vector<TokenId>> tokens = tokenizer.encode(prompt_of(object, prompt.mode));
+  Result<std::vector<TokenId>> tokens = tokenizer.encode(prompt_of(object, prompt.mode, profile));
   if (!tokens) fail("{}", tokens.error());
   prompt.tokens = std::move(tokens).value();
   if (static_cast<std::int64_t>(prompt.tokens.size()) > max_tokens)
@@ -75,14 +75,14 @@ PolicyPrompt read_prompt(const std::string& line, const Tokenizer& tokenizer, st
 }  // namespace
 
 std::vector<PolicyPrompt> read_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,
-                                       std::int64_t max_tokens, bool needs_rule) {
+                                       PromptProfile profile, std::int64_t max_tokens, bool needs_rule) {
   Corpus corpus({file}, CorpusFormat::kJsonLines, TextRecords::kFiles);
   std::vector<PolicyPrompt> prompts;
   std::vector<CorpusRecord> records;
   while (corpus.next_records(records, kRecordBytesAtOnce)) {
     for (const CorpusRecord& record : records) {
       try {
-        prompts.push_back(read_prompt(record.text, tokenizer, max_tokens, needs_rule));
+        prompts.push_back(read_prompt(record.text, tokenizer, profile, max_tokens, needs_rule));
       } catch (const Error& error) {
         fail("{}: {}", corpus.place(record), error.what());
       }

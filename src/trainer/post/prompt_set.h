@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/prompt_profile.h"
 #include "tokenizer/tokenizer.h"
 #include "trainer/post/reward.h"
 
@@ -18,11 +19,12 @@ struct PolicyPrompt {
 };
 
 /// JSON lines. The prompt is a text, `"prompt": ...`, or a conversation, `"messages": [...]`, as `baleen
-/// encode-chat` takes it. The rule is any of `"answer": ...`, `"pattern": ...` and `"call": {"name": ...,
-/// "arguments": {...}}`, and `"domain": ...` names one. Throws `Error` with file and line for a line without
-/// prompt, without rule where `needs_rule`, and for prompts of more than `max_tokens` tokens.
+/// encode-chat` takes it, with efforts of `profile`. The rule is any of `"answer": ...`, `"pattern": ...` and
+/// `"call": {"name": ..., "arguments": {...}}`, and `"domain": ...` names one. Throws `Error` with file and
+/// line for a line without prompt, without rule where `needs_rule`, and for prompts of more than `max_tokens`
+/// tokens.
 [[nodiscard]] std::vector<PolicyPrompt> read_prompts(const std::filesystem::path& file,
-                                                     const Tokenizer& tokenizer, std::int64_t max_tokens,
-                                                     bool needs_rule = true);
+                                                     const Tokenizer& tokenizer, PromptProfile profile,
+                                                     std::int64_t max_tokens, bool needs_rule = true);
 
 }  // namespace baleen

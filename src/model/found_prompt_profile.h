@@ -3,22 +3,12 @@
 /// file. It is read as text and never run. (source: releases specification 1.5, 3)
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <optional>
-#include <string_view>
 
+#include "chat/prompt_profile.h"
 #include "model/finding.h"
 
 namespace baleen {
-
-/// `kPreview`: efforts high (no text), max. `kOfficial`: of 0731 and 0813, efforts low (no text), high, max.
-enum class PromptProfile : std::uint8_t { kPreview, kOfficial };
-
-/// "preview", "official"
-[[nodiscard]] std::string_view prompt_profile_name(PromptProfile profile);
-/// Nothing for another name.
-[[nodiscard]] std::optional<PromptProfile> prompt_profile_of(std::string_view name);
 
 /// Where releases have their encoder: "encoding/encoding_dsv4.py".
 [[nodiscard]] std::filesystem::path encoder_path();

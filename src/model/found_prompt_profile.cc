@@ -1,4 +1,4 @@
-#include "model/prompt_profile.h"
+#include "model/found_prompt_profile.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +15,6 @@ namespace baleen {
 namespace {
 
 constexpr std::size_t kMaxEncoderBytes = 1 << 20;
-constexpr std::array<std::pair<PromptProfile, std::string_view>, 2> kNames{
-    {{PromptProfile::kPreview, "preview"}, {PromptProfile::kOfficial, "official"}}};
 
 /// What stands behind `name` where a line of `text` assigns to it, up to the end of the text.
 std::optional<std::string_view> assigned(std::string_view text, std::string_view name) {
@@ -46,15 +44,6 @@ bool has_keys(std::string_view table, const std::array<std::string_view, 3>& key
 }
 
 }  // namespace
-
-std::string_view prompt_profile_name(PromptProfile profile) {
-  return std::ranges::find(kNames, profile, &std::pair<PromptProfile, std::string_view>::first)->second;
-}
-
-std::optional<PromptProfile> prompt_profile_of(std::string_view name) {
-  const auto found = std::ranges::find(kNames, name, &std::pair<PromptProfile, std::string_view>::second);
-  return found == kNames.end() ? std::nullopt : std::optional(found->first);
-}
 
 std::filesystem::path encoder_path() { return std::filesystem::path("encoding") / "encoding_dsv4.py"; }
 
