@@ -16,7 +16,7 @@ export interface ChatRequest {
   stop?: string[];
   response_format?: { type: 'json_schema'; json_schema: { name: string; schema: object; strict: true } };
   thinking: { type: 'enabled' | 'disabled' };
-  reasoning_effort?: 'high' | 'max';
+  reasoning_effort?: string;
   tools?: unknown[];
   tool_choice?: 'auto' | 'none' | 'required' | { type: 'function'; function: { name: string } };
 }

@@ -39,9 +39,16 @@ export async function isReachable(): Promise<boolean> {
   }
 }
 
-export async function fetchModels(): Promise<string[]> {
-  const list = await getJson<{ data?: { id: string }[] }>('/v1/models');
-  return (list.data ?? []).map((model) => model.id);
+/** A model as the server lists it, as far as this page uses it. */
+export interface ServedModel {
+  id: string;
+  /** The least first; the first is "none". */
+  reasoning?: { supported_efforts?: string[] };
+}
+
+export async function fetchModels(): Promise<ServedModel[]> {
+  const list = await getJson<{ data?: ServedModel[] }>('/v1/models');
+  return list.data ?? [];
 }
 
 /** `withHistory`: with the counters of the last minutes. */

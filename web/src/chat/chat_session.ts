@@ -24,6 +24,7 @@ import {
 import { conversations, current, keep, open, settings } from './conversation_store';
 import { watchOtherTabs } from './other_tabs';
 import { kEmptyReply, ReplyBuilder } from './reply_builder';
+import { thinkingOf } from './settings';
 import { decide, runAllowed, runsToolsOf, stopToolsExcept, stopToolsOf, type Decision } from './tool_runs';
 import { declarationOf, offeredTools, toolsKnown } from './tool_servers';
 
@@ -43,10 +44,15 @@ export const isElsewhere = computed(() => !isReplying.value && hasOpenReply(curr
 export const isBusy = computed(() => isReplying.value || isElsewhere.value);
 
 export const model = signal<string>('');
+/** How hard the model can think, the least first. */
+export const efforts = signal<readonly string[]>([]);
+/** What the settings say, as this model has it. */
+export const thinking = computed(() => thinkingOf(settings.value.thinking, efforts.value));
 
 async function learnModel(): Promise<void> {
-  const names = await fetchModels();
-  model.value = names[0] ?? '';
+  const [served] = await fetchModels();
+  model.value = served?.id ?? '';
+  efforts.value = (served?.reasoning?.supported_efforts ?? []).filter((effort) => effort !== 'none');
 }
 
 /** Asks the server for its model; trouble shows in the banner. */
@@ -219,7 +225,8 @@ async function stream(conversation: Conversation, id: string, base: Reply): Prom
     const history = base === kEmptyReply ? path.slice(0, -1) : path;
     await toolsKnown();
     const tools = offeredTools.value.map(declarationOf);
-    const request = composeRequest(model.value, history, settings.value, conversation.system, tools);
+    const wanted = { ...settings.value, thinking: thinking.value };
+    const request = composeRequest(model.value, history, wanted, conversation.system, tools);
     await streamChat(request, abort.signal, (chunk) => {
       builder.add(chunk, elapsed());
       showSoon();

@@ -1,9 +1,8 @@
-export const kThinkingLevels = ['off', 'high', 'max'] as const;
-
 /** What the side panel sets. null: left to the model's own default, and not sent. */
 export interface Settings {
   system: string;
-  thinking: (typeof kThinkingLevels)[number];
+  /** off, or an effort; which ones there are depends on the model. */
+  thinking: string;
   temperature: number | null;
   topP: number | null;
   topK: number | null;
@@ -204,8 +203,12 @@ export function readSettings(stored: unknown): Settings {
       : typeof fields[key] === typeof otherwise;
   const usable = Object.entries(kDefaultSettings).filter(([key, otherwise]) => fits(key, otherwise));
   const read = Object.fromEntries(usable.map(([key]) => [key, fields[key]]));
-  const settings: Settings = { ...kDefaultSettings, ...read };
-  return kThinkingLevels.includes(settings.thinking) ? settings : { ...settings, thinking: 'off' };
+  return { ...kDefaultSettings, ...read };
+}
+
+/** The effort that is set, or the least where this model has no such; off stays off. */
+export function thinkingOf(set: string, efforts: readonly string[]): string {
+  return set === 'off' || efforts.includes(set) ? set : (efforts[0] ?? 'off');
 }
 
 /** The number typed, brought into range; null when nothing usable was typed. */

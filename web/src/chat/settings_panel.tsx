@@ -1,18 +1,14 @@
 import type { VNode } from 'preact';
 import { apiKey } from '../api/api_key';
-import { greet } from './chat_session';
+import { efforts, greet, thinking } from './chat_session';
 import { changeSettings, current, keep, settings } from './conversation_store';
-import { kDefaultSettings, kNumberControls, readNumber, type NumberControl, type Settings } from './settings';
+import { kDefaultSettings, kNumberControls, readNumber, type NumberControl } from './settings';
 import { SchemaEditor } from './schema_editor';
 import { ToolServersEditor } from './tool_servers_editor';
 import { syncWithServer } from './server_copies';
 import { ToolsEditor } from './tools_editor';
 
-const kThinking: { value: Settings['thinking']; label: string }[] = [
-  { value: 'off', label: 'Off' },
-  { value: 'high', label: 'High' },
-  { value: 'max', label: 'Max' },
-];
+const labelOf = (effort: string): string => effort.charAt(0).toUpperCase() + effort.slice(1);
 
 /** All of sampling, back to the model's own. */
 function reset(): void {
@@ -33,15 +29,15 @@ export function SettingsPanel(): VNode {
       <fieldset>
         <legend>Thinking</legend>
         <div class="choice">
-          {kThinking.map(({ value, label }) => (
+          {['off', ...efforts.value].map((value) => (
             <label key={value}>
               <input
                 type="radio"
                 name="thinking"
-                checked={settings.value.thinking === value}
+                checked={thinking.value === value}
                 onChange={() => changeSettings({ thinking: value })}
               />
-              <span>{label}</span>
+              <span>{labelOf(value)}</span>
             </label>
           ))}
         </div>

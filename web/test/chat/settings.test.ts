@@ -6,6 +6,7 @@ import {
   readSchema,
   readStops,
   readTools,
+  thinkingOf,
   type NumberControl,
 } from '../../src/chat/settings';
 
@@ -18,6 +19,13 @@ test('numbers are brought into range', () => {
   expect(read('topK', '3.6')).toBe(4);
   expect(read('maxTokens', '-5')).toBe(1);
   for (const nothing of ['', '  ', 'warm', 'NaN', 'Infinity']) expect(read('seed', nothing)).toBeNull();
+});
+
+test('the effort is one that the model has', () => {
+  expect(thinkingOf('off', ['low', 'high'])).toBe('off');
+  expect(thinkingOf('high', ['low', 'high'])).toBe('high');
+  expect(thinkingOf('low', ['high', 'max'])).toBe('high');
+  expect(thinkingOf('max', [])).toBe('off');
 });
 
 test('the example of a tool is a good one', () => {
