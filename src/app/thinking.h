@@ -12,7 +12,7 @@
 namespace baleen {
 
 struct Thinking {
-  std::string effort;  ///< of the profile; empty: the model does not think
+  std::string effort;  ///< one that the profile has; empty: the model does not think
 
   [[nodiscard]] ThinkingMode mode() const {
     return effort.empty() ? ThinkingMode::kChat : ThinkingMode::kThinking;

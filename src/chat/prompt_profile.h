@@ -25,7 +25,7 @@ struct ReasoningEffort {
 /// What a word of an API means.
 struct RequestedEffort {
   std::string_view asked;
-  std::string_view effort;  ///< of the profile; empty: the model does not think
+  std::string_view effort;  ///< one that the profile has; empty: the model does not think
 };
 
 /// As the model's card recommends.
@@ -40,7 +40,7 @@ struct PromptRules {
   std::string_view name;
   std::span<const ReasoningEffort> efforts;    ///< the least first
   std::string_view encoder_default;            ///< where a call of the shipped encoder names none
-  std::string_view api_default;                ///< of thinking replies, as DeepSeek's API has it
+  std::string_view api_default;                ///< where a request to think names none, at DeepSeek's API
   std::span<const RequestedEffort> requested;  ///< the least first; the first is "none"
   RecommendedSampling sampling;
 };
