@@ -40,7 +40,7 @@ class PromptProfiles : public testing::TestWithParam<PromptProfile> {
 };
 INSTANTIATE_TEST_SUITE_P(Profiles, PromptProfiles,
                          testing::Values(PromptProfile::kPreview, PromptProfile::kOfficial),
-                         [](const auto& info) { return std::string(prompt_profile_name(info.param)); });
+                         [](const auto& test) { return std::string(prompt_profile_name(test.param)); });
 
 TEST_P(PromptProfiles, TheListOfModelsHasItsEfforts) {
   const Json model = listed(), reasoning = model["reasoning"];
