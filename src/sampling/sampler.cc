@@ -42,13 +42,15 @@ Sampler::Sampler(SamplingParams params, std::int32_t vocab_size)
       seed_(params_.seed ? *params_.seed : system_seed()) {
   BALEEN_CHECK_LE(1, vocab_size);
   BALEEN_CHECK(params_.validate(vocab_size).empty());
-  if (params_.penalises()) history_.emplace(vocab_size);
+  if (params_.penalises_counts()) history_.emplace(vocab_size);
+  if (params_.dry.penalises()) dry_.emplace(params_.dry);
   if (params_.adjusts_logits()) scores_.resize(static_cast<std::size_t>(vocab_size));
 }
 
 void Sampler::observe_prompt(std::span<const TokenId> ids) {
   for (const TokenId id : ids) BALEEN_CHECK(id >= 0 && id < vocab_size_);
   if (history_) history_->observe_prompt(ids);
+  if (dry_) dry_->observe(ids);
 }
 
 Result<SampledToken> Sampler::sample(std::span<const float> logits, std::span<const std::uint64_t> mask) {
@@ -62,9 +64,14 @@ Result<SampledToken> Sampler::sample(std::span<const float> logits, std::span<co
     find_top_logprobs(logits, log_sum);
     token.top_logprobs = std::span(top_).first(num_top_);
   }
-  if (history_) history_->observe_output(token.id);
-  ++num_sampled_;
+  count(token.id);
   return token;
+}
+
+void Sampler::count(TokenId id) {
+  if (history_) history_->observe_output(id);
+  if (dry_) dry_->observe({&id, 1});
+  ++num_sampled_;
 }
 
 Result<TokenId> Sampler::preview(std::span<const float> logits, std::span<const std::uint64_t> mask,
@@ -82,8 +89,19 @@ std::optional<SampleRow> Sampler::draw_row(std::uint64_t ahead) const {
 }
 
 void Sampler::take(TokenId id) {
-  BALEEN_CHECK(id >= 0 && id < vocab_size_ && !history_);
-  ++num_sampled_;
+  BALEEN_CHECK(id >= 0 && id < vocab_size_ && draw_row(0).has_value());
+  count(id);
+}
+
+Result<SampledToken> Sampler::force(std::span<const float> logits, TokenId id) {
+  SampledToken token{.id = id};
+  if (params_.num_logprobs != SamplingParams::kNoLogprobs) {
+    const Result<SampledToken> scored = score(logits, id);
+    if (!scored) return Failure{scored.error()};
+    token = scored.value();
+  }
+  count(id);
+  return token;
 }
 
 Result<TokenId> Sampler::choose(std::span<const float> logits, const LogitExtremes& raw,
@@ -113,6 +131,7 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits) {
     if (!std::isinf(logit)) logit = finite_logit(logit + bias);
   }
   if (history_) history_->penalise(params_, scores_);
+  if (dry_) dry_->penalise(scores_);
   return scores_;
 }
 
@@ -161,7 +180,8 @@ std::size_t Sampler::draw(std::span<const float> logits, float max, std::uint64_
 
 Result<SampledToken> Sampler::score(std::span<const float> logits, TokenId id) {
   const LogitExtremes raw = logit_extremes(logits);
-  if (raw.has_nan || !std::isfinite(raw.max)) return failure("the logits of a prompt's token are not finite");
+  if (raw.has_nan || !std::isfinite(raw.max))
+    return failure("the logits of a token that was not sampled are not finite");
   const double log_sum = log_sum_exp(logits, raw.max);
   SampledToken token{.id = id, .logprob = logits[static_cast<std::size_t>(id)] - log_sum};
   find_top_logprobs(logits, log_sum);

@@ -1,8 +1,9 @@
 /// Logits to the id of the next token.
 ///
-/// Order of operations, that of vLLM: logit bias, repetition penalty, frequency penalty, presence penalty; at
-/// temperature 0 the largest logit, the lowest id among equals; else temperature, min-p, top-k, top-p, and
-/// one draw from the softmax of what is left. Each of the three filters works on what the one before left.
+/// Order of operations, that of vLLM: logit bias, repetition penalty, frequency penalty, presence penalty,
+/// DRY penalty (which is not vLLM's; llama.cpp has it there); at temperature 0 the largest logit, the lowest
+/// id among equals; else temperature, min-p, top-k, top-p, and one draw from the softmax of what is left.
+/// Each of the three filters works on what the one before left.
 /// A mask comes before everything but the penalties: the rest happens as if the vocabulary held only what it
 /// allows.
 ///
@@ -53,7 +54,7 @@ class Sampler {
   /// `params.validate(vocab_size)` is empty. Without a seed, takes one from the system.
   Sampler(SamplingParams params, std::int32_t vocab_size);
 
-  /// Ids inside the vocabulary. Matters to the repetition penalty only; may come in pieces.
+  /// Ids inside the vocabulary. Matters to the repetition and DRY penalties only; may come in pieces.
   void observe_prompt(std::span<const TokenId> ids);
 
   /// Chooses from [vocab_size] logits, and counts the choice as output. `mask` has a bit per token (bit id %
@@ -76,8 +77,11 @@ class Sampler {
   /// How a device may make the draw that comes `ahead` draws after the next, as `sample` would; nothing where
   /// more than a row of logits decides it (penalties, biases) or where logprobs are wanted.
   [[nodiscard]] std::optional<SampleRow> draw_row(std::uint64_t ahead) const;
-  /// Counts `id`, chosen by a device by `draw_row(0)`, as output.
+  /// Counts `id` as output, chosen by a device by `draw_row(0)`.
   void take(TokenId id);
+  /// Counts `id` as output, which comes whatever the logits say; its draw counts as made. `logits`: for its
+  /// logprobs, if these are wanted, with which it fails as `score` does.
+  Result<SampledToken> force(std::span<const float> logits, TokenId id);
 
   /// The seed in use, given or taken: it repeats the text.
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
@@ -89,13 +93,15 @@ class Sampler {
   [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits);
   /// Index of the token, not its id where `logits` are those of a mask.
   [[nodiscard]] std::size_t draw(std::span<const float> logits, float max, std::uint64_t draw_idx);
+  void count(TokenId id);
   void find_top_logprobs(std::span<const float> logits, double log_sum);
 
   SamplingParams params_;
   std::int32_t vocab_size_;
   std::uint64_t seed_;
   std::uint64_t num_sampled_ = 0;
-  std::optional<TokenHistory> history_;  // only with a penalty
+  std::optional<TokenHistory> history_;  // only with a penalty of counts
+  std::optional<DryPenalty> dry_;        // only with that penalty
   std::vector<float> scores_;            // only with a penalty, a bias or a mask
   std::vector<double> chunk_mass_;       // of each kWeightChunk tokens
   CutFinder cut_finder_;

@@ -34,6 +34,12 @@ std::vector<std::string> SamplingParams::validate(std::int32_t vocab_size) const
           fmt::format("logit_bias of token {} is {}; it must be between -100 and 100", id, bias));
     }
   }
+  require(dry.multiplier >= 0 && std::isfinite(dry.multiplier), "dry_multiplier", dry.multiplier,
+          "0 (no penalty) or a positive number");
+  require(dry.base >= 1 && std::isfinite(dry.base), "dry_base", dry.base, "a number of at least 1");
+  require(dry.allowed_length >= 0, "dry_allowed_length", dry.allowed_length, "a number of tokens");
+  require(dry.penalty_last_n >= -1, "dry_penalty_last_n", dry.penalty_last_n,
+          "-1 (all tokens), 0 (no penalty) or the number of latest tokens to look at");
   return sentences;
 }
 

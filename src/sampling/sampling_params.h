@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "sampling/dry_penalty.h"
+
 namespace baleen {
 
 struct SamplingParams {
@@ -22,6 +24,7 @@ struct SamplingParams {
   std::optional<std::uint64_t> seed = std::nullopt;  ///< same seed, same text; none draws a fresh one
   int num_logprobs = kNoLogprobs;  ///< alternatives to report beside the chosen token's own logprob
   std::map<std::int32_t, double> logit_bias = {};  ///< token id -> added to its logit
+  DryParams dry = {};                              ///< a penalty that is off by default
 
   static constexpr int kNoLogprobs = -1;  ///< report no logprob at all
   static constexpr int kMaxLogprobs = 20;
@@ -33,8 +36,11 @@ struct SamplingParams {
   /// chance and dividing by the temperature would overflow.
   [[nodiscard]] bool greedy() const { return temperature < 1e-5; }
   /// Whether the logits need any change before temperature.
-  [[nodiscard]] bool adjusts_logits() const { return penalises() || !logit_bias.empty(); }
-  [[nodiscard]] bool penalises() const {
+  [[nodiscard]] bool adjusts_logits() const {
+    return penalises_counts() || dry.penalises() || !logit_bias.empty();
+  }
+  /// Whether tokens are penalised for having come before.
+  [[nodiscard]] bool penalises_counts() const {
     return repetition_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;
   }
 };
