@@ -92,7 +92,7 @@ class ChatLoop {
         tokenizer_(Tokenizer::load(flags.engine.model)),
         conversation_(engine_, tokenizer_, flags.generation.controls_in_content),
         session_(flags.system),
-        sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size)),
+        sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size, tokenizer_)),
         thinking_(opened_.thinking) {}
 
   void run() {
@@ -182,13 +182,17 @@ class ChatLoop {
     request.make_divider = content_divider(mode(), /*may_call=*/true);
     request.stop_tokens = {static_cast<TokenId>(engine_.config().eos_token_id)};
     request.max_tokens = flags_.generation.max_tokens;
+    request.thinking = flags_.generation.ending.thinking_limits(tokenizer_, mode());
+    request.repetition = flags_.generation.ending.repetition_limits();
     GenerationCallbacks callbacks;
     callbacks.on_text = [&](std::string_view piece) { printer.feed(piece); };
     callbacks.cancelled = [&] { return interrupt.raised(); };
     const Result<Generated> generated = conversation_.reply(text.value(), std::move(request), callbacks);
     printer.finish();
     if (!generated) return give_up(generated.error());
-    last_stats_ = fmt::format("{}; {}", speed_text(generated.value()), end_text(generated.value().end));
+    last_stats_ = fmt::format("{}; {}{}", speed_text(generated.value()), end_text(generated.value().end),
+                              thinking_end_text(generated.value().thinking_end));
+    if (generated.value().end == ReplyEnd::kRepetition) fmt::print("[the reply looped and was ended]\n");
     if (generated.value().end == ReplyEnd::kCancelled) {
       if (generated.value().text.empty()) return give_up("stopped before the reply began");
       fmt::print("[stopped; the reply stays as far as it came]\n");
@@ -221,6 +225,7 @@ void add_chat_command(Options& command) {
   command.choice("--think", flags->think, all_thinking_names(),
                  "How hard to think before replies, as the model's prompt profile has it " +
                      efforts_by_profile() + "; /think changes it");
+  flags->generation.ending.add_think_budget_to(command, "Tokens of reasoning at most");
   flags->generation.add_to(command);
   flags->generation.add_controls_in_content_to(command);
   flags->engine.add_to(command);

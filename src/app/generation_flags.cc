@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/quoted_text.h"
+#include "generation/sequence_breakers.h"
 
 namespace baleen {
 namespace {
@@ -55,12 +56,25 @@ void GenerationFlags::add_to(Options& command) {
                "Subtracted per earlier appearance in the reply");
   command.real("--presence-penalty", sampling.presence_penalty, kPenalty,
                "Subtracted once from tokens of the reply");
+  constexpr RealRange kMultiplier{.min = 0, .max = 1e6}, kBase{.min = 1, .max = 1e6};
+  command.real("--dry-multiplier", sampling.dry.multiplier, kMultiplier,
+               "Penalty for what would prolong a repetition: this times the base to the power of the "
+               "repeated tokens beyond the allowed ones (DRY); 0: none");
+  command.real("--dry-base", sampling.dry.base, kBase, "Base of that power");
+  command.integer("--dry-allowed-length", sampling.dry.allowed_length, kTokensRange,
+                  "Tokens that may repeat at the multiplier's cost");
+  command.integer("--dry-penalty-last-n", sampling.dry.penalty_last_n, {-1, kTokensRange.max},
+                  "Latest tokens to look for repetitions in; -1: all; 0: no penalty");
+  command.texts("--dry-sequence-breaker", dry_breakers,
+                "Text that repetitions do not reach across; may be given several times, in the place of line "
+                "break, :, \" and *; none: no text does");
   command.seed("--seed", sampling.seed, "Same seed, same text");
   command.texts(
       "--stop", stops,
       "End before this text of the reply, its reasoning and calls apart; may be given several times");
   command.integer("--max-tokens,-n", max_tokens, kTokensRange,
                   "Tokens to generate at most; 0: as many as the context holds");
+  ending.add_to(command);
 }
 
 Option GenerationFlags::add_controls_in_content_to(Options& command) {
@@ -70,12 +84,18 @@ Option GenerationFlags::add_controls_in_content_to(Options& command) {
       "writes a message can then forge turns");
 }
 
-SamplingParams GenerationFlags::params(const std::filesystem::path& folder, std::int64_t vocab_size) const {
+SamplingParams GenerationFlags::params(const std::filesystem::path& folder, std::int64_t vocab_size,
+                                       const Tokenizer& tokenizer) const {
   SamplingParams result = sampling;
   result.temperature = temperature ? *temperature : recommended(folder, "temperature").value_or(1.0);
   result.top_p = top_p ? *top_p : recommended(folder, "top_p").value_or(1.0);
   const std::vector<std::string> wrong = result.validate(static_cast<std::int32_t>(vocab_size));
   if (!wrong.empty()) fail("{}", fmt::join(wrong, "; "));
+  if (result.dry.penalises()) {
+    std::vector<std::string> texts = dry_breakers.empty() ? default_sequence_breakers() : dry_breakers;
+    std::erase(texts, "none");
+    result.dry.breakers = sequence_breakers(tokenizer, texts);
+  }
   return result;
 }
 
@@ -97,6 +117,8 @@ std::string_view end_text(ReplyEnd end) {
       return "stop string";
     case ReplyEnd::kLength:
       return "token limit";
+    case ReplyEnd::kRepetition:
+      return "looped";
     case ReplyEnd::kCancelled:
       return "interrupted";
     case ReplyEnd::kFailed:

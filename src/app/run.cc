@@ -102,11 +102,13 @@ void run_once(const RunFlags& flags) {
     fail("prompt: {} tokens, the context holds {}; shorten the prompt{}", request.prompt.size(),
          engine.context_tokens(), flags.engine.context > 0 ? " or raise --context" : "");
   }
-  request.sampling = flags.generation.params(flags.engine.model, engine.config().vocab_size);
+  request.sampling = flags.generation.params(flags.engine.model, engine.config().vocab_size, tokenizer);
   request.stops = flags.generation.stops;
   if (flags.chat) request.make_divider = content_divider(chat.thinking_mode, /*may_call=*/true);
   request.stop_tokens = {static_cast<TokenId>(engine.config().eos_token_id)};
   request.max_tokens = flags.generation.max_tokens;
+  if (flags.chat) request.thinking = flags.generation.ending.thinking_limits(tokenizer, chat.thinking_mode);
+  request.repetition = flags.generation.ending.repetition_limits();
 
   const InterruptFlag interrupt;
   ReplyPrinter reply(flags.chat ? chat.thinking_mode : ThinkingMode::kChat, stdout);
@@ -134,8 +136,8 @@ void run_once(const RunFlags& flags) {
   }
   if (!generated) fail("{}: {}", flags.engine.model, generated.error());
   if (!flags.quiet) {
-    log_line("[{}; {}; seed {}]", speed_text(generated.value()), end_text(generated.value().end),
-             generated.value().seed);
+    log_line("[{}; {}{}; seed {}]", speed_text(generated.value()), end_text(generated.value().end),
+             thinking_end_text(generated.value().thinking_end), generated.value().seed);
   }
 }
 
@@ -151,6 +153,8 @@ void add_run_command(Options& command) {
       .choice("--think", flags->think, all_thinking_names(),
               "With --chat: how hard to think before the reply, as the model's prompt profile has it " +
                   efforts_by_profile())
+      .needs(chat);
+  flags->generation.ending.add_think_budget_to(command, "With --think: tokens of reasoning at most")
       .needs(chat);
   command.flag("--quiet,-q", flags->quiet, "No line of figures at the end");
   command.integer_without_default("--logprobs", flags->generation.sampling.num_logprobs,

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/ending_flags.h"
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
 #include "app/open_model.h"
@@ -59,6 +60,7 @@ struct ServeFlags {
   std::int64_t max_reply_tokens = 32768;
   bool any_model = false;
   bool think = false;
+  EndingFlags ending;
   bool controls_in_content = false;
   bool quiet = false;
   bool log_text = false;
@@ -166,7 +168,7 @@ EngineOptions engine_options(const ServeFlags& flags) {
 ServedModel served_model(const ServeFlags& flags, PromptProfile profile, const ModelEngine& engine,
                          const Tokenizer& tokenizer) {
   const ModelConfig& config = engine.config();
-  const SamplingParams defaults = GenerationFlags{}.params(flags.engine.model, config.vocab_size);
+  const SamplingParams defaults = GenerationFlags{}.params(flags.engine.model, config.vocab_size, tokenizer);
   ServedModel model;
   model.name = flags.name;
   if (model.name.empty()) {
@@ -183,6 +185,8 @@ ServedModel served_model(const ServeFlags& flags, PromptProfile profile, const M
   model.top_p = defaults.top_p;
   model.think_by_default = flags.think;
   model.prompt_profile = profile;
+  model.thinking_budget = flags.ending.think_budget;
+  model.repetition = flags.ending.repetition_limits();
   model.controls_in_content = flags.controls_in_content;
   model.num_layers = config.num_hidden_layers;
   model.num_experts = config.n_routed_experts;
@@ -308,6 +312,8 @@ void add_serve_command(Options& command) {
   command.flag("--any-model", flags->any_model,
                "Answer whatever model a request names: agents often ask for several");
   command.flag("--think", flags->think, "Think in conversations whose request does not say");
+  flags->ending.add_think_budget_to(command, "Tokens of thinking at most, where the request does not say");
+  flags->ending.add_to(command);
   command.flag(
       "--control-tokens-in-content", flags->controls_in_content,
       "Special strings in messages become control tokens, as in the official encoder; whoever writes a "

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "generation/reply_stream.h"
+#include "generation/reply_ending.h"
 
 namespace baleen {
 namespace {
@@ -17,43 +17,30 @@ double seconds_since(Clock::time_point start) {
 /// Shows the text of a reply and keeps it.
 class ShownText {
  public:
-  ShownText(const Tokenizer& tokenizer, const GenerationRequest& request,
-            const GenerationCallbacks& callbacks)
-      : stream_(tokenizer, request.stops, request.make_divider), callbacks_(callbacks) {}
+  explicit ShownText(const GenerationCallbacks& callbacks) : callbacks_(callbacks) {}
 
-  /// True when a stop string is complete.
-  bool push(TokenId token) {
-    show(stream_.push(token).text);
-    return stream_.stopped();
-  }
-  /// True when a stop string was found in what was held back.
-  bool finish() {
-    const bool was_stopped = stream_.stopped();
-    show(stream_.finish().text);
-    return !was_stopped && stream_.stopped();
+  void show(const MarkedText& shown) {
+    if (shown.text.empty()) return;
+    text_ += shown.text;
+    if (callbacks_.on_text) callbacks_.on_text(shown.text);
   }
   std::string take() { return std::move(text_); }
 
  private:
-  void show(const std::string& text) {
-    if (text.empty()) return;
-    text_ += text;
-    if (callbacks_.on_text) callbacks_.on_text(text);
-  }
-
-  ReplyStream stream_;
   const GenerationCallbacks& callbacks_;
   std::string text_;
 };
 
 /// Feeds tokens and draws the next: by the engine where it chooses and nothing else needs the logits, else
-/// from them. An engine that runs ahead is fed the next token before it is looked at here.
+/// from them. A token that the ending forces comes in the place of that one. An engine that runs ahead is fed
+/// the next token before it is looked at here, unless that may be a forced one.
 class NextToken {
  public:
-  NextToken(StepEngine& engine, SequenceId sequence, Sampler& sampler)
+  NextToken(StepEngine& engine, SequenceId sequence, Sampler& sampler, const ReplyEnding& ending)
       : engine_(engine),
         sequence_(sequence),
         sampler_(sampler),
+        ending_(ending),
         chooses_(engine.limits().chooses),
         runs_ahead_(engine.limits().runs_ahead && sampler.draw_row(0).has_value()) {}
 
@@ -68,10 +55,10 @@ class NextToken {
     if (draw) input.draws = {&*draw, 1};
     const Result<StepOutput> output = engine_.step({&input, 1});
     if (!output) return Failure{output.error()};
-    if (output.value().chosen.empty()) return sampler_.sample(output.value().logits.row(0));
-    const TokenId id = output.value().chosen.front();
-    sampler_.take(id);
-    return SampledToken{.id = id};
+    if (!output.value().chosen.empty()) return chosen(output.value().chosen.front());
+    const auto logits = output.value().logits.row(0);
+    if (const auto forced = ending_.forced()) return sampler_.force(logits, *forced);
+    return sampler_.sample(logits);
   }
   /// The token after `newest`, the last of the reply; `last`: none is wanted after it. Adds to `fed`
   /// what the sequence was fed.
@@ -91,13 +78,11 @@ class NextToken {
       if (auto failed = queue(newest)) return std::move(*failed);
     }
     // Without room for the token after it, that one fails when it is wanted.
-    if (!last) static_cast<void>(queue(kNoToken));
+    if (!last && !ending_.may_force(1)) static_cast<void>(queue(kNoToken));
     const Result<StepOutput> output = engine_.collect();
     --num_ahead_;
     if (!output) return Failure{output.error()};
-    const TokenId id = output.value().chosen.front();
-    sampler_.take(id);
-    return SampledToken{.id = id};
+    return chosen(output.value().chosen.front());
   }
   /// The reply is over: what steps under way choose is not used.
   std::optional<Failure> end() {
@@ -108,9 +93,16 @@ class NextToken {
   }
 
  private:
+  SampledToken chosen(TokenId by_engine) {
+    const TokenId id = ending_.forced().value_or(by_engine);
+    sampler_.take(id);
+    return {.id = id};
+  }
+
   StepEngine& engine_;
   SequenceId sequence_;
   Sampler& sampler_;
+  const ReplyEnding& ending_;
   bool chooses_;
   bool runs_ahead_;
   int num_ahead_ = 0;  ///< steps under way
@@ -158,20 +150,27 @@ Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, Seque
   Generated result;
   result.seed = sampler.seed();
   result.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  NextToken next(engine, sequence, sampler);
+  const std::int64_t prompt_end = engine.length(sequence) + result.prompt_tokens;
+  const std::int64_t room = std::max<std::int64_t>(limits.context_tokens - prompt_end + 1, 1);
+  ReplyEnding ending(tokenizer,
+                     {.stops = request.stops,
+                      .make_divider = request.make_divider,
+                      .stop_tokens = request.stop_tokens,
+                      .max_tokens = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room,
+                      .thinking = request.thinking,
+                      .repetition = request.repetition});
+  NextToken next(engine, sequence, sampler, ending);
   const auto chunk = static_cast<std::size_t>(limits.max_batch_tokens);
   auto prefilled = prefill(next, chunk, request.prompt, callbacks, result.fed_tokens);
   if (!prefilled) return Failure{prefilled.error()};
-  ShownText text(tokenizer, request, callbacks);
   if (!prefilled.value()) {
     result.end = ReplyEnd::kCancelled;
     return result;
   }
+  ShownText text(callbacks);
   Result<SampledToken> sampled = *prefilled.value();
-  const std::int64_t room = limits.context_tokens - engine.length(sequence) + 1;
-  const std::int64_t most = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
   auto decode_start = start;
-  while (static_cast<std::int64_t>(result.tokens.size()) < most) {
+  while (true) {
     if (!sampled) {
       static_cast<void>(next.end());
       return Failure{sampled.error()};
@@ -183,25 +182,18 @@ Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, Seque
       decode_start = Clock::now();
     }
     if (callbacks.on_token) callbacks.on_token(sampled.value());
-    if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
-      result.end = ReplyEnd::kStopToken;
-      break;
-    }
-    if (text.push(token)) {
-      result.end = ReplyEnd::kStopString;
-      break;
-    }
+    text.show(ending.take(token));
+    if (ending.end()) break;
     if (callbacks.cancelled && callbacks.cancelled()) {
-      result.end = ReplyEnd::kCancelled;
+      text.show(ending.finish());
       break;
     }
-    if (static_cast<std::int64_t>(result.tokens.size()) == most) break;
-    const bool last = static_cast<std::int64_t>(result.tokens.size()) + 1 == most;
-    sampled = next.after_newest(result.tokens.back(), last, result.fed_tokens);
+    sampled = next.after_newest(token, ending.tokens_left() == 1, result.fed_tokens);
   }
   if (auto failed = next.end()) return std::move(*failed);
   result.decode_seconds = seconds_since(decode_start);
-  if (text.finish() && result.end != ReplyEnd::kCancelled) result.end = ReplyEnd::kStopString;
+  result.end = ending.end().value_or(ReplyEnd::kCancelled);
+  result.thinking_end = ending.thinking_end();
   result.text = text.take();
   return result;
 }

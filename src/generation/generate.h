@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "base/reply_divider.h"
 #include "base/reply_end.h"
 #include "engine/step_engine.h"
+#include "generation/reply_ending.h"
 #include "sampling/sampler.h"
 #include "tokenizer/tokenizer.h"
 
@@ -19,13 +21,15 @@ namespace baleen {
 
 struct GenerationRequest {
   std::vector<TokenId> prompt;  ///< what the sequence has not seen yet; at least one token
-  /// Ids of the sequence before `prompt`: they count for the repetition penalty.
+  /// Ids of the sequence before `prompt`: they count for the repetition and DRY penalties.
   std::span<const TokenId> history;
   SamplingParams sampling;
-  std::vector<std::string> stops;      ///< stop strings in the reply's content, not shown
-  MakeReplyDivider make_divider = {};  ///< says what is content
-  std::vector<TokenId> stop_tokens;    ///< end the reply, not shown
-  std::int64_t max_tokens = 0;         ///< 0: as many as the context holds
+  std::vector<std::string> stops;                   ///< stop strings in the reply's content, not shown
+  MakeReplyDivider make_divider = {};               ///< says what is content
+  std::vector<TokenId> stop_tokens;                 ///< end the reply, not shown
+  std::int64_t max_tokens = 0;                      ///< 0: as many as the context holds
+  std::optional<ThinkingLimits> thinking = {};      ///< where the prompt opened the reply's thinking
+  std::optional<RepetitionLimits> repetition = {};  ///< none: nothing is a loop
 };
 
 /// What was generated, and how long it took.
@@ -33,6 +37,7 @@ struct Generated {
   std::vector<TokenId> tokens;  ///< sampled, the stop token included
   std::string text;             ///< as shown
   ReplyEnd end = ReplyEnd::kLength;
+  ThinkingEnd thinking_end = ThinkingEnd::kNothing;
   std::uint64_t seed = 0;
   std::int64_t prompt_tokens = 0;
   double prompt_seconds = 0;  ///< until the first token was sampled

@@ -27,6 +27,8 @@ class ReplyStream {
 
   /// What may be shown from now on. Nothing after a stop.
   [[nodiscard]] MarkedText push(TokenId id);
+  /// Forgets the beginning of a character that the tokens so far leave unfinished.
+  void drop_unfinished() { decoder_.drop_unfinished(); }
   /// The reply is over: what was held back. A stop string may be found only now.
   [[nodiscard]] MarkedText finish();
 

@@ -64,6 +64,12 @@ struct ResponseKeeping {
   bool summarise_reasoning = false;     ///< as the item's summary instead of its content
 };
 
+/// What a request says of loops in its reply; the rest is as the server was started with.
+struct RequestedRepetition {
+  std::optional<bool> on;
+  std::optional<std::int64_t> min_tokens, min_count, max_period;  ///< as in RepetitionLimits
+};
+
 using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct ApiRequest {
@@ -75,8 +81,9 @@ struct ApiRequest {
   // continues, past its reasoning.
   std::vector<Message> messages;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
-  std::string effort;               ///< a thinking reply's, one that the prompt profile has
-  std::vector<DeclaredTool> tools;  ///< that the reply may call; the prompt may declare more
+  std::string effort;                           ///< a thinking reply's, one that the prompt profile has
+  std::optional<std::int64_t> thinking_budget;  ///< tokens of thinking at most; -1: any number
+  std::vector<DeclaredTool> tools;              ///< that the reply may call; the prompt may declare more
   ToolChoice tool_choice;
   std::vector<GroupedTool> grouped_tools;  ///< responses: those of `tools` that the client keeps in groups
   bool older_calls = false;  ///< chat completions: declared as `functions`, so called as `function_call`
@@ -88,6 +95,8 @@ struct ApiRequest {
   SamplingParams sampling;            ///< where set below, else defaults of the model
   std::optional<double> temperature;  ///< absent: the model's default
   std::optional<double> top_p;
+  std::optional<std::vector<std::string>> dry_sequence_breakers;  ///< absent: the usual ones
+  RequestedRepetition repetition;
   std::vector<std::string> stops;
   std::optional<std::int64_t> max_tokens;  ///< 0, with `echo`: the prompt alone
   int num_choices = 1;

@@ -1,6 +1,7 @@
 #include "protocols/chat_messages.h"
 #include "protocols/conversation.h"
 #include "protocols/protocol.h"
+#include "protocols/requested_ending.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 #include "protocols/requested_thinking.h"
@@ -114,18 +115,20 @@ void read_thinking(const RequestFields& fields, const ApiContext& context, ApiRe
     set_effort(*object, "effort", thinking);
     if (const auto on = object->flag("enabled")) set_switch(*object, "enabled", *on, thinking);
     if (object->flag("exclude").value_or(false)) request.show_reasoning = false;
-    object->refuse_if_present("max_tokens", "the model cannot keep a budget; send effort");
+    set_thinking_budget(*object, "max_tokens", request);
   }
   if (const auto object = fields.fields("thinking")) {
     const std::string type = object->required_text("type");
     if (type != "enabled" && type != "disabled") object->expected("type", "enabled or disabled");
     set_switch(fields, "thinking", type == "enabled", thinking);
+    set_thinking_budget(*object, "budget_tokens", request);
   }
   if (const std::string* mode = fields.text("thinking_mode")) {
     if (*mode != "thinking" && *mode != "chat") fields.expected("thinking_mode", "thinking or chat");
     set_switch(fields, "thinking_mode", *mode == "thinking", thinking);
   }
   read_template_switches(fields, thinking);
+  read_thinking_budget(fields, request);
   settle_thinking(fields, "reasoning_effort", thinking, context, request);
 }
 
@@ -185,7 +188,7 @@ std::span<const KnownField> chat_completions_fields() {
       {"prompt_logprobs", kRefused, "send the text to /v1/completions with echo and logprobs", "0"},
       {"truncate_prompt_tokens", kRefused, "prompts are not cut; shorten the messages"},
   };
-  static constexpr auto kAll = joined(kEvery, kOpenAi, kNewerOpenAi, kAlone);
+  static constexpr auto kAll = joined(kEvery, kOpenAi, kNewerOpenAi, kBudgets, kAlone);
   return kAll;
 }
 
@@ -204,6 +207,7 @@ ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiCon
     read_enforced_output(fields, request);
     read_thinking(fields, context, request);
     read_common_sampling(fields, request);
+    read_repetition_detection(fields, request);
     read_completion_sampling(fields, context, request);
     read_logprobs(fields, request);
     read_max_tokens(fields, request);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "protocols/protocol.h"
+#include "protocols/requested_ending.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 #include "protocols/shared_fields.h"
@@ -98,6 +99,7 @@ ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext&
     check_known_fields(fields, request);
     PromptReader(fields, context, request.prompts).read();
     read_common_sampling(fields, request);
+    read_repetition_detection(fields, request);
     read_completion_sampling(fields, context, request);
     const auto best_of = fields.integer("best_of", 1, context.max_choices);
     if (best_of && *best_of > request.num_choices) {

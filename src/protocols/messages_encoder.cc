@@ -31,6 +31,8 @@ std::string_view stop_reason_name(ReplyEnd end) {
       return "stop_sequence";
     case ReplyEnd::kToolCalls:
       return "tool_use";
+    case ReplyEnd::kRepetition:
+      return "repetition";
     case ReplyEnd::kLength:
     case ReplyEnd::kCancelled:
     case ReplyEnd::kFailed:

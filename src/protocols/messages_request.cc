@@ -1,6 +1,7 @@
 #include "protocols/conversation.h"
 #include "protocols/messages_content.h"
 #include "protocols/protocol.h"
+#include "protocols/requested_ending.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 #include "protocols/requested_thinking.h"
@@ -45,7 +46,7 @@ void read_messages_tool_choice(const RequestFields& fields, ApiRequest& request)
   check_tool_choice(fields, "tool_choice", request);
 }
 
-/// This protocol thinks only when asked to. A budget is taken as a wish: the model has no way to keep one.
+/// This protocol thinks only when asked to, with a budget where one is given.
 void read_thinking(const RequestFields& fields, const ApiContext& context, const std::string& effort,
                    ApiRequest& request) {
   RequestedThinking thinking{.on = false, .effort = effort};
@@ -53,10 +54,10 @@ void read_thinking(const RequestFields& fields, const ApiContext& context, const
     const std::string type = object->required_text("type");
     if (type == "enabled") {
       if (!object->has("budget_tokens")) object->expected("budget_tokens", "a number of tokens");
-      (void)object->integer("budget_tokens", 1, kMaxTokensLimit);
     } else if (type != "disabled" && type != "adaptive") {
       object->expected("type", "enabled, disabled or adaptive");
     }
+    set_thinking_budget(*object, "budget_tokens", request);
     thinking.on = type != "disabled";
     if (const std::string* display = object->text("display")) {
       if (*display != "summarized" && *display != "omitted")
@@ -64,6 +65,7 @@ void read_thinking(const RequestFields& fields, const ApiContext& context, const
       request.show_reasoning = *display != "omitted";
     }
   }
+  read_thinking_budget(fields, request);
   settle_thinking(fields, "output_config.effort", thinking, context, request);
 }
 
@@ -90,6 +92,7 @@ ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bo
     read_output_config(fields, request, effort);
     read_thinking(fields, context, effort, request);
     read_common_sampling(fields, request);
+    read_repetition_detection(fields, request);
     (void)fields.list("stop_sequences", kMaxStops);
     read_stops(fields, "stop_sequences", request);
     request.max_tokens = fields.integer("max_tokens", 1, kMaxTokensLimit);
@@ -134,7 +137,7 @@ std::span<const KnownField> messages_fields() {
       {"n", kRefused, "a message is one reply; send several requests", "1"},
       {"seed", kRefused, "this API has no seed; use /v1/chat/completions"},
   };
-  static constexpr auto kAll = joined(kEvery, kAlone);
+  static constexpr auto kAll = joined(kEvery, kBudgets, kAlone);
   return kAll;
 }
 

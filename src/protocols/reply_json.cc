@@ -80,6 +80,8 @@ std::string_view finish_reason(ReplyEnd end) {
       return "stop";
     case ReplyEnd::kToolCalls:
       return "tool_calls";
+    case ReplyEnd::kRepetition:
+      return "repetition";
     case ReplyEnd::kLength:
     case ReplyEnd::kCancelled:
     case ReplyEnd::kFailed:

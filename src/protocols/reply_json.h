@@ -24,8 +24,8 @@ using ReplyJson = nlohmann::ordered_json;
 /// event: TYPE, data: {"type": TYPE, ...}
 [[nodiscard]] std::string typed_event(const ReplyJson& json);
 
-/// stop, length or tool_calls: OpenAI's finish_reason. A cancelled reply was cut, so it ends like one cut by
-/// a limit.
+/// stop, length or tool_calls: OpenAI's finish_reason; repetition, as vLLM has it, for a reply that looped. A
+/// cancelled reply was cut, so it ends like one cut by a limit.
 [[nodiscard]] std::string_view finish_reason(ReplyEnd end);
 
 /// {"type": "malformed_tool_call", "dropped_calls": N}: why a reply that was to call tools did not, or not

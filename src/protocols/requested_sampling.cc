@@ -22,6 +22,28 @@ void read_positive(const RequestFields& fields, std::string_view name, double ma
   if (value) out = value;
 }
 
+/// Names and defaults of llama.cpp.
+void read_dry(const RequestFields& fields, ApiRequest& request) {
+  constexpr double kMaxMultiplier = 100, kMaxBase = 100;
+  DryParams& dry = request.sampling.dry;
+  dry.multiplier = fields.number("dry_multiplier", 0, kMaxMultiplier).value_or(dry.multiplier);
+  dry.base = fields.number("dry_base", 1, kMaxBase).value_or(dry.base);
+  dry.allowed_length = fields.integer("dry_allowed_length", 0, kMaxTokensLimit).value_or(dry.allowed_length);
+  dry.penalty_last_n = fields.integer("dry_penalty_last_n", -1, kMaxTokensLimit).value_or(dry.penalty_last_n);
+  const PythonJson::Array* list = fields.list("dry_sequence_breakers", DryParams::kMaxBreakers);
+  if (list == nullptr) return;
+  request.dry_sequence_breakers.emplace();
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const std::string* text = (*list)[i].as_string();
+    if (text == nullptr || text->empty() || text->size() > DryParams::kMaxBreakerBytes) {
+      return fields.refuse_at(fields.path("dry_sequence_breakers", i),
+                              fmt::format("expected a string of 1 to {} bytes, found {}",
+                                          DryParams::kMaxBreakerBytes, describe(&(*list)[i])));
+    }
+    request.dry_sequence_breakers->push_back(*text);
+  }
+}
+
 void read_logit_bias(const RequestFields& fields, const ApiContext& context, SamplingParams& sampling) {
   const PythonJson::Object* biases = fields.object("logit_bias");
   if (biases == nullptr) return;
@@ -55,6 +77,7 @@ void read_common_sampling(const RequestFields& fields, ApiRequest& request) {
   std::optional<double> repetition_penalty;
   read_positive(fields, "repetition_penalty", kMaxRepetitionPenalty, repetition_penalty);
   sampling.repetition_penalty = repetition_penalty.value_or(sampling.repetition_penalty);
+  read_dry(fields, request);
   constexpr std::int64_t kMaxPriority = 1'000'000;
   request.priority = static_cast<int>(fields.integer("priority", -kMaxPriority, kMaxPriority).value_or(0));
 }

@@ -10,7 +10,8 @@ namespace baleen {
 inline constexpr std::int64_t kMaxTokensLimit = 1'000'000'000;
 inline constexpr std::size_t kMaxStops = 16;
 
-/// temperature, top_p, and the extensions top_k, min_p, repetition_penalty, priority: in every protocol.
+/// temperature, top_p, and the extensions top_k, min_p, repetition_penalty, dry_multiplier, dry_base,
+/// dry_allowed_length, dry_penalty_last_n, dry_sequence_breakers, priority: in every protocol.
 void read_common_sampling(const RequestFields& fields, ApiRequest& request);
 
 /// frequency_penalty, presence_penalty, logit_bias, seed, n, stop: of OpenAI's two completions.

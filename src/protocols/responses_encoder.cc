@@ -80,14 +80,16 @@ class ResponsesEncoder final : public ReplyEncoder {
 
   std::string choice_finished(int /*choice*/, ReplyEnd end, const std::string& /*stop_string*/) override {
     // An unfinished reply need not end inside an item: it may be cut right after one.
-    complete_ = finish_reason(end) != "length";
+    const std::string_view reason = finish_reason(end);
+    complete_ = reason == "stop" || reason == "tool_calls";
+    if (!complete_) incomplete_reason_ = reason == "length" ? "max_output_tokens" : reason;
     close(complete_ ? "completed" : "incomplete");
     return take_events();
   }
 
   std::string finish(const Usage& usage) override {
     response_["status"] = complete_ ? "completed" : "incomplete";
-    if (!complete_) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (!complete_) response_["incomplete_details"] = {{"reason", incomplete_reason_}};
     if (num_dropped_calls_ > 0) response_["finish_details"] = finish_details(num_dropped_calls_);
     response_["usage"] = responses_usage_json(usage);
     if (!streams_) return json_text(response_);
@@ -226,6 +228,7 @@ class ResponsesEncoder final : public ReplyEncoder {
   ReplyJson waiting_logprobs_ = ReplyJson::array();  ///< text may lag behind its tokens
   std::size_t num_dropped_calls_ = 0;
   bool complete_ = false;
+  std::string_view incomplete_reason_ = "max_output_tokens";
   int sequence_number_ = 0;
   std::string events_;
 };

@@ -5,6 +5,7 @@
 
 #include "protocols/conversation.h"
 #include "protocols/protocol.h"
+#include "protocols/requested_ending.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 #include "protocols/requested_thinking.h"
@@ -84,6 +85,7 @@ void read_reasoning(const RequestFields& fields, const ApiContext& context, ApiR
   RequestedThinking thinking;
   if (const auto reasoning = fields.fields("reasoning")) {
     set_effort(*reasoning, "effort", thinking);
+    set_thinking_budget(*reasoning, "max_tokens", request);
     for (const char* name : {"summary", "generate_summary"}) {
       const std::string* summary = reasoning->text(name);
       if (summary == nullptr) continue;
@@ -94,6 +96,7 @@ void read_reasoning(const RequestFields& fields, const ApiContext& context, ApiR
     }
   }
   read_template_switches(fields, thinking);
+  read_thinking_budget(fields, request);
   settle_thinking(fields, "reasoning.effort", thinking, context, request);
 }
 
@@ -165,7 +168,7 @@ std::span<const KnownField> responses_fields() {
       {"presence_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
       {"logit_bias", kRefused, "this API has no biases; use /v1/chat/completions", "{}"},
   };
-  static constexpr auto kAll = joined(kEvery, kNewerOpenAi, kAlone);
+  static constexpr auto kAll = joined(kEvery, kNewerOpenAi, kBudgets, kAlone);
   return kAll;
 }
 
@@ -186,6 +189,7 @@ ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& c
     }
     read_reasoning(fields, context, request);
     read_common_sampling(fields, request);
+    read_repetition_detection(fields, request);
     read_include(fields, request);
     request.max_tokens = fields.integer("max_output_tokens", 1, kMaxTokensLimit);
     request.stream = fields.flag("stream").value_or(false);

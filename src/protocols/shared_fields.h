@@ -37,9 +37,29 @@ constexpr auto joined(const KnownField (&... tables)[kSizes]) {
 
 /// Of every protocol.
 inline constexpr KnownField kEvery[] = {
-    {"model"},  {"temperature"}, {"top_p"},
-    {"top_k"},  {"min_p"},       {"repetition_penalty"},
-    {"stream"}, {"priority"},    {"service_tier", kIgnored, kOneModel},
+    {"model"},
+    {"temperature"},
+    {"top_p"},
+    {"top_k"},
+    {"min_p"},
+    {"repetition_penalty"},
+    {"stream"},
+    {"priority"},
+    {"service_tier", kIgnored, kOneModel},
+    {"dry_multiplier"},
+    {"dry_base"},
+    {"dry_allowed_length"},
+    {"dry_penalty_last_n"},
+    {"dry_sequence_breakers"},
+    {"repetition_detection"},
+};
+
+/// Of every protocol whose replies think: one budget by four names.
+inline constexpr KnownField kBudgets[] = {
+    {"max_thinking_tokens"},
+    {"thinking_budget"},
+    {"thinking_token_budget"},
+    {"thinking_budget_tokens"},
 };
 
 /// Of chat and plain completions.

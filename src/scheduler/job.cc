@@ -59,6 +59,7 @@ void Job::finish(ReplyEnd end, std::string error) {
   summary.preemptions = preemptions;
   if (reply) {
     summary.stop_string = reply->stop_string();
+    summary.thinking_end = reply->thinking_end();
     summary.seed = reply->seed();
     summary.reply_tokens = reply->num_tokens();
   }

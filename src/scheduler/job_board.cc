@@ -141,6 +141,10 @@ void JobBoard::end(Job& job, ReplyEnd end, std::string error, bool keep) {
   } else {
     ++stats_.finished;
   }
+  stats_.looping_replies += end == ReplyEnd::kRepetition ? 1 : 0;
+  const ThinkingEnd thinking_end = job.reply ? job.reply->thinking_end() : ThinkingEnd::kNothing;
+  stats_.thinking_over_budget += thinking_end == ThinkingEnd::kBudget ? 1 : 0;
+  stats_.looping_thinking += thinking_end == ThinkingEnd::kRepetition ? 1 : 0;
   job.summary.total_seconds = clock_() - job.submitted_at;
   job.finish(end, std::move(error));
 }

@@ -20,6 +20,8 @@ JobStep::JobStep(Job& of, const StepShare& planned, std::int64_t start)
 bool JobStep::let_engine_choose(const Job& job) {
   draws.clear();
   if (scores_prompt) return false;
+  // What a step under way chooses is fed as it is.
+  if (job.reply->may_force(job.num_pending)) return false;
   for (std::int64_t ahead = 0; ahead < num_rows(); ++ahead) {
     const auto draw = job.reply->draw_row(static_cast<std::uint64_t>(job.num_pending + ahead));
     if (!draw) {

@@ -35,8 +35,9 @@ struct JobStep {
     fed.insert(fed.end(), drafts.tokens.begin(), drafts.tokens.end());
     num_drafts = std::ssize(drafts.tokens);
   }
-  /// Fills `draws`, unless more than logits decides a token of `job`, whose part this is, or its prompt is
-  /// scored. True when nothing is left to decide on the host.
+  /// Fills `draws`, unless more than logits decides a token of `job`, whose part this is (also one that a
+  /// step under way chooses, which may have to give way to a forced one), or its prompt is scored. True when
+  /// nothing is left to decide on the host.
   bool let_engine_choose(const Job& job);
   /// Valid while this is.
   [[nodiscard]] StepInput input() const;

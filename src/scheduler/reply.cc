@@ -1,6 +1,5 @@
 #include "scheduler/reply.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -10,18 +9,22 @@ namespace baleen {
 Reply::Reply(const Request& request, std::span<const TokenId> prompt, std::int32_t vocab_size,
              std::int64_t max_tokens, const Tokenizer& tokenizer,
              const std::shared_ptr<const MaskVocabulary>& vocabulary)
-    : stop_tokens_(request.stop_tokens),
-      stops_(request.stops),
-      max_tokens_(max_tokens),
-      sampler_(request.sampling, vocab_size),
-      stream_(tokenizer, request.stops, request.make_divider) {
+    : sampler_(request.sampling, vocab_size),
+      ending_(tokenizer, {.stops = request.stops,
+                          .make_divider = request.make_divider,
+                          .stop_tokens = request.stop_tokens,
+                          .max_tokens = max_tokens,
+                          .thinking = request.thinking,
+                          .repetition = request.repetition}) {
   sampler_.observe_prompt(prompt);
   if (request.rules) constraint_.emplace(*request.rules, vocabulary);
 }
 
 Result<TokenId> Reply::sample(std::span<const float> logits) {
-  BALEEN_CHECK(!end_);
-  const Result<SampledToken> sampled = sampler_.sample(logits, mask_of(constraint_));
+  BALEEN_CHECK(!end());
+  const std::optional<TokenId> forced = ending_.forced();
+  const Result<SampledToken> sampled =
+      forced ? sampler_.force(logits, *forced) : sampler_.sample(logits, mask_of(constraint_));
   if (!sampled) return Failure{sampled.error()};
   append(sampled.value());
   return sampled.value().id;
@@ -31,24 +34,22 @@ std::optional<SampleRow> Reply::draw_row(std::uint64_t ahead) const {
   return constraint_ ? std::nullopt : sampler_.draw_row(ahead);
 }
 
-void Reply::take(TokenId token) {
-  BALEEN_CHECK(!end_ && !constraint_);
+TokenId Reply::take(TokenId chosen) {
+  BALEEN_CHECK(!end() && !constraint_);
+  const TokenId token = ending_.forced().value_or(chosen);
   sampler_.take(token);
   append({.id = token});
+  return token;
 }
 
 void Reply::append(const SampledToken& token) {
-  ++num_tokens_;
-  if (is_stop(token.id)) return end(ReplyEnd::kStopToken);
-  if (constraint_) BALEEN_CHECK(constraint_->accept(token.id));
-  piece_.tokens.push_back({token.id, token.logprob, {token.top_logprobs.begin(), token.top_logprobs.end()}});
-  show(stream_.push(token.id));
-  if (!end_ && tokens_left() == 0) end(ReplyEnd::kLength);
-}
-
-void Reply::end(ReplyEnd end) {
-  show(stream_.finish());
-  if (!end_) end_ = end;
+  const MarkedText text = ending_.take(token.id);
+  if (!ending_.is_stop(token.id)) {
+    if (constraint_) BALEEN_CHECK(constraint_->accept(token.id));
+    piece_.tokens.push_back(
+        {token.id, token.logprob, {token.top_logprobs.begin(), token.top_logprobs.end()}});
+  }
+  piece_.text.append(text);
 }
 
 std::string Reply::score_prompt(std::span<const float> logits, TokenId token) {
@@ -61,21 +62,25 @@ std::string Reply::score_prompt(std::span<const float> logits, TokenId token) {
 }
 
 ReplyPiece Reply::take_piece(bool last) {
-  if (last) show(stream_.finish());
+  if (last) piece_.text.append(ending_.finish());
   return std::exchange(piece_, {});
 }
 
 bool Reply::extend(DraftChain& chain, std::span<const float> logits) {
-  const auto mask = mask_of(chain.constraint);
-  const Result<TokenId> guess = sampler_.preview(logits, mask, chain.tokens.size());
-  if (!guess || is_stop(guess.value())) return false;
-  if (chain.constraint && !chain.constraint->accept(guess.value())) return false;
-  chain.tokens.push_back(guess.value());
+  std::optional<TokenId> guess = ending_.forced(chain.tokens);
+  if (!guess) {
+    const Result<TokenId> drawn = sampler_.preview(logits, mask_of(chain.constraint), chain.tokens.size());
+    if (!drawn || ending_.is_stop(drawn.value())) return false;
+    guess = drawn.value();
+  }
+  if (chain.constraint && !chain.constraint->accept(*guess)) return false;
+  chain.tokens.push_back(*guess);
   return true;
 }
 
-bool Reply::extend(DraftChain& chain, TokenId guess) const {
-  if (is_stop(guess)) return false;
+bool Reply::extend(DraftChain& chain, TokenId chosen) const {
+  const TokenId guess = ending_.forced(chain.tokens).value_or(chosen);
+  if (ending_.is_stop(guess)) return false;
   chain.tokens.push_back(guess);
   return true;
 }
@@ -83,17 +88,6 @@ bool Reply::extend(DraftChain& chain, TokenId guess) const {
 std::span<const std::uint64_t> Reply::mask_of(std::optional<ReplyConstraint>& constraint) {
   if (!constraint || !constraint->fill(mask_)) return {};
   return mask_;
-}
-
-bool Reply::is_stop(TokenId token) const {
-  return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
-}
-
-void Reply::show(const MarkedText& text) {
-  piece_.text.append(text);
-  if (!stream_.stopped() || end_) return;
-  end_ = ReplyEnd::kStopString;
-  stop_string_ = stops_[stream_.stop_idx()];
 }
 
 }  // namespace baleen

@@ -9,6 +9,7 @@
 #include "base/marked_text.h"
 #include "base/reply_divider.h"
 #include "base/reply_end.h"
+#include "generation/reply_ending.h"
 #include "grammar/reply_constraint.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
@@ -27,6 +28,9 @@ struct Request {
   /// Of the prompt: where parts end that others have in common (StepEngine::keep_tail).
   std::vector<std::int64_t> section_ends;
   std::int64_t max_tokens = 0;  ///< 0: as many as the context holds
+  std::optional<ThinkingLimits> thinking =
+      {};  ///< where the prompt opened the thinking; `rules` then start in it
+  std::optional<RepetitionLimits> repetition = {};  ///< none: nothing is a loop
   bool score_prompt =
       false;  ///< logprobs of the prompt's tokens too (`sampling.num_logprobs`): nothing of it is cached
   bool no_reply = false;            ///< ends with the prompt
@@ -55,6 +59,7 @@ struct ReplyPiece {
 
 struct ReplySummary {
   ReplyEnd end = ReplyEnd::kLength;
+  ThinkingEnd thinking_end = ThinkingEnd::kNothing;
   std::string stop_string;  ///< which one, for kStopString
   std::string error;        ///< for kFailed: a sentence
   std::uint64_t seed = 0;

@@ -62,8 +62,7 @@ std::string RowTaker::sample(Job& job, const JobStep& part, const PartRows& rows
       if (!sampled) return sampled.error();
       token = sampled.value();
     } else {
-      token = rows.chosen[static_cast<std::size_t>(row)];
-      job.reply->take(token);
+      token = job.reply->take(rows.chosen[static_cast<std::size_t>(row)]);
     }
     job.append(token);
     ++stats_.reply_tokens;

@@ -19,6 +19,8 @@ struct SchedulerStats {
   std::int64_t lost_prefix_tokens = 0;
   std::int64_t reply_tokens = 0;
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;
+  /// Replies that ended because they looped, and those whose thinking was ended, of requests that ended.
+  std::int64_t looping_replies = 0, looping_thinking = 0, thinking_over_budget = 0;
   std::int64_t steps = 0, preemptions = 0;
   double step_seconds = 0;  ///< time while a step was under way, drafts included
   /// Time without a step while a request was there: the loop's own time between steps.

@@ -211,7 +211,13 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
       .counter("baleen_drafted_tokens_total", "Tokens drafted by the draft head", stats.drafted_tokens)
       .counter("baleen_accepted_tokens_total", "Drafted tokens that were accepted", stats.accepted_tokens)
       .counter("baleen_steps_total", "Engine steps", stats.steps)
+      .counter("baleen_looping_replies_total", "Replies that ended because they looped",
+               stats.looping_replies)
       .counter("baleen_preemptions_total", "Sequences put back because pages ran out", stats.preemptions);
+  list.add(MetricType::Counter, "baleen_ended_thinking_total",
+           "Replies whose thinking was ended for them, by why")
+      .value(static_cast<double>(stats.thinking_over_budget), {{"cause", "budget"}})
+      .value(static_cast<double>(stats.looping_thinking), {{"cause", "repetition"}});
   list.add(MetricType::Counter, "baleen_step_seconds_total", "Time with an engine step under way")
       .value(stats.step_seconds);
   list.add(MetricType::Counter, "baleen_engine_idle_seconds_total",

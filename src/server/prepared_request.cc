@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "chat/content_divider.h"
 #include "chat/format.h"
 #include "chat/render.h"
+#include "generation/sequence_breakers.h"
 
 namespace baleen {
 namespace {
@@ -16,6 +18,27 @@ constexpr std::size_t kMaxKeptGrammars = 64;
 
 ApiError bad_request(std::string param, std::string message) {
   return {.status = 400, .param = std::move(param), .message = std::move(message)};
+}
+
+/// What the reply's thinking is held to, if it thinks.
+std::optional<ThinkingLimits> thinking_limits(const PreparedRequest& prepared, const ApiRequest& request,
+                                              const ServedModel& model) {
+  const std::optional<TokenId> end_token = model.tokenizer->id_of(chat_format::kEndThink);
+  if (!prepared.starts_in_reasoning || !end_token) return std::nullopt;
+  const std::optional<std::int64_t> budget =
+      request.thinking_budget ? request.thinking_budget : model.thinking_budget;
+  return ThinkingLimits{.end_token = *end_token, .budget = budget == -1 ? std::nullopt : budget};
+}
+
+/// When the reply loops: what the request says, the server's limits for the rest.
+std::optional<RepetitionLimits> repetition_limits(const RequestedRepetition& asked,
+                                                  const ServedModel& model) {
+  if (!asked.on.value_or(model.repetition.has_value())) return std::nullopt;
+  RepetitionLimits limits = model.repetition.value_or(RepetitionLimits());
+  limits.min_tokens = asked.min_tokens.value_or(limits.min_tokens);
+  limits.min_count = asked.min_count.value_or(limits.min_count);
+  limits.max_period = asked.max_period.value_or(limits.max_period);
+  return limits;
 }
 
 /// Requests without a seed get none; of several choices each has its own draws.
@@ -137,6 +160,20 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(
   return std::move(tokens).value();
 }
 
+std::shared_ptr<const SequenceBreakers> RequestPreparer::dry_breakers(const ApiRequest& request) {
+  const std::vector<std::string>& texts =
+      request.dry_sequence_breakers ? *request.dry_sequence_breakers : default_sequence_breakers();
+  {
+    const std::lock_guard lock(mutex_);
+    if (breakers_ && breaker_texts_ == texts) return breakers_;
+  }
+  spend_work(std::ssize(texts) * model_.tokenizer->vocab_size());
+  auto breakers = sequence_breakers(*model_.tokenizer, texts);
+  const std::lock_guard lock(mutex_);
+  breaker_texts_ = texts;
+  return breakers_ = std::move(breakers);
+}
+
 ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& prompt, std::size_t prompt_idx,
                                                             std::size_t& num_added) const {
   std::vector<TokenId> tokens;
@@ -243,6 +280,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
 
   const bool raw = request.protocol->has_raw_prompt;
   const std::size_t num_prompts = raw ? request.prompts.size() : 1;
+  if (request.sampling.dry.penalises()) request.sampling.dry.breakers = dry_breakers(request);
   MakeReplyDivider make_divider;  // a raw reply is all content
   if (!raw)
     make_divider = content_divider(reply_mode(prepared), may_call_tools(request), prepared.enforcement);
@@ -281,6 +319,8 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
                                   .stop_tokens = {model_.eos},
                                   .section_ends = section_ends,
                                   .max_tokens = request.max_tokens.value_or(model_.max_reply_tokens),
+                                  .thinking = thinking_limits(prepared, request, model_),
+                                  .repetition = repetition_limits(request.repetition, model_),
                                   .score_prompt = request.echo && request.logprobs,
                                   .no_reply = no_reply,
                                   .wants_progress = request.include_progress,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -66,10 +67,15 @@ class RequestPreparer {
   template <class Compile>
   [[nodiscard]] Result<HeldGrammar> cached(std::string key, const Compile& compile);
 
+  /// Of the request's breakers, or the usual ones.
+  [[nodiscard]] std::shared_ptr<const SequenceBreakers> dry_breakers(const ApiRequest& request);
+
   const ServedModel& model_;
   CallMemory& calls_;
-  std::mutex mutex_;                 ///< guards `grammars_`; nothing is compiled under it
-  std::list<KeptGrammar> grammars_;  ///< most recently used first
+  std::mutex mutex_;                        ///< guards what follows; nothing is compiled under it
+  std::list<KeptGrammar> grammars_;         ///< most recently used first
+  std::vector<std::string> breaker_texts_;  ///< that the latest request with a DRY penalty had
+  std::shared_ptr<const SequenceBreakers> breakers_;
 };
 
 /// Tools that the reply may call: none where the client forbade it. Valid while `request` is.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "base/repetition_limits.h"
 #include "chat/prompt_profile.h"
 #include "engine/step_engine.h"
 #include "tokenizer/tokenizer.h"
@@ -22,6 +24,8 @@ struct ServedModel {
   double top_p = 1.0;
   bool think_by_default = false;
   PromptProfile prompt_profile = PromptProfile::kPreview;
+  std::optional<std::int64_t> thinking_budget = {};  ///< tokens of thinking, for requests that do not say
+  std::optional<RepetitionLimits> repetition = RepetitionLimits();  ///< none: only where a request asks
   /// As the official encoder: special strings in what messages say become control tokens. Who writes them may
   /// then forge turns.
   bool controls_in_content = false;

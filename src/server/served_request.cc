@@ -244,7 +244,7 @@ void ServedRequest::finish_choice(std::size_t choice_idx, const ReplySummary& su
     }
     std::vector<ReplyPart> rest;
     if (!request_.asked.protocol->has_raw_prompt) {
-      rest = choice.reader.finish(summary.end == ReplyEnd::kLength);
+      rest = choice.reader.finish(summary.end == ReplyEnd::kLength || summary.end == ReplyEnd::kRepetition);
       remember_calls(choice_idx);
     }
     std::vector<TokenLogprobs> logprobs = choice.logprobs.take(content_bytes(rest));

@@ -26,6 +26,9 @@ Json scheduler_json(const SchedulerStats& stats) {
           {"accepted_tokens", stats.accepted_tokens},
           {"steps", stats.steps},
           {"preemptions", stats.preemptions},
+          {"looping_replies", stats.looping_replies},
+          {"looping_thinking", stats.looping_thinking},
+          {"thinking_over_budget", stats.thinking_over_budget},
           {"step_seconds", stats.step_seconds},
           {"idle_seconds", stats.idle_seconds}};
 }

@@ -19,6 +19,8 @@ class StreamDecoder {
   [[nodiscard]] std::string push(TokenId id);
   /// The rest: U+FFFD for a character that was never finished. The decoder is then as new.
   [[nodiscard]] std::string finish();
+  /// Forgets the beginning of a character that waits, as if its tokens had not come.
+  void drop_unfinished() { pending_.clear(); }
 
  private:
   const Tokenizer* tokenizer_;

@@ -358,6 +358,38 @@ TEST_F(Commands, AStoryAndItsFigures) {
   EXPECT_GT(json["nats_per_token"], 0.0);
 }
 
+TEST_F(Commands, ThinkingHasABudgetAndLoopsEnd) {
+  const auto run = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"run", "Tell me a story about an owl.", "--temperature", "0"});
+    return baleen(options);
+  };
+  const std::vector<std::string> thinks = {"--chat", "--think", "high", "-n", "300"};
+  const auto thinking = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), thinks.begin(), thinks.end());
+    return run(more);
+  };
+  const ProgramResult free = thinking({}), bounded = thinking({"--think-budget", "4"});
+  EXPECT_EQ(bounded.status, 0) << bounded.err;
+  EXPECT_NE(bounded.err.find("; its thinking was ended at the budget;"), std::string::npos) << bounded.err;
+  EXPECT_EQ(free.err.find("thinking was ended"), std::string::npos) << free.err;
+  EXPECT_LT(bounded.out.find("\n---\n"), free.out.find("\n---\n")) << bounded.out;
+  expect_usage_error(run({"--think-budget", "4"}), "--chat");
+
+  const std::vector<std::string> loops = {"-n", "300", "--repetition-penalty", "0.05"};
+  const auto looping = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), loops.begin(), loops.end());
+    return run(more);
+  };
+  EXPECT_NE(looping({"--loop-tokens", "60"}).err.find("; looped;"), std::string::npos);
+  for (const char* off : {"0", "2048"})
+    EXPECT_NE(looping({"--loop-tokens", off}).err.find("; token limit;"), std::string::npos) << off;
+  // A penalty strong enough makes every repetition end.
+  const ProgramResult dry =
+      looping({"--loop-tokens", "60", "--dry-multiplier", "100", "--dry-sequence-breaker", "none"});
+  EXPECT_EQ(dry.status, 0) << dry.err;
+  EXPECT_EQ(dry.err.find("; looped;"), std::string::npos) << dry.out;
+}
+
 TEST_F(Commands, PlansForMachinesThatAreNotHere) {
   const ProgramResult flash = baleen({"plan", "--device", "h200", "--preset", "flash"});
   if (flash.err.find("baleen_sm90.so") != std::string::npos) GTEST_SKIP() << flash.err;

@@ -222,6 +222,38 @@ TEST_F(Generate, RunsAheadOfTheHostWithTheSameReply) {
   }
 }
 
+TEST_F(Generate, ForcedTokensAreTheSameForAnEngineThatRunsAhead) {
+  const TokenId end_think = *tokenizer_->id_of("</think>");
+  const auto engine_that = [](bool chooses) {
+    return Engine("models/stories", {.device = test::device(),
+                                     .num_threads = 2,
+                                     .max_batch_tokens = 512,
+                                     .cache_tokens = 512,
+                                     .choose_on_device = chooses});
+  };
+  Engine ahead = engine_that(true), waiting = engine_that(false);
+  GenerationRequest request = greedy(40);
+  for (const std::int64_t budget : {0, 1, 7, 39}) {
+    request.thinking = ThinkingLimits{.end_token = end_think, .budget = budget};
+    const Generated want = try_reply(waiting, request).value(), got = try_reply(ahead, request).value();
+    ASSERT_EQ(want.tokens.size(), 40u);
+    EXPECT_EQ(want.tokens[static_cast<std::size_t>(budget)], end_think);
+    EXPECT_EQ(std::ranges::count(want.tokens, end_think), 1);
+    EXPECT_EQ(want.thinking_end, ThinkingEnd::kBudget);
+    EXPECT_EQ(got.tokens, want.tokens) << budget;
+    EXPECT_EQ(got.text, want.text);
+    EXPECT_EQ(got.fed_tokens, want.fed_tokens);
+  }
+  // Few words make a loop here: it is found in the thinking, and then in the content.
+  request.thinking = ThinkingLimits{.end_token = end_think};
+  request.repetition = RepetitionLimits{.min_tokens = 1, .min_count = 2};
+  const Generated want = try_reply(waiting, request).value(), got = try_reply(ahead, request).value();
+  EXPECT_EQ(want.thinking_end, ThinkingEnd::kRepetition);
+  EXPECT_EQ(want.end, ReplyEnd::kRepetition);
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.text, want.text);
+}
+
 TEST_F(Generate, RunsAheadPastAnEndThatOnlyTheTextShows) {
   Engine engine("models/stories", {.device = test::device(),
                                    .num_threads = 2,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "chat/format.h"
+#include "generation/repetition_detector.h"
 #include "generation/stop_detector.h"
 #include "grammar/reply_constraint.h"
 #include "tests/tokenizer/small_vocabulary.h"
@@ -72,6 +73,9 @@ ExpectedReply expected_reply(const Request& request, std::int64_t context_tokens
   if (request.rules) constraint.emplace(*request.rules, vocabulary);
   StreamDecoder decoder(fake_tokenizer());
   StopDetector stops(request.stops);
+  std::optional<RepetitionDetector> repetition;
+  if (request.repetition) repetition.emplace(*request.repetition);
+  bool thinks = request.thinking.has_value(), loops = false;
   const std::int64_t room = context_tokens - std::ssize(request.prompt) + 1;
   const std::int64_t most = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
   History history = after(kNoHistory, request.prompt);
@@ -79,8 +83,18 @@ ExpectedReply expected_reply(const Request& request, std::int64_t context_tokens
   TokenMask mask;
   while (std::ssize(reply.tokens) < most) {
     fake_logits(history, logits);
-    const bool masked = constraint && constraint->fill(mask);
-    const TokenId token = sampler.sample(logits, masked ? mask : TokenMask()).value().id;
+    const bool is_forced = thinks && (loops || request.thinking->budget == std::ssize(reply.tokens));
+    const bool masked = !is_forced && constraint && constraint->fill(mask);
+    const TokenId token = is_forced ? sampler.force(logits, request.thinking->end_token).value().id
+                                    : sampler.sample(logits, masked ? mask : TokenMask()).value().id;
+    if (is_forced) decoder.drop_unfinished();
+    if (thinks && token == request.thinking->end_token) {
+      reply.thinking_end = !is_forced ? ThinkingEnd::kModel
+                           : loops    ? ThinkingEnd::kRepetition
+                                      : ThinkingEnd::kBudget;
+      thinks = false;
+      if (repetition) repetition->restart();
+    }
     if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
       reply.end = ReplyEnd::kStopToken;
       break;
@@ -93,6 +107,11 @@ ExpectedReply expected_reply(const Request& request, std::int64_t context_tokens
       reply.end = ReplyEnd::kStopString;
       reply.stop_string = request.stops[stops.stop_idx()];
       return reply;
+    }
+    loops = repetition && repetition->add(token, has_letter(fake_tokenizer().bytes_of(token)));
+    if (loops && !thinks) {
+      reply.end = ReplyEnd::kRepetition;
+      break;
     }
   }
   reply.text += stops.feed(decoder.finish());

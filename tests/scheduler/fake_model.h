@@ -28,6 +28,11 @@ void fake_logits(History history, std::span<float> logits);
 /// Uniform in [0, 1), a function of both.
 [[nodiscard]] double fake_chance(History history, std::uint64_t what);
 
+/// Thinking that may have so many tokens; it ends itself now and then.
+[[nodiscard]] inline ThinkingLimits thinking_within(std::optional<std::int64_t> budget) {
+  return {.end_token = kEndThinkToken, .budget = budget};
+}
+
 /// A JSON object, perhaps after reasoning.
 [[nodiscard]] ReplyRules json_rules(bool starts_in_reasoning);
 
@@ -36,6 +41,7 @@ struct ExpectedReply {
   std::vector<TokenId> tokens;  ///< without the stop token
   std::string text;
   ReplyEnd end = ReplyEnd::kLength;
+  ThinkingEnd thinking_end = ThinkingEnd::kNothing;
   std::string stop_string;
 };
 [[nodiscard]] ExpectedReply expected_reply(const Request& request, std::int64_t context_tokens);

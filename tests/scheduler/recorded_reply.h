@@ -46,6 +46,7 @@ inline void expect_reply(const RecordedReply& got, const ExpectedReply& want) {
   EXPECT_EQ(got.ids(), want.tokens);
   EXPECT_EQ(got.text, want.text);
   EXPECT_EQ(got.summary->stop_string, want.stop_string);
+  EXPECT_EQ(got.summary->thinking_end, want.thinking_end);
   EXPECT_EQ(got.summary->reply_tokens, std::ssize(want.tokens) + (want.end == ReplyEnd::kStopToken ? 1 : 0));
 }
 

@@ -45,6 +45,9 @@ std::vector<Request> random_requests(std::uint64_t seed) {
     request.max_tokens = pick(1, 60);
     if (pick(0, 3) == 0) request.stops = {"abc", "fe"};
     if (pick(0, 3) == 0) request.stop_tokens = {'d', kEndToken};
+    if (pick(0, 2) == 0) request.thinking = thinking_within(pick(0, 40));
+    if (pick(0, 2) == 0)
+      request.repetition = RepetitionLimits{.min_tokens = 2, .min_count = 2, .max_period = 20};
   }
   return requests;
 }
@@ -88,9 +91,27 @@ TEST(RunAhead, EventsOfEachRequestAreThoseOfTheLoopThatWaits) {
   EXPECT_GT(num_ahead, 1000);
 }
 
+TEST(RunAhead, AForcedTokenIsWaitedForAndNothingElse) {
+  for (const bool loops : {false, true}) {
+    SchedulerWorld world({.pools = {.max_draft_tokens = 0}, .runs_ahead = true});
+    Request request{.prompt = prompt_of(5, 1), .sampling = {.temperature = 1, .seed = 2}, .max_tokens = 60};
+    request.thinking = thinking_within(loops ? std::optional<std::int64_t>() : 20);
+    if (loops) request.repetition = RepetitionLimits{.min_tokens = 2, .min_count = 2, .max_period = 20};
+    const ExpectedReply want = expected_reply(request, 256000);
+    ASSERT_EQ(want.thinking_end, loops ? ThinkingEnd::kRepetition : ThinkingEnd::kBudget);
+    const auto submitted = world.submit(request);
+    world.finish();
+    expect_reply(*submitted.reply, want);
+    // All steps of the reply but the one that was waited for, and the first, run ahead.
+    EXPECT_GE(world.engine.num_ahead, std::ssize(want.tokens) - 4);
+    world.expect_everything_came_back();
+  }
+}
+
 TEST(RunAhead, EventsOfAllRequestsComeInTheSameOrderWhereNoneEndsBeforeItsLength) {
   std::vector<Request> requests = random_requests(8);
-  for (Request& request : requests) request.stops.clear(), request.stop_tokens.clear();
+  for (Request& request : requests)
+    request.stops.clear(), request.stop_tokens.clear(), request.repetition.reset(), request.thinking.reset();
   EXPECT_EQ(run(requests, true).events, run(requests, false).events);
 }
 

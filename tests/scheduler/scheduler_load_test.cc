@@ -24,9 +24,13 @@ Request random_request(Random& random, std::int64_t longest_prompt) {
   request.sampling.temperature = pick(random, 0, 3) == 0 ? 0 : 1;
   request.sampling.seed = random();
   if (pick(random, 0, 4) == 0) request.sampling.repetition_penalty = 1.2;
+  if (pick(random, 0, 4) == 0) request.sampling.dry.multiplier = 0.8;
   if (pick(random, 0, 4) == 0) request.stops = {"abc", "fe"};
+  if (pick(random, 0, 2) == 0) request.thinking = thinking_within(pick(random, 0, 30));
+  if (pick(random, 0, 4) == 0)
+    request.repetition = RepetitionLimits{.min_tokens = 2, .min_count = 2, .max_period = 20};
   if (pick(random, 0, 4) == 0) request.stop_tokens = {'d', kEndToken};
-  if (pick(random, 0, 6) == 0) request.rules = json_rules(pick(random, 0, 1) == 0);
+  if (pick(random, 0, 6) == 0) request.rules = json_rules(request.thinking || pick(random, 0, 1) == 0);
   request.max_tokens = pick(random, 0, 30) == 0 ? pick(random, 200, 600) : pick(random, 1, 50);
   return request;
 }
@@ -174,6 +178,8 @@ TEST(Starvation, ALongRequestEndsWhileShortOnesKeepComing) {
   long_request.prompt = prompt_of(2500, 99);
   long_request.max_tokens = 200;
   long_request.stops.clear();
+  long_request.thinking.reset();
+  long_request.repetition.reset();
   long_request.stop_tokens.clear();
   const auto slow = world.submit(long_request);
   int turns = 0;

@@ -39,6 +39,13 @@ std::vector<Request> all_kinds() {
         if (ruled) requests.back().rules = json_rules(family % 4 == 3);
         requests.back().stops = {"ace", "cc"};
         requests.back().stop_tokens = {'z', kEndToken};
+        // Thinking that is ended at some token, by its budget or because eight letters soon repeat.
+        requests.push_back(request_of(++family, sampling, 120));
+        requests.back().thinking = thinking_within(family % 23);
+        if (ruled) requests.back().rules = json_rules(true);
+        requests.push_back(request_of(++family, sampling, 200));
+        requests.back().thinking = thinking_within(std::nullopt);
+        requests.back().repetition = RepetitionLimits{.min_tokens = 2, .min_count = 2, .max_period = 20};
       }
     }
   }
@@ -68,6 +75,9 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
         EXPECT_TRUE(summary.reply_tokens == given || summary.reply_tokens == given - 1);
       }
       const SchedulerStats stats = world.scheduler.stats();
+      EXPECT_GE(stats.thinking_over_budget, 12);
+      EXPECT_GT(stats.looping_thinking, 4);
+      EXPECT_GT(stats.looping_replies, 4);
       EXPECT_EQ(stats.drafted_tokens > 0, speculate > 0);
       if (speculate > 0 && quality == 1) {
         EXPECT_LT(9 * stats.drafted_tokens, 10 * stats.accepted_tokens);  // penalties do not see drafts
@@ -117,6 +127,20 @@ TEST(Speculation, AQueuedStepGoesOnWithoutDraftsThatAreNoNumbers) {
   expect_reply(*submitted.reply, expected_reply(request, 256000));
   EXPECT_EQ(submitted.reply->summary->accepted_tokens, 0);
   world.expect_everything_came_back();
+}
+
+TEST(Speculation, ATokenThatABudgetForcesIsDrafted) {
+  for (const bool chooses : {false, true}) {
+    SchedulerWorld world({.chooses = chooses, .draft_quality = 1}, {.speculate = 3});
+    Request request = request_of(1, {.seed = 1}, 41);
+    request.thinking = thinking_within(18);
+    const auto submitted = world.submit(request);
+    world.finish();
+    expect_reply(*submitted.reply, expected_reply(request, 256000));
+    EXPECT_EQ(submitted.reply->summary->thinking_end, ThinkingEnd::kBudget);
+    EXPECT_EQ(submitted.reply->summary->steps, 10);  // as without a budget: every draft is right
+    EXPECT_EQ(submitted.reply->summary->accepted_tokens, 30);
+  }
 }
 
 TEST(Speculation, PerfectDraftsSaveSteps) {

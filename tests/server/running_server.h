@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -29,6 +30,7 @@ struct RunningServerOptions {
   std::int64_t max_reply_tokens = 0;
   PromptProfile prompt_profile = PromptProfile::kPreview;
   bool think_by_default = false;
+  std::optional<std::int64_t> thinking_budget = {};
 };
 
 inline double steady_seconds() {
@@ -83,6 +85,7 @@ class RunningServer {
             .max_reply_tokens = options.max_reply_tokens,
             .think_by_default = options.think_by_default,
             .prompt_profile = options.prompt_profile,
+            .thinking_budget = options.thinking_budget,
             .controls_in_content = options.controls_in_content,
             .num_layers = engine_.config().num_hidden_layers};
   }
