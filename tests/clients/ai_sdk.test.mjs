@@ -7,7 +7,7 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { generateObject, generateText, jsonSchema, stepCountIs, streamText, tool } from 'ai';
 
 import { startServer } from '../web/server_process.mjs';
-import { checkHero, HERO, MODEL, SERVER_OPTIONS, TEST, WEATHER } from './requests.mjs';
+import { checkHero, HERO, LOOP, MODEL, SERVER_OPTIONS, TEST, WEATHER } from './requests.mjs';
 
 const PROVIDERS = ['responses', 'chat', 'messages'];
 
@@ -102,4 +102,22 @@ test('messages: thinking', TEST, async () => {
     providerOptions: { anthropic: { thinking: { type: 'enabled', budgetTokens: 1024 } } },
   }));
   assert.ok(reply.reasoningText?.length > 0);
+});
+
+/** The server's own fields, which the SDK has no names for. */
+async function fetchWithLoop(url, options) {
+  return fetch(url, { ...options, body: JSON.stringify({ ...JSON.parse(options.body), ...LOOP }) });
+}
+
+test('a reply that loops is read, whatever its reason is called', TEST, async () => {
+  const settings = { baseURL: `${server.url}/v1`, apiKey: 'unused', fetch: fetchWithLoop };
+  const openai = createOpenAI(settings);
+  for (const model of [openai(MODEL), openai.chat(MODEL), createAnthropic(settings)(MODEL)]) {
+    const request = { model, maxRetries: 0, temperature: 0, maxOutputTokens: 400, prompt: 'Tell a story.' };
+    const whole = await generateText(request);
+    assert.ok(whole.text.length > 0);
+    assert.notEqual(whole.finishReason, 'stop');
+    const stream = streamText({ ...request, onError: ({ error }) => assert.fail(error) });
+    assert.equal(await stream.text, whole.text);
+  }
 });

@@ -6,7 +6,7 @@ import Anthropic from '@anthropic-ai/sdk';
 
 import { startServer } from '../web/server_process.mjs';
 import {
-  ADD, checkArguments, checkHero, HERO, LONG_TEXT, MODEL, PATIENCE_MS,
+  ADD, checkArguments, checkHero, HERO, LONG_TEXT, LOOP, MODEL, PATIENCE_MS,
   SERVER_OPTIONS, TEST, tooLong, WEATHER,
 } from './requests.mjs';
 
@@ -99,6 +99,22 @@ test('thinking, and its blocks sent back', TEST, async () => {
     messages: [...messages, { role: 'assistant', content: message.content }, ...user('Another.')],
   }));
   assert.ok(next.content.every((block) => block.type === 'text'));
+});
+
+test('a thinking budget holds', TEST, async () => {
+  const messages = user('Tell me a story about a bear.');
+  const request = params({ messages, max_tokens: 200, thinking: { type: 'enabled', budget_tokens: 5 } });
+  const streamed = await client.messages.stream(request).finalMessage();
+  for (const message of [await client.messages.create(request), streamed]) {
+    assert.equal(message.usage.output_tokens_details.thinking_tokens, 6);  // with the token that ends it
+    assert.ok(textOf(message).length > 0);
+  }
+});
+
+test('a reply that loops says so', TEST, async () => {
+  const request = params({ messages: user('Tell me a story.'), max_tokens: 400, temperature: 0, ...LOOP });
+  assert.equal((await client.messages.create(request)).stop_reason, 'repetition');
+  assert.equal((await client.messages.stream(request).finalMessage()).stop_reason, 'repetition');
 });
 
 test('a required tool call, its result, and the next turn', TEST, async () => {

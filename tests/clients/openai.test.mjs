@@ -6,7 +6,7 @@ import OpenAI from 'openai';
 
 import { startServer } from '../web/server_process.mjs';
 import {
-  ADD, checkArguments, checkHero, HERO, LONG_TEXT, MODEL, PATIENCE_MS,
+  ADD, checkArguments, checkHero, HERO, LONG_TEXT, LOOP, MODEL, PATIENCE_MS,
   SERVER_OPTIONS, TEST, tooLong, WEATHER,
 } from './requests.mjs';
 
@@ -120,6 +120,34 @@ test('thinking on and off', TEST, async () => {
   assert.equal(reasoning, thinking.choices[0].message.reasoning_content);
   const silent = await chat({ messages, thinking: { type: 'disabled' } });
   assert.equal(silent.choices[0].message.reasoning_content, undefined);
+});
+
+test('a thinking budget holds', TEST, async () => {
+  const messages = user('Tell me a story about a bear.');
+  const request = { messages, reasoning_effort: 'high', max_tokens: 200, max_thinking_tokens: 5 };
+  const reply = await chat(request);
+  assert.equal(reply.usage.completion_tokens_details.reasoning_tokens, 6);  // with the token that ends it
+  assert.ok(reply.choices[0].message.content.length > 0);
+  const response = await client.responses.create({
+    model: MODEL, input: messages, reasoning: { effort: 'high' }, max_output_tokens: 200, temperature: 0,
+    max_thinking_tokens: 5,
+  });
+  assert.equal(response.usage.output_tokens_details.reasoning_tokens, 6);
+  assert.ok(response.output_text.length > 0);
+});
+
+test('a reply that loops says so', TEST, async () => {
+  const messages = user('Tell me a story.');
+  const reply = await chat({ messages, max_tokens: 400, ...LOOP });
+  assert.equal(reply.choices[0].finish_reason, 'repetition');
+  const request = { model: MODEL, temperature: 0, messages, max_tokens: 400, ...LOOP };
+  const runner = client.chat.completions.stream(request);
+  assert.equal((await runner.finalChatCompletion()).choices[0].finish_reason, 'repetition');
+  const response = await client.responses.create({
+    model: MODEL, input: messages, max_output_tokens: 400, temperature: 0, ...LOOP,
+  });
+  assert.equal(response.status, 'incomplete');
+  assert.equal(response.incomplete_details.reason, 'repetition');
 });
 
 test('a required tool call, its result, and the next turn', TEST, async () => {

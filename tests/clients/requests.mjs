@@ -10,6 +10,9 @@ export const MODEL = 'stories';
 /** A small cache, so that a prompt can soon be too long for it. */
 export const SERVER_OPTIONS = ['--context', '4096', '--max-sequences', '8', '--quiet'];
 
+/** Makes the bundled model repeat itself, and the server notice it early. */
+export const LOOP = { repetition_penalty: 0.05, repetition_detection: { min_tokens: 60 } };
+
 export const WEATHER = {
   name: 'get_weather',
   description: 'Current weather of a city',
