@@ -9,7 +9,7 @@ enum class ReplyEnd : std::uint8_t {
   kStopToken,   ///< the model ended it
   kStopString,  ///< one of the request's came
   kToolCalls,  ///< the reply has calls for the client to make; whoever sees tokens alone says how those ended
-  kLength,      ///< its limit, or the context's
+  kLength,     ///< its limit, or the context's
   kRepetition,  ///< it looped
   kCancelled,
   kFailed,
