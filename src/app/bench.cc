@@ -3,7 +3,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "app/draft_flags.h"
 #include "app/engine_flags.h"
 #include "app/open_model.h"
 #include "app/option_ranges.h"
@@ -21,7 +23,9 @@ struct BenchFlags {
   EngineFlags engine;
   EngineBenchmark load;
   std::optional<std::int64_t> num_layers;
+  DraftFlags drafts;
   std::optional<double> tokens_a_step;
+  std::vector<double> published_acceptance;
   std::uint64_t seed = 1;
 };
 
@@ -57,11 +61,15 @@ void run_bench(const BenchFlags& flags) {
   if (load.requests > 0 && load.clients == 0)
     fail("bench: --requests is for --clients, of which there are none");
   EngineOptions options = engine_options(flags);
-  if (load.drafts > 0 && !flags.tokens_a_step)
-    usage_error("bench --speculate {}: --tokens-a-step says how many are right", load.drafts);
+  if (load.drafts > 0 && !flags.tokens_a_step && flags.published_acceptance.empty())
+    usage_error("bench --speculate {}: --acceptance or --tokens-a-step says how many are right", load.drafts);
   // Refuses what cannot be before weights are made.
-  load.acceptance =
-      Acceptance::of_chain({acceptance_for(flags.tokens_a_step.value_or(1), load.drafts)}, flags.seed);
+  load.acceptance = Acceptance::of_chain(
+      flags.published_acceptance.empty()
+          ? std::vector<double>{acceptance_for(flags.tokens_a_step.value_or(1), load.drafts)}
+          : acceptance_of_published(flags.published_acceptance),
+      flags.seed);
+  flags.drafts.apply_to(load.scheduler);
   if (load.clients > 0) {
     if (load.prompt == 0 || load.decode == 0)
       fail("bench --clients: requests need --prompt and --decode of 1 or more");
@@ -69,6 +77,7 @@ void run_bench(const BenchFlags& flags) {
   }
   load.fit(options);
   const auto engine = make_engine(flags, options);
+  flags.drafts.check(*engine);
   log_expert_transport(*engine);
   if (load.clients > 0) return benchmark_serving(load, *engine);
   if (load.lists_kernels) load.expert_weights = expert_weights(flags, engine->config());
@@ -112,10 +121,13 @@ void add_bench_command(Options& command) {
                       "Tokens that the draft head drafts for each step of decoding; 0: none");
   Option tokens = add_tokens_a_step_option(command, flags->tokens_a_step);
   tokens.needs(drafts);
+  add_published_acceptance_option(command, flags->published_acceptance).needs(drafts).excludes(tokens);
   command
       .seed("--seed", flags->seed,
             "Of the drafts that are right, which is drawn: made-up weights draft at random")
-      .needs(tokens);
+      .needs(drafts);
+  flags->drafts.add_schedule_to(command);
+  flags->drafts.add_threshold_to(command);
   command.flag("--kernels", flags->load.lists_kernels,
                "Instead of timing, list the variants of every operation and why each was chosen or not");
   command.flag("--json", flags->load.json, "One JSON line instead of tables");

@@ -34,6 +34,7 @@ constexpr OptionName kNames[] = {
     {"device", "--device"},
     {"disk cache", "--cache-dir"},
     {"draft acceptance", "--mtp-acceptance"},
+    {"published acceptance", "--acceptance"},
     {"drafts", "--num-mtp-tokens"},
     {"expert map", "--expert-map"},
     {"expert parallelism", "--ep"},

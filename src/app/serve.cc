@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/draft_flags.h"
 #include "app/ending_flags.h"
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
@@ -40,6 +41,7 @@ struct ServeFlags {
   EngineFlags engine;
   HttpServerOptions http;
   SchedulerOptions scheduler;
+  DraftFlags drafts;
   std::int64_t max_sequences = 64;
   std::int64_t max_batch_tokens = 512;
   std::int64_t cached_window_pages = 0;
@@ -115,8 +117,11 @@ void add_scheduling_options(Options& command, ServeFlags& flags) {
   command.integer(
       "--max-reply-tokens", flags.max_reply_tokens, kTokensRange,
       "Tokens of a reply at most, where the request does not say; 0: as many as the context holds");
-  command.integer("--speculate", flags.scheduler.speculate, kDraftsRange,
-                  "Tokens that the model's draft head drafts for each step; the text stays the same");
+  command.integer(
+      "--speculate", flags.scheduler.speculate, kDraftsRange,
+      "Tokens that the model's draft head drafts for each step, at most; the text stays the same");
+  flags.drafts.add_schedule_to(command);
+  flags.drafts.add_threshold_to(command);
 }
 
 void add_cache_options(Options& command, ServeFlags& flags) {
@@ -243,6 +248,9 @@ void serve(ServeFlags flags) {
   const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), wanted);
   log_prompt_profile(kind);
   ModelEngine& engine = *opened;
+  flags.drafts.check(engine);
+  flags.drafts.apply_to(flags.scheduler);
+  flags.scheduler.warn = log_sentence;
   // Where operations are queued, times of single ones would keep steps from being replayed.
   engine.device().set_profiling(!engine.device().traits().queues);
   flags.scheduler.max_batch_tokens = flags.max_batch_tokens;

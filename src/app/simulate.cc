@@ -26,6 +26,7 @@ struct SimulateFlags {
   DeploymentFlags deployment;
   Workload workload;
   std::optional<double> tokens_a_step;
+  std::vector<double> published_acceptance;
   std::string performance = "measured";
   std::string trace;
   std::string html;
@@ -45,6 +46,8 @@ void run_simulate(SimulateFlags flags) {
     log_line("{}: ignored; formats come from the checkpoint, and kernels are what they are", name);
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
+  if (!flags.published_acceptance.empty())
+    flags.workload.draft_acceptance = acceptance_of_published(flags.published_acceptance);
   if (flags.tokens_a_step)
     flags.workload.draft_acceptance = {acceptance_for(*flags.tokens_a_step, flags.workload.num_drafts)};
   validate(flags.workload, model.config);
@@ -86,6 +89,7 @@ void add_simulate_command(Options& command) {
       command.reals("--mtp-acceptance", work.draft_acceptance, kShareRange,
                     "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
   add_tokens_a_step_option(command, flags->tokens_a_step).excludes(acceptance);
+  add_published_acceptance_option(command, flags->published_acceptance).excludes(acceptance);
   command.real("--prefix-cache-hit-rate", work.prefix_cache_hit_rate, kShareRange,
                "Share of a prompt's tokens that is cached, less than 1");
   command.real("--imbalance", work.imbalance, kImbalanceRange,

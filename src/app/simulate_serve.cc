@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "app/draft_flags.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/provenance.h"
@@ -48,6 +49,8 @@ struct ServeSimulationFlags {
 
   std::vector<double> draft_acceptance{std::begin(kAssumedAcceptance), std::end(kAssumedAcceptance)};
   std::optional<double> tokens_a_step;
+  std::vector<double> published_acceptance;
+  DraftFlags drafts;
   std::string accepted_lengths;
   bool disaggregate = false;
   double link_gbps = 0, link_latency_us = 10;
@@ -120,6 +123,8 @@ void add_engine_options(Options& command, ServeSimulationFlags& flags) {
       command.reals("--mtp-acceptance", flags.draft_acceptance, kShareRange,
                     "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
   add_tokens_a_step_option(command, flags.tokens_a_step).excludes(acceptance);
+  add_published_acceptance_option(command, flags.published_acceptance).excludes(acceptance);
+  flags.drafts.add_schedule_to(command);
   command.path("--accepted-lengths", flags.accepted_lengths,
                "File of recorded numbers of accepted drafts, a step each; instead of shares");
   command.real("--imbalance", flags.server.imbalance, kImbalanceRange,
@@ -184,6 +189,9 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
 }
 
 Acceptance acceptance_of(const ServeSimulationFlags& flags) {
+  if (!flags.published_acceptance.empty()) {
+    return Acceptance::of_chain(acceptance_of_published(flags.published_acceptance), flags.requests.seed);
+  }
   if (flags.tokens_a_step) {
     const double share = acceptance_for(*flags.tokens_a_step, flags.server.engine.max_draft_tokens);
     return Acceptance::of_chain({share}, flags.requests.seed);
@@ -215,6 +223,7 @@ void run_serve_simulation(ServeSimulationFlags flags) {
   const ParallelPlan plan = flags.deployment.legal_plan(model.config, device);
   flags.server.engine.prefix_cache = !flags.no_prefix_cache;
   flags.server.scheduler.speculate = flags.server.engine.max_draft_tokens;
+  flags.drafts.apply_to(flags.server.scheduler);
   ServingOptions options{.server = deployed_server(model, plan, device, flags.server),
                          .acceptance = acceptance_of(flags),
                          .patience_seconds = flags.patience_seconds};

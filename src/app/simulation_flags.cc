@@ -67,6 +67,13 @@ Option add_tokens_a_step_option(Options& command, std::optional<double>& tokens)
       "Tokens that a step with drafts yields in the mean, each draft as often right as the others");
 }
 
+Option add_published_acceptance_option(Options& command, std::vector<double>& shares) {
+  return command.reals(
+      "--acceptance", shares, {.min = 0, .max = 1},
+      "Share of chains that are accepted up to their first, second, ... draft, as engines "
+      "publish it, e.g. 0.579,0.447,0.316; behind the last as that one after the one before");
+}
+
 void DeviceFlags::add_to(Options& command) {
   model.add_to(command);
   std::string known =

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "model/checkpoint_kind.h"
 #include "simulator/cost/step_estimate.h"
@@ -28,6 +29,9 @@ struct SimulatedModelFlags {
 
 /// `--tokens-a-step`: that instead of the share of each draft that is accepted.
 Option add_tokens_a_step_option(Options& command, std::optional<double>& tokens);
+
+/// `--acceptance`: that, as it is published (`acceptance_of_published`).
+Option add_published_acceptance_option(Options& command, std::vector<double>& shares);
 
 struct DeviceFlags {
   SimulatedModelFlags model;

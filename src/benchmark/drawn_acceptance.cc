@@ -1,5 +1,7 @@
 #include "benchmark/drawn_acceptance.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +11,22 @@ namespace baleen {
 
 std::int64_t num_accepted(std::span<const TokenId> drafts, std::span<const TokenId> chosen) {
   return std::ranges::mismatch(drafts, chosen).in1 - drafts.begin();
+}
+
+std::string acceptance_text(std::span<const DraftsAtDepth> drafts) {
+  std::string text = "drafts accepted, by position:";
+  for (const DraftsAtDepth& at : drafts) {
+    if (at.drafted > 0)
+      text +=
+          fmt::format(" {:.1f}%", 100 * static_cast<double>(at.accepted) / static_cast<double>(at.drafted));
+  }
+  return text;
+}
+
+nlohmann::ordered_json acceptance_json(std::span<const DraftsAtDepth> drafts) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const DraftsAtDepth& at : drafts) json.push_back({{"drafted", at.drafted}, {"accepted", at.accepted}});
+  return json;
 }
 
 AcceptingEngine::AcceptingEngine(StepEngine& engine, Acceptance acceptance)

@@ -4,16 +4,25 @@
 
 #include <cstdint>
 #include <deque>
+#include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/step_engine.h"
+#include "scheduler/scheduler_stats.h"
 #include "simulator/serving/acceptance.h"
 
 namespace baleen {
 
 /// How many of the first `drafts` are what was chosen for their rows.
 [[nodiscard]] std::int64_t num_accepted(std::span<const TokenId> drafts, std::span<const TokenId> chosen);
+
+/// `drafts accepted, by position: 57.9% 44.7% 31.6%`, of all that were checked there; positions without any
+/// are left out.
+[[nodiscard]] std::string acceptance_text(std::span<const DraftsAtDepth> drafts);
+/// An object for each position.
+[[nodiscard]] nlohmann::ordered_json acceptance_json(std::span<const DraftsAtDepth> drafts);
 
 /// Passes everything on to an engine that chooses tokens where its logits are. Of what a step chose behind
 /// drafts it changes as many tokens to the drafts as `acceptance` draws, and the next one to another: whoever

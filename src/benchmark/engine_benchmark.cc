@@ -183,7 +183,8 @@ void benchmark_serving(const EngineBenchmark& load, ModelEngine& engine) {
                                .prompt_tokens = load.prompt,
                                .reply_tokens = load.decode,
                                .drafts = load.drafts,
-                               .acceptance = load.acceptance});
+                               .acceptance = load.acceptance,
+                               .scheduler = load.scheduler});
   if (!load.json) return fmt::print("{}", to_text(figures));
   nlohmann::ordered_json json{{"device", device_name(engine.options().device)},
                               {"plan", to_text(engine.options().parallel)},

@@ -28,6 +28,7 @@ struct EngineBenchmark {
   std::int64_t at = 0;                     ///< positions of made-up history
   std::int64_t drafts = 0;                 ///< how many a step of decoding has
   Acceptance acceptance;                   ///< how often these are right
+  SchedulerOptions scheduler = {};         ///< says when requests are drafted for
   bool json = false;
   bool lists_kernels = false;  ///< instead of timing
 

@@ -164,6 +164,7 @@ Phase measure_drafting(ModelEngine& engine, AcceptingEngine& accepting, std::spa
                        const std::string& name, TokenId first, std::int64_t num_steps,
                        std::int64_t num_drafts) {
   Phase phase{.name = name};
+  phase.drafts_by_depth.resize(static_cast<std::size_t>(num_drafts));
   begin(phase, engine);
   const bool queues = engine.limits().queues;
   const auto num_rows = static_cast<std::size_t>(num_drafts + 1);
@@ -193,6 +194,11 @@ Phase measure_drafting(ModelEngine& engine, AcceptingEngine& accepting, std::spa
       part.fed.assign(1, chosen[static_cast<std::size_t>(kept)]);
       phase.tokens += 1 + kept;
       phase.drafted += num_drafts;
+      for (std::int64_t depth = 0; depth < num_drafts; ++depth) {
+        DraftsAtDepth& at = phase.drafts_by_depth[static_cast<std::size_t>(depth)];
+        ++at.drafted;
+        at.accepted += depth < kept ? 1 : 0;
+      }
     }
     const auto now = Clock::now();
     steps.push_back(std::chrono::duration<double>(now - last).count());
@@ -212,6 +218,7 @@ void print_phase(const Phase& phase, const Ceilings& ceilings) {
     fmt::print("{:.2f} tokens a step, {:.3f} ms a token\n",
                static_cast<double>(phase.tokens) / static_cast<double>(phase.steps),
                1e3 * phase.seconds_per_token());
+    fmt::print("{}\n", acceptance_text(phase.drafts_by_depth));
   }
   fmt::print("{:<18}{:>8}{:>12}{:>8}{:>10}{:>11}{:>9}{:>9}\n", "operation", "calls", "ms", "share", "GB/s",
              "GFLOP/s", "of " + ceilings.memory, "of " + ceilings.arithmetic);
@@ -244,6 +251,7 @@ nlohmann::ordered_json to_json(const Phase& phase, const Ceilings& ceilings) {
                               {"tokens", phase.tokens},
                               {"steps", phase.steps},
                               {"drafted_tokens", phase.drafted},
+                              {"drafts_by_depth", acceptance_json(phase.drafts_by_depth)},
                               {"seconds", phase.seconds},
                               {"median_step_seconds", phase.median_seconds},
                               {"operations", nlohmann::ordered_json::array()}};

@@ -21,7 +21,8 @@ struct Phase {
   std::string name;
   std::int64_t tokens = 0;
   std::int64_t steps = 0;
-  std::int64_t drafted = 0;   ///< tokens that the steps had as drafts
+  std::int64_t drafted = 0;  ///< tokens that the steps had as drafts
+  std::vector<DraftsAtDepth> drafts_by_depth;
   double seconds = 0;         ///< total
   double median_seconds = 0;  ///< what one step takes
   std::map<std::string_view, OpRecord> records;

@@ -83,8 +83,10 @@ MeasuredServing measure_serving(ModelEngine& engine, const ClosedLoop& load) {
   std::optional<AcceptingEngine> accepting;
   if (load.drafts > 0) accepting.emplace(engine, load.acceptance);
   StepEngine& served = accepting ? static_cast<StepEngine&>(*accepting) : engine;
-  Scheduler scheduler(served, bytes, {.max_queue = load.clients, .speculate = load.drafts},
-                      monotonic_seconds);
+  SchedulerOptions options = load.scheduler;
+  options.max_queue = load.clients;
+  options.speculate = load.drafts;
+  Scheduler scheduler(served, bytes, options, monotonic_seconds);
   Clients clients(scheduler, load, engine.config().vocab_size);
   const double begin = monotonic_seconds();
   for (std::int64_t i = 0; i < load.clients; ++i) clients.send_next();
@@ -116,12 +118,13 @@ MeasuredServing measure_serving(ModelEngine& engine, const ClosedLoop& load) {
       .steps = stats.steps,
       .preemptions = stats.preemptions,
       .drafted = stats.drafted_tokens,
-      .accepted = stats.accepted_tokens};
+      .accepted = stats.accepted_tokens,
+      .drafts_by_depth = stats.drafts_by_depth};
 }
 
 std::string to_text(const MeasuredServing& figures) {
   const ClosedLoop& load = figures.load;
-  return fmt::format(
+  std::string text = fmt::format(
       "{} clients, {} requests of {} + {} tokens in {:.1f} s: {:.0f} tokens/s in all, {:.0f} of a rank, "
       "{:.0f} "
       "of replies\nfirst token after {:.0f} ms, then {:.2f} ms a token (medians); {} steps, {} preemptions\n",
@@ -129,6 +132,8 @@ std::string to_text(const MeasuredServing& figures) {
       figures.total_tokens_per_second, figures.total_tokens_per_second_of_a_rank,
       figures.reply_tokens_per_second, 1e3 * figures.median_first_token_seconds,
       1e3 * figures.median_seconds_between_tokens, figures.steps, figures.preemptions);
+  if (!figures.drafts_by_depth.empty()) text += acceptance_text(figures.drafts_by_depth) + "\n";
+  return text;
 }
 
 nlohmann::ordered_json to_json(const MeasuredServing& figures) {
@@ -145,7 +150,8 @@ nlohmann::ordered_json to_json(const MeasuredServing& figures) {
           {"steps", figures.steps},
           {"preemptions", figures.preemptions},
           {"drafted_tokens", figures.drafted},
-          {"accepted_tokens", figures.accepted}};
+          {"accepted_tokens", figures.accepted},
+          {"drafts_by_depth", acceptance_json(figures.drafts_by_depth)}};
 }
 
 }  // namespace baleen

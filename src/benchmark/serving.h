@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "rank_engine/rank_engine.h"
+#include "scheduler/scheduler_options.h"
+#include "scheduler/scheduler_stats.h"
 #include "simulator/serving/acceptance.h"
 
 namespace baleen {
@@ -16,6 +19,7 @@ struct ClosedLoop {
   std::int64_t prompt_tokens = 1, reply_tokens = 1;
   std::int64_t drafts = 0;  ///< tokens that a step drafts for a reply; as many as the engine has room for
   Acceptance acceptance;    ///< how often drafts are right
+  SchedulerOptions scheduler = {};  ///< but for queue and drafts
 };
 
 /// From the first request's arrival to the last one's end, so that filling and emptying count too.
@@ -29,6 +33,7 @@ struct MeasuredServing {
   double median_seconds_between_tokens = 0;  ///< what a request waits for a token after its first
   std::int64_t steps = 0, preemptions = 0;
   std::int64_t drafted = 0, accepted = 0;  ///< tokens
+  std::vector<DraftsAtDepth> drafts_by_depth;
 };
 
 /// Prompts are random and share no prefix; every reply has all its tokens. The engine has room for `clients`

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "scheduler/scheduler_stats.h"
 
@@ -24,13 +25,22 @@ class EngineTime {
     stats_.step_seconds += now - began_at_;
     ended_at_ = now;
   }
+  /// A step was collected. Seconds that it took of the engine's and the loop's time: since the one before,
+  /// or since it began behind a rest.
+  [[nodiscard]] double collected(double now) {
+    return now - std::exchange(collected_at_, now).value_or(began_at_);
+  }
   /// No request is there: the time until the next step is not lost.
-  void rest() { ended_at_.reset(); }
+  void rest() {
+    ended_at_.reset();
+    collected_at_.reset();
+  }
 
  private:
   SchedulerStats& stats_;
   double began_at_ = 0;
   std::optional<double> ended_at_;  ///< while no step is under way and requests are there
+  std::optional<double> collected_at_;
 };
 
 }  // namespace baleen

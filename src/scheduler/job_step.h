@@ -22,7 +22,8 @@ struct JobStep {
   bool scores_prompt = false;  ///< logits of all its tokens, for the logprobs of the prompt's
   std::int64_t num_seen = 0;   ///< tokens that the sequence has seen after the step, drafts apart
   DraftChain drafts;
-  std::int64_t num_drafts = 0;  ///< that the step checks: those of `drafts`, or as many as the engine makes
+  std::vector<float> confidence;  ///< one for each of `drafts`; empty where the draft head tells none
+  std::int64_t num_drafts = 0;    ///< that the step checks: those of `drafts`, or as many as the engine makes
   std::vector<TokenId>
       fed;  ///< the job's tokens and the drafts; kNoToken for one that a step under way chooses
   std::vector<SampleRow> draws;  ///< one for each row it wants, where the engine chooses

@@ -55,6 +55,7 @@ std::string RowTaker::sample(Job& job, const JobStep& part, const PartRows& rows
   const std::vector<TokenId>& drafts = part.drafts.tokens;
   const bool first = job.reply->num_tokens() == 0;
   std::size_t num_accepted = 0;
+  bool was_refused = false;
   for (std::int64_t row = 0; row < part.num_reply_rows(); ++row) {
     TokenId token = kNoToken;
     if (rows.chosen.empty()) {
@@ -66,16 +67,31 @@ std::string RowTaker::sample(Job& job, const JobStep& part, const PartRows& rows
     }
     job.append(token);
     ++stats_.reply_tokens;
-    if (num_accepted == drafts.size() || token != drafts[num_accepted]) break;
+    if (num_accepted == drafts.size()) break;
+    was_refused = token != drafts[num_accepted];
+    if (was_refused) break;
     ++num_accepted;
     if (job.reply->end()) break;
   }
   if (first) job.summary.first_token_seconds = clock_() - job.submitted_at;
-  job.summary.drafted_tokens += std::ssize(drafts);
-  job.summary.accepted_tokens += static_cast<std::int64_t>(num_accepted);
-  stats_.drafted_tokens += std::ssize(drafts);
-  stats_.accepted_tokens += static_cast<std::int64_t>(num_accepted);
+  if (!drafts.empty()) count_drafts(job, part, static_cast<std::int64_t>(num_accepted), was_refused);
   return "";
+}
+
+void RowTaker::count_drafts(Job& job, const JobStep& part, std::int64_t num_accepted, bool was_refused) {
+  const std::int64_t num_drafts = std::ssize(part.drafts.tokens);
+  job.summary.drafted_tokens += num_drafts;
+  job.summary.accepted_tokens += num_accepted;
+  stats_.drafted_tokens += num_drafts;
+  stats_.accepted_tokens += num_accepted;
+  ++stats_.draft_chains;
+  for (std::int64_t depth = 0; depth < num_drafts; ++depth) {
+    DraftsAtDepth& at = stats_.drafts_by_depth[static_cast<std::size_t>(depth)];
+    ++at.drafted;
+    if (depth < num_accepted) ++at.accepted;
+  }
+  schedule_.see(job.draft_record,
+                {.num_accepted = num_accepted, .was_refused = was_refused, .confidence = part.confidence});
 }
 
 }  // namespace baleen

@@ -27,13 +27,16 @@ class RowTaker {
  public:
   /// All referenced outlive the taker. At most `most_drafts` a request and step.
   RowTaker(StepEngine& engine, JobBoard& board, StepPlanner& planner, const Scheduler::Clock& clock,
-           std::int64_t most_drafts, SchedulerStats& stats)
+           std::int64_t most_drafts, DraftSchedule& schedule, SchedulerStats& stats)
       : engine_(engine),
         board_(board),
         planner_(planner),
         clock_(clock),
         most_drafts_(most_drafts),
-        stats_(stats) {}
+        schedule_(schedule),
+        stats_(stats) {
+    stats_.drafts_by_depth.resize(static_cast<std::size_t>(most_drafts));
+  }
 
   /// Everything that follows; a reply that goes on is published by the next `publish`. The job may
   /// end.
@@ -49,12 +52,15 @@ class RowTaker {
   /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a
   /// sentence.
   [[nodiscard]] std::string sample(Job& job, const JobStep& part, const PartRows& rows);
+  /// What became of a part's drafts. `was_refused`: the first that was not accepted, as against not looked at.
+  void count_drafts(Job& job, const JobStep& part, std::int64_t num_accepted, bool was_refused);
 
   StepEngine& engine_;
   JobBoard& board_;
   StepPlanner& planner_;
   const Scheduler::Clock& clock_;
   std::int64_t most_drafts_;
+  DraftSchedule& schedule_;
   SchedulerStats& stats_;
   std::vector<RequestId> unpublished_;
 };

@@ -16,7 +16,7 @@ struct Scheduler::Loop {
       : engine(step_engine),
         limits(within(engine.limits(), options)),
         board(engine, tokenizer, clock, limits, stats),
-        runner(engine, board, clock, step_budget(limits, options), most_drafts(limits, options), stats) {}
+        runner(engine, board, clock, limits, options, stats) {}
 
   void take(Inbox::Contents contents) {
     for (Submission& submission : contents.submissions) board.add(std::move(submission));

@@ -3,10 +3,17 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "engine/step_engine.h"
 
 namespace baleen {
+
+/// Drafts at one place of their chains.
+struct DraftsAtDepth {
+  std::int64_t drafted = 0;   ///< that steps checked
+  std::int64_t accepted = 0;  ///< and all before them
+};
 
 /// submitted = waiting + running + finished + cancelled + failed. Refused ones were never submitted.
 struct SchedulerStats {
@@ -21,6 +28,8 @@ struct SchedulerStats {
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;
   /// Replies that ended because they looped, and those whose thinking was ended, of requests that ended.
   std::int64_t looping_replies = 0, looping_thinking = 0, thinking_over_budget = 0;
+  std::int64_t draft_chains = 0;               ///< that steps checked, of one draft or more
+  std::vector<DraftsAtDepth> drafts_by_depth;  ///< as many as a chain can have
   std::int64_t steps = 0, preemptions = 0;
   double step_seconds = 0;  ///< time while a step was under way, drafts included
   /// Time without a step while a request was there: the loop's own time between steps.

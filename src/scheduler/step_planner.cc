@@ -15,9 +15,26 @@ void StepPlanner::divide_step() {
     demands_.push_back(
         {start, contender->num_tokens - start, contender->most_drafts, contender->wants_all_rows});
   }
+  allot_drafts();
   const std::vector<StepShare> shares = plan_step(demands_, budget_);
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (shares[i].num_tokens > 0) parts_.push_back({.contender = running[i], .share = shares[i]});
+  }
+}
+
+void StepPlanner::allot_drafts() {
+  candidates_.clear();
+  const std::span<Contender* const> running = lineup_.running();
+  bool has_prompts = false;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (demands_[i].remaining == 1)
+      candidates_.push_back({.record = &running[i]->draft_record, .most = demands_[i].most_drafts});
+    has_prompts |= demands_[i].remaining > 1;
+  }
+  decision_ = schedule_.allot(candidates_, has_prompts);
+  auto candidate = candidates_.begin();
+  for (StepDemand& demand : demands_) {
+    if (demand.remaining == 1) demand.most_drafts = (candidate++)->num_drafts;
   }
 }
 
@@ -34,8 +51,8 @@ std::span<const PlannedPart> StepPlanner::plan() {
 
 std::span<const PlannedPart> StepPlanner::plan_ahead() {
   divide_step();
-  for (PlannedPart& part : parts_) {
-    part.share.num_drafts = 0;
+  if (!decision_.without_drafts) parts_.clear();
+  for (const PlannedPart& part : parts_) {
     if (sequences_.reserve(*part.contender->sequence, part.share.num_tokens)) continue;
     parts_.clear();
     break;

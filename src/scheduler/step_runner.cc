@@ -1,5 +1,7 @@
 #include "scheduler/step_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -7,7 +9,6 @@
 #include "base/error.h"
 
 namespace baleen {
-
 StepRunner::~StepRunner() {
   try {
     for (; !under_way_.empty(); under_way_.pop_front()) static_cast<void>(engine_.collect());
@@ -21,7 +22,10 @@ void StepRunner::run() {
     if (runs_ahead_) begin_ahead();
     collect();
   }
-  if (!under_way()) begin(parts_of(planner_.plan()));
+  if (!under_way()) {
+    Parts parts = parts_of(planner_.plan());
+    begin({std::move(parts), planner_.decision()});
+  }
   taker_.publish();
   if (board_.empty()) time_.rest();
 }
@@ -35,57 +39,66 @@ StepRunner::Parts StepRunner::parts_of(std::span<const PlannedPart> plan) const 
   return parts;
 }
 
-void StepRunner::begin(Parts parts) {
+void StepRunner::begin(Step step) {
+  Parts& parts = step.parts;
   if (parts.empty()) return;
   time_.begin(clock_());
-  if (queues_) {
+  const bool has_drafts =
+      std::ranges::any_of(parts, [](const JobStep& part) { return part.share.num_drafts > 0; });
+  if (queues_ && !(has_drafts && draft_threshold_ > 0)) {
     for (JobStep& part : parts) part.num_drafts = part.share.num_drafts;
-    if (let_engine_choose(parts) && queue(parts)) return;
+    if (let_engine_choose(parts) && queue(step)) return;
     for (JobStep& part : parts) part.num_drafts = 0;
   }
-  run_and_wait(parts);
+  run_and_wait(step);
 }
 
-void StepRunner::run_and_wait(Parts& parts) {
+void StepRunner::run_and_wait(Step& step) {
   taker_.publish();  // clients need not wait for the step
-  draft(parts);
-  static_cast<void>(let_engine_choose(parts));
+  draft(step);
+  static_cast<void>(let_engine_choose(step.parts));
   std::vector<StepInput> inputs;
-  for (const JobStep& part : parts) inputs.push_back(part.input());
+  for (const JobStep& part : step.parts) inputs.push_back(part.input());
   const Result<StepOutput> output = engine_.step(inputs);
-  time_.end(clock_());
-  take(parts, output);
+  const double now = clock_();
+  time_.end(now);
+  take(step, output, time_.collected(now));
 }
 
 void StepRunner::begin_ahead() {
+  const auto has_drafts = [](const JobStep& part) { return part.num_drafts > 0; };
+  if (std::ranges::any_of(under_way_.back().parts, has_drafts)) return;
   Parts parts = parts_of(planner_.plan_ahead());
   // What fails here is seen again, and reported, when the step is planned behind the one under way.
-  if (!parts.empty() && let_engine_choose(parts)) static_cast<void>(queue(parts));
+  if (parts.empty() || !let_engine_choose(parts)) return;
+  Step step{std::move(parts), planner_.decision()};
+  static_cast<void>(queue(step));
 }
 
-bool StepRunner::queue(Parts& parts) {
+bool StepRunner::queue(Step& step) {
   std::vector<StepInput> inputs;
-  for (const JobStep& part : parts) inputs.push_back(part.queued_input());
+  for (const JobStep& part : step.parts) inputs.push_back(part.queued_input());
   if (engine_.queue(inputs)) return false;
-  for (const JobStep& part : parts) {
+  for (const JobStep& part : step.parts) {
     Job& job = job_of(part);
     job.num_pending += part.num_rows();
     job.count_tokens();
   }
-  under_way_.push_back(std::move(parts));
+  under_way_.push_back(std::move(step));
   return true;
 }
 
 void StepRunner::collect() {
-  Parts parts = std::move(under_way_.front());
+  Step step = std::move(under_way_.front());
   under_way_.pop_front();
   const Result<StepOutput> output = engine_.collect();
-  if (!under_way()) time_.end(clock_());
-  for (const JobStep& part : parts) {
+  const double now = clock_();
+  if (!under_way()) time_.end(now);
+  for (const JobStep& part : step.parts) {
     Job* const job = board_.find(part.id, part.sequence);
     if (job != nullptr) job->num_pending -= part.num_rows();
   }
-  take(parts, output);
+  take(step, output, time_.collected(now));
 }
 
 bool StepRunner::let_engine_choose(Parts& parts) const {
@@ -95,16 +108,23 @@ bool StepRunner::let_engine_choose(Parts& parts) const {
   return all;
 }
 
-void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
+void StepRunner::take(Step& step, const Result<StepOutput>& output, double seconds) {
   ++stats_.steps;
-  std::int64_t row = 0;
+  const std::int64_t accepted_before = stats_.accepted_tokens;
+  std::int64_t row = 0, num_drafts = 0;
   std::size_t num_chosen = 0, num_drafted = 0;
-  for (JobStep& part : parts) {
+  for (JobStep& part : step.parts) {
     PartRows rows;
+    num_drafts += part.num_drafts;
     if (output && !output.value().drafted.empty()) {
-      const auto own = output.value().drafted.subspan(num_drafted, static_cast<std::size_t>(part.num_drafts));
+      const auto count = static_cast<std::size_t>(part.num_drafts);
+      const auto own = output.value().drafted.subspan(num_drafted, count);
       part.drafts.tokens.assign(own.begin(), own.end());
-      num_drafted += own.size();
+      if (!output.value().confidence.empty()) {
+        const auto told = output.value().confidence.subspan(num_drafted, count);
+        part.confidence.assign(told.begin(), told.end());
+      }
+      num_drafted += count;
     }
     if (part.num_rows() == 0) {
       // A chunk before the prompt's end: the step may have no logits at all.
@@ -125,11 +145,29 @@ void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
       board_.end_failed(*job, output.error());
     }
   }
+  if (!output) return;
+  schedule_.took(step.decision, num_drafts, stats_.accepted_tokens - accepted_before, seconds);
+  warn_of_bad_drafts();
 }
 
-void StepRunner::draft(Parts& parts) {
+void StepRunner::warn_of_bad_drafts() {
+  constexpr std::int64_t kEnoughChains = 256;
+  constexpr double kFewTokens = 1.05;
+  if (has_warned_ || !warn_ || stats_.draft_chains < kEnoughChains) return;
+  const double tokens =
+      1 + static_cast<double>(stats_.accepted_tokens) / static_cast<double>(stats_.draft_chains);
+  if (tokens >= kFewTokens) return;
+  has_warned_ = true;
+  warn_(fmt::format(
+      "drafts are hardly ever accepted: {:.3f} tokens a step after {} steps with drafts, where more than {} "
+      "are usual; check that the draft head belongs to these weights (baleen inspect names both), that they "
+      "were converted together, and that the text is of a kind that the model writes",
+      tokens, stats_.draft_chains, kFewTokens));
+}
+
+void StepRunner::draft(Step& step) {
   std::vector<JobStep*> chains;
-  for (JobStep& part : parts) {
+  for (JobStep& part : step.parts) {
     if (part.share.num_drafts == 0) continue;
     part.drafts = job_of(part).reply->begin_drafts();
     chains.push_back(&part);
@@ -149,15 +187,37 @@ void StepRunner::draft(Parts& parts) {
     for (std::size_t i = 0; i < chains.size(); ++i) {
       JobStep& part = *chains[i];
       Reply& reply = *job_of(part).reply;
+      if (!confidence.empty() && told_chance(confidence[i]) < draft_threshold_) continue;
       const bool extended = chosen.empty()
                                 ? reply.extend(part.drafts, logits.row(static_cast<std::int64_t>(i)))
                                 : reply.extend(part.drafts, chosen[i]);
       if (!extended) continue;
+      if (!confidence.empty()) part.confidence.push_back(confidence[i]);
       if (depth + 1 < part.share.num_drafts) unfinished.push_back(&part);
     }
     chains = std::move(unfinished);
   }
-  for (JobStep& part : parts) part.feed_drafts();
+  if (!step.decision.probe) cut(step.parts);
+  for (JobStep& part : step.parts) part.feed_drafts();
+}
+
+void StepRunner::cut(Parts& parts) const {
+  std::vector<DraftCandidate> candidates;
+  for (const JobStep& part : parts) {
+    if (!part.decodes) continue;
+    if (part.confidence.size() != part.drafts.tokens.size()) return;  // the head tells none
+    candidates.push_back({.record = &job_of(part).draft_record,
+                          .most = std::ssize(part.drafts.tokens),
+                          .confidence = part.confidence});
+  }
+  schedule_.cut(candidates);
+  auto candidate = candidates.begin();
+  for (JobStep& part : parts) {
+    if (!part.decodes) continue;
+    const auto kept = static_cast<std::size_t>((candidate++)->num_drafts);
+    part.drafts.tokens.resize(kept);
+    part.confidence.resize(kept);
+  }
 }
 
 }  // namespace baleen

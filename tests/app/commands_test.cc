@@ -489,6 +489,8 @@ TEST_F(Commands, ABenchmarkWithDrafts) {
     const auto phase = nlohmann::json::parse(bench.out)["phases"][0];
     EXPECT_EQ(phase["tokens"], 2 * 5 * 3) << "all drafts are right";
     EXPECT_EQ(phase["drafted_tokens"], 2 * 5 * 2);
+    EXPECT_EQ(phase["drafts_by_depth"][1]["drafted"], 2 * 5);
+    EXPECT_EQ(phase["drafts_by_depth"][1]["accepted"], 2 * 5);
   }
   const ProgramResult served =
       with({"--tokens-a-step", "1", "--clients", "2", "--requests", "4", "--prompt", "9", "--decode", "7"});
@@ -496,8 +498,17 @@ TEST_F(Commands, ABenchmarkWithDrafts) {
   const auto figures = nlohmann::json::parse(served.out);
   EXPECT_GT(figures["drafted_tokens"], 0);
   EXPECT_EQ(figures["accepted_tokens"], 0);
+  const ProgramResult first = with({"--acceptance", "1,0", "--clients", "2", "--requests", "4", "--prompt",
+                                    "9", "--decode", "40", "--draft-schedule", "off"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  const auto by_depth = nlohmann::json::parse(first.out)["drafts_by_depth"];
+  EXPECT_GT(by_depth[0]["drafted"], 0);
+  EXPECT_EQ(by_depth[0]["accepted"], by_depth[0]["drafted"]);
+  EXPECT_EQ(by_depth[1]["accepted"], 0);
   expect_usage_error(baleen({"bench", "--preset", "tiny-flash", "--device", "cpu", "--speculate", "2"}),
-                     "--tokens-a-step says how many are right");
+                     "--acceptance or --tokens-a-step says how many are right");
+  expect_failure(with({"--tokens-a-step", "2", "--draft-threshold", "0.3"}),
+                 "--draft-threshold 0.3: the MTP block does not say how sure it is of a draft");
   expect_failure(with({"--tokens-a-step", "3.5"}), "with 2 drafts 1 to 3 are possible");
   expect_usage_error(baleen({"bench", "--tokens-a-step", "2"}), "--speculate");
 }

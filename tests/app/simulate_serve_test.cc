@@ -104,19 +104,46 @@ TEST_F(SimulateServe, TracesAsRecordedAndAsLengths) {
 }
 
 TEST_F(SimulateServe, DraftsAndTwoPools) {
-  const auto drafts =
-      figures("--arrival closed --requests 5 --osl 101 --num-mtp-tokens 3 --mtp-acceptance 1 --isl 50");
+  const auto drafts = figures(
+      "--arrival closed --requests 5 --osl 101 --num-mtp-tokens 3 --mtp-acceptance 1 --isl 50 "
+      "--draft-schedule off");
   EXPECT_EQ(drafts.at("group").at("server").at("steps"), 5 * (1 + 25));
   const std::string recorded = write("accepted", "1\n1\n");
   const auto lengths = figures(
       "--arrival closed --requests 5 --osl 101 --num-mtp-tokens 3 --isl 50 "
-      "--accepted-lengths " +
+      "--draft-schedule off --accepted-lengths " +
       recorded);
   EXPECT_EQ(lengths.at("group").at("server").at("steps"), 5 * (1 + 50));
   const auto pools = figures("--rate 5 --requests 30 --osl 10 --disaggregate --link-gbps 100");
   EXPECT_EQ(pools.at("num_devices"), 8);
   EXPECT_EQ(pools.at("group").at("prefill").at("preemptions"), 0);
   EXPECT_GT(pools.at("group").at("decode").at("steps").get<int>(), 9);
+}
+
+/// Published shares, of chains that come as far: 1 + 0.58 + 0.45 + 0.32 tokens a step.
+TEST_F(SimulateServe, AcceptanceAsItIsPublishedAndTheScheduleOfDrafts) {
+  const std::string load =
+      "--arrival closed --clients 4 --requests 40 --osl 400 --isl 50 --num-mtp-tokens 3 ";
+  const auto seconds = [&](const std::string& more) {
+    return figures(load + more).at("group").at("seconds").get<double>();
+  };
+  const auto published = figures(load + "--acceptance 0.58,0.45,0.32 --draft-schedule off").at("group");
+  const double tokens = published.at("output_tokens").get<double>();
+  const double accepted = published.at("accepted_tokens").get<double>();
+  const double drafted = published.at("drafted_tokens").get<double>();
+  EXPECT_NEAR(accepted / drafted, (0.58 + 0.45 + 0.32) / 3, 0.02);
+  EXPECT_NEAR(tokens / (tokens - accepted), 2.35, 0.05);
+  // Drafts that are never right are given up, and those that are always right are not.
+  const double none = figures("--arrival closed --clients 4 --requests 40 --osl 400 --isl 50")
+                          .at("group")
+                          .at("seconds")
+                          .get<double>();
+  EXPECT_LT(seconds("--acceptance 0"), 1.03 * none);
+  EXPECT_GT(seconds("--acceptance 0 --draft-schedule off"), 1.1 * none);
+  EXPECT_LT(seconds("--acceptance 1"), 1.05 * seconds("--acceptance 1 --draft-schedule off"));
+  EXPECT_NE(
+      error(load + "--acceptance 0.4,0.5").find("--acceptance 0.5: shares of chains that come as far fall"),
+      std::string::npos);
 }
 
 TEST_F(SimulateServe, RefusesNonsense) {

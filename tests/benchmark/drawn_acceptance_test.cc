@@ -113,5 +113,12 @@ TEST(DrawnAcceptance, OfStepsThatAreWaitedFor) {
   EXPECT_EQ(num_accepted(std::span(fed).subspan(1), output.chosen), 2);
 }
 
+TEST(Acceptance, ByPositionOfWhatWasChecked) {
+  const std::vector<DraftsAtDepth> drafts{
+      {.drafted = 1000, .accepted = 579}, {.drafted = 500, .accepted = 0}, {}};
+  EXPECT_EQ(acceptance_text(drafts), "drafts accepted, by position: 57.9% 0.0%");
+  EXPECT_EQ(acceptance_json(drafts)[0].dump(), R"({"drafted":1000,"accepted":579})");
+}
+
 }  // namespace
 }  // namespace baleen

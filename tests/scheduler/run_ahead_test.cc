@@ -117,7 +117,7 @@ TEST(RunAhead, EventsOfAllRequestsComeInTheSameOrderWhereNoneEndsBeforeItsLength
 
 /// A device whose steps take a second, and clients that take the loop a millisecond a piece.
 SchedulerStats timed_run(const FakeEngineOptions& options, std::int64_t speculate = 0) {
-  SchedulerWorld world(options, {.speculate = speculate});
+  SchedulerWorld world(options, {.speculate = speculate, .draft_schedule = false});
   const bool queues = options.queues || options.runs_ahead;
   if (queues) world.engine.on_collect = [&] { world.now += 1; };
   world.engine.on_step = [&](const auto&) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -109,7 +111,8 @@ TEST(Speculation, TokensThatTheEngineChoosesAreTheSame) {
 
 TEST(Speculation, ChainsThatTheEngineMakesAreThoseOfTheLoop) {
   for (const bool queues : {false, true}) {
-    SchedulerWorld world({.chooses = true, .queues = queues, .draft_quality = 1}, {.speculate = 3});
+    SchedulerWorld world({.chooses = true, .queues = queues, .draft_quality = 1},
+                         {.speculate = 3, .draft_schedule = false});
     const auto submitted = world.submit(request_of(1, {.temperature = 0.8, .seed = 1}, 41));
     world.finish();
     EXPECT_EQ(submitted.reply->summary->steps, 10);
@@ -144,7 +147,7 @@ TEST(Speculation, ATokenThatABudgetForcesIsDrafted) {
 }
 
 TEST(Speculation, PerfectDraftsSaveSteps) {
-  SchedulerWorld world({.draft_quality = 1}, {.speculate = 3});
+  SchedulerWorld world({.draft_quality = 1}, {.speculate = 3, .draft_schedule = false});
   const auto submitted = world.submit(request_of(1, {.seed = 1}, 41));
   world.finish();
   const ReplySummary& summary = *submitted.reply->summary;
@@ -156,6 +159,150 @@ TEST(Speculation, PerfectDraftsSaveSteps) {
   EXPECT_EQ(stats.reply_tokens, 41);
   EXPECT_EQ(stats.drafted_tokens, 30);
   EXPECT_EQ(stats.accepted_tokens, 30);
+  EXPECT_EQ(stats.draft_chains, 10);
+  ASSERT_EQ(stats.drafts_by_depth.size(), 3u);
+  for (const DraftsAtDepth& at : stats.drafts_by_depth) {
+    EXPECT_EQ(at.drafted, 10);
+    EXPECT_EQ(at.accepted, 10);
+  }
+}
+
+/// A machine whose steps take so many seconds by their rows, of which some are drafts.
+struct TimedWorld : SchedulerWorld {
+  using Seconds = std::function<double(std::int64_t rows, std::int64_t drafts)>;
+  TimedWorld(const FakeEngineOptions& options, const SchedulerOptions& scheduling, Seconds seconds)
+      : SchedulerWorld(options, scheduling) {
+    const bool queues = options.queues || options.runs_ahead;
+    engine.on_step = [=, this](const std::vector<FakeStepPart>& parts) {
+      std::int64_t rows = 0, drafts = 0;
+      for (const FakeStepPart& part : parts) {
+        rows += part.num_tokens;
+        if (part.wanted != WantedLogits::kNone && part.num_tokens <= 1 + scheduling.speculate)
+          drafts += part.num_tokens - 1;
+      }
+      if (queues) {
+        under_way.push_back(seconds(rows, drafts));
+      } else {
+        now += seconds(rows, drafts);
+      }
+      return std::string();
+    };
+    engine.on_collect = [this] {
+      now += under_way.front();
+      under_way.pop_front();
+    };
+  }
+  void finish() {
+    while (scheduler.turn()) {
+    }
+  }
+
+  std::deque<double> under_way;
+};
+
+std::vector<Request> long_requests(std::int64_t count, std::int64_t max_tokens) {
+  std::vector<Request> requests;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto family = static_cast<std::uint64_t>(i);
+    requests.push_back({.prompt = prompt_of(5, family),
+                        .sampling = {.temperature = 0.8, .seed = family},
+                        .max_tokens = max_tokens});
+  }
+  return requests;
+}
+
+/// Neither what the schedule chooses, nor where a chain is cut, nor how steps are run is in a reply.
+TEST(Speculation, RepliesAreTheSameWithEveryScheduleAndThreshold) {
+  const auto seconds = [](std::int64_t rows, std::int64_t drafts) {
+    return 0.01 + 0.002 * static_cast<double>(rows) + (drafts > 0 ? 0.005 : 0);
+  };
+  std::vector<Request> requests = long_requests(6, 150);
+  requests[4].sampling.repetition_penalty = 1.2;  // the host decides its tokens
+  requests[5].max_tokens = 20;
+  for (int engine = 0; engine < 4; ++engine) {
+    for (const bool schedule : {false, true}) {
+      for (const double threshold : {0.0, 0.5, 1.0}) {
+        SCOPED_TRACE(testing::Message() << engine << " " << schedule << " " << threshold);
+        TimedWorld world({.chooses = engine > 0,
+                          .queues = engine > 1,
+                          .runs_ahead = engine > 2,
+                          .draft_quality = 0.7,
+                          .tells_confidence = true},
+                         {.speculate = 4, .draft_schedule = schedule, .draft_threshold = threshold}, seconds);
+        std::vector<SchedulerWorld::Submitted> replies;
+        for (const Request& request : requests) replies.push_back(world.submit(request));
+        world.finish();
+        for (std::size_t i = 0; i < requests.size(); ++i)
+          expect_reply(*replies[i].reply, expected_reply(requests[i], 256000));
+        const SchedulerStats stats = world.scheduler.stats();
+        if (threshold == 1) {
+          EXPECT_EQ(stats.drafted_tokens, 0);  // no head is that sure
+        } else {
+          EXPECT_LT(0, stats.drafted_tokens);
+        }
+        world.expect_everything_came_back();
+      }
+    }
+  }
+}
+
+TEST(Speculation, AThresholdEndsChainsBeforeTheFirstDraftThatTheHeadDoubts) {
+  SchedulerWorld world({.queues = true, .draft_quality = 0.6, .tells_confidence = true},
+                       {.speculate = 4, .draft_schedule = false, .draft_threshold = 0.5});
+  for (const Request& request : long_requests(3, 100)) world.submit(request);
+  world.finish();
+  const SchedulerStats stats = world.scheduler.stats();
+  // This head is sure where it sees the true logits, so that what is left is right.
+  EXPECT_LT(100, stats.drafted_tokens);
+  EXPECT_EQ(stats.accepted_tokens, stats.drafted_tokens);
+  const std::vector<DraftsAtDepth>& drafts = stats.drafts_by_depth;
+  for (std::size_t depth = 1; depth < 4; ++depth) EXPECT_LT(drafts[depth].drafted, drafts[depth - 1].drafted);
+}
+
+/// With drafts that are not worth their rows steps run ahead of each other again, but for a few that look.
+TEST(Speculation, StepsRunAheadWhereDraftsDoNotPay) {
+  const auto run = [](double seconds_of_row) {
+    TimedWorld world(
+        {.pools = {.num_pages = 100, .max_sequences = 8}, .runs_ahead = true, .draft_quality = 0.5},
+        {.speculate = 4}, [=](std::int64_t rows, std::int64_t drafts) {
+          return 0.01 + seconds_of_row * static_cast<double>(rows) + (drafts > 0 ? 0.001 : 0);
+        });
+    for (const Request& request : long_requests(8, 1000)) world.submit(request);
+    world.finish();
+    const SchedulerStats stats = world.scheduler.stats();
+    return std::pair(static_cast<double>(world.engine.num_ahead) / static_cast<double>(stats.steps), stats);
+  };
+  const auto [dear_ahead, dear] = run(0.1);
+  EXPECT_LT(0.9, dear_ahead);
+  EXPECT_LT(0, dear.drafted_tokens);
+  EXPECT_LT(dear.drafted_tokens, dear.reply_tokens / 10);
+  const auto [cheap_ahead, cheap] = run(1e-5);
+  EXPECT_LT(cheap_ahead, 0.1);
+  EXPECT_LT(2 * cheap.steps, dear.steps + 200);
+  EXPECT_LT(dear.reply_tokens, 2 * cheap.drafted_tokens);
+}
+
+TEST(Speculation, ItIsSaidOnceWhenDraftsAreHardlyEverRight) {
+  for (const bool right : {false, true}) {
+    std::vector<std::string> warnings;
+    SchedulerWorld world({.queues = true, .draft_quality = 1},
+                         {.speculate = 2, .draft_schedule = false, .warn = [&](const std::string& sentence) {
+                            warnings.push_back(sentence);
+                          }});
+    world.engine.drafts_fail = !right;
+    world.submit(request_of(1, {.temperature = 1, .seed = 1}, 200));
+    world.finish();
+    EXPECT_TRUE(warnings.empty()) << "too few steps to say";
+    world.submit(request_of(2, {.temperature = 1, .seed = 2}, 900));
+    world.finish();
+    if (right) {
+      EXPECT_TRUE(warnings.empty());
+      continue;
+    }
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find("1.000 tokens a step after 256 steps with drafts"), std::string::npos)
+        << warnings[0];
+  }
 }
 
 TEST(Speculation, DraftsNothingThatTheReplyHasNoRoomFor) {

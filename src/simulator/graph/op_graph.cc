@@ -87,8 +87,8 @@ class StepRecorder {
       choose(graph_.num_logit_rows);
     }
     if (head == nullptr) return;
-    device_.enter(GraphPart::kDraft);
     if (workload_.trains) {
+      device_.enter(GraphPart::kDraft);
       head->run_all(step.view(), logits(graph_.num_logit_rows));
     } else {
       record_drafts(*head, step);
@@ -129,8 +129,10 @@ class StepRecorder {
     const std::vector<FollowedPart> parts(batch_.size(), {.continues = true, .wants_logits = false});
     const ConstActivations<3> streams =
         stream_rows(graph_.num_rows).reshaped<3>({graph_.num_rows, c.hc_mult, c.hidden_size});
+    device_.enter(GraphPart::kFollow);
     static_cast<void>(head.follow({.batch = step.view(), .parts = parts, .streams = streams, .chosen = {}},
                                   logits(graph_.num_rows)));
+    device_.enter(GraphPart::kDraft);
     std::vector<DraftRow> rows;
     for (const SequenceSlice& slice : step.slices)
       rows.push_back({.sequence = {.start = slice.start + slice.num_tokens}, .token = 0});

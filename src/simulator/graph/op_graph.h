@@ -15,8 +15,8 @@
 
 namespace baleen {
 
-/// Parts of a step that are timed and shown apart.
-enum class GraphPart : std::uint8_t { kLayers, kHead, kDraft };
+/// Parts of a step that are timed and shown apart. kFollow: the draft head sees the step's rows.
+enum class GraphPart : std::uint8_t { kLayers, kHead, kFollow, kDraft };
 
 /// One call of an operation or, with a group of more than one, a message.
 struct GraphOp {

@@ -38,6 +38,23 @@ double acceptance_for(double tokens_per_step, std::int64_t num_drafts) {
   return (low + high) / 2;
 }
 
+std::vector<double> acceptance_of_published(std::span<const double> shares) {
+  std::vector<double> chances;
+  double before = 1;
+  for (const double share : shares) {
+    if (!(share >= 0 && share <= before)) {
+      fail(
+          "‹published acceptance› {}: shares of chains that come as far fall from draft to draft, from 1 to "
+          "0, "
+          "and before it is {}; ‹draft acceptance› takes those of each draft by itself",
+          share, before);
+    }
+    chances.push_back(before > 0 ? share / before : 0);
+    before = share;
+  }
+  return chances;
+}
+
 void validate(const Workload& workload, const ModelConfig& config) {
   constexpr std::int64_t kMaxQueries = 1 << 20;
   constexpr std::int64_t kMaxDrafts = 16;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,11 @@ struct Workload {
 /// yields `tokens_per_step` on average: 1 + a + a^2 + ... Throws `Error` for less than 1 or more than 1 +
 /// num_drafts.
 [[nodiscard]] double acceptance_for(double tokens_per_step, std::int64_t num_drafts);
+
+/// The share of each draft given that those before it were accepted, from the shares of chains that come as
+/// far as their first, second, ... draft, which is how engines publish them. Throws `Error` unless these fall
+/// from 1 or less to 0 or more.
+[[nodiscard]] std::vector<double> acceptance_of_published(std::span<const double> shares);
 
 /// TensorCast's rates, for want of measured ones.
 inline constexpr double kAssumedAcceptance[] = {0.9, 0.6, 0.4, 0.2};

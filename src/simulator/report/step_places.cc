@@ -37,7 +37,7 @@ std::int64_t model_layer(const Stage& stage, const GraphOp& op) {
 }
 
 StepPlace place_of(const ModelConfig& config, const Stage& stage, const GraphOp& op) {
-  if (op.part == GraphPart::kDraft) return StepPlace::kDraft;
+  if (op.part == GraphPart::kFollow || op.part == GraphPart::kDraft) return StepPlace::kDraft;
   if (op.part == GraphPart::kHead || op.block < 0) return StepPlace::kOutside;
   switch (config.layer_kind(model_layer(stage, op))) {
     case LayerKind::kCsa:

@@ -52,10 +52,11 @@ double CachedStepTimes::step_seconds(std::span<const QueryPart> parts) {
   return look_up(steps_, cell_of(parts), [&] { return exact_->step_seconds(parts); });
 }
 
-double CachedStepTimes::draft_seconds(std::span<const QueryPart> chains) {
+double CachedStepTimes::draft_seconds(std::span<const QueryPart> chains, std::int64_t depth) {
   const StepFeatures cell = cell_of(chains);
-  return look_up(drafts_, {.num_tokens = cell.num_tokens, .window_rows = cell.window_rows},
-                 [&] { return exact_->draft_seconds(chains); });
+  return look_up(depth == 0 ? first_drafts_ : later_drafts_,
+                 {.num_tokens = cell.num_tokens, .window_rows = cell.window_rows},
+                 [&] { return exact_->draft_seconds(chains, depth); });
 }
 
 }  // namespace baleen

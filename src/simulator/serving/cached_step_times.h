@@ -6,7 +6,8 @@
 ///     tokens, parts, logit rows, sums       G bits after the leading one: cells are 2^-G of their value wide at most
 ///     emissions                             E bits likewise: a small part of the cost, and another number every step
 ///
-/// Of drafts only tokens and window rows count: a draft head has nothing but a window.
+/// Of drafts only tokens and window rows count, because a draft head has nothing but a window, and whether
+/// they are the first of their chains.
 ///
 /// Values below 2^(G+1) are exact. The first step of a cell is computed, and stands for the cell. So where
 /// the cost is an affine function of the features with no negative coefficient, a cached time is off by less
@@ -36,7 +37,7 @@ class CachedStepTimes final : public StepTimes {
       : exact_(std::move(exact)), reach_(reach), grid_(grid) {}
 
   [[nodiscard]] double step_seconds(std::span<const QueryPart> parts) override;
-  [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains) override;
+  [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains, std::int64_t depth) override;
 
   /// Times looked up, and how many of them were computed.
   [[nodiscard]] std::int64_t num_asked() const { return num_asked_; }
@@ -55,7 +56,7 @@ class CachedStepTimes final : public StepTimes {
   std::shared_ptr<StepTimes> exact_;
   AttentionReach reach_;
   StepGrid grid_;
-  Cells steps_, drafts_;
+  Cells steps_, first_drafts_, later_drafts_;
   std::int64_t num_asked_ = 0, num_computed_ = 0;
 };
 

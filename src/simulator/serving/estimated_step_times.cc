@@ -18,7 +18,7 @@ EstimatedStepTimes::EstimatedStepTimes(const SimulatedModel& model, const Parall
   const auto ops_with = [&](std::int64_t num_drafts) {
     return estimate_stage(*stages_.back(), RankBatch(1), workload(true, num_drafts), device_).ops.size();
   };
-  ops_of_link_ = ops_with(2) - ops_with(1);
+  ops_of_later_link_ = ops_with(2) - ops_with(1);
 }
 
 Workload EstimatedStepTimes::workload(bool decodes, std::int64_t num_drafts) const {
@@ -40,13 +40,16 @@ double EstimatedStepTimes::seconds(const RankBatch& batch, bool decodes) const {
 EstimatedStepTimes::DraftingStep EstimatedStepTimes::drafting_step(const RankBatch& batch) const {
   DraftingStep step;
   for (const auto& stage : stages_) {
-    const StageEstimate estimate = estimate_stage(*stage, batch, workload(true, 1), device_);
+    const StageEstimate estimate = estimate_stage(*stage, batch, workload(true, 2), device_);
     step.seconds += estimate.seconds + estimate.send_seconds;
     if (stage != stages_.back()) continue;
     for (std::size_t i = 0; i < estimate.ops.size(); ++i) {
-      if (estimate.ops[i].op.part != GraphPart::kDraft) continue;
-      const bool of_link = i + ops_of_link_ >= estimate.ops.size();
-      (of_link ? step.link_seconds : step.follow_seconds) += estimate.ops[i].time.seconds;
+      const double op_seconds = estimate.ops[i].time.seconds;
+      const GraphPart part = estimate.ops[i].op.part;
+      if (part == GraphPart::kFollow) step.follow_seconds += op_seconds;
+      if (part != GraphPart::kDraft) continue;
+      const bool is_later = i + ops_of_later_link_ >= estimate.ops.size();
+      (is_later ? step.later_link_seconds : step.first_link_seconds) += op_seconds;
     }
   }
   return step;
@@ -59,13 +62,14 @@ double EstimatedStepTimes::step_seconds(std::span<const QueryPart> parts) {
   const double host = device_.host_seconds_per_step;
   if (!drafts_) return host + seconds(batch, decodes);
   const DraftingStep step = drafting_step(batch);
-  // Where messages run beside operations, a link's parts may add up to more than the step.
-  return host + (decodes ? std::max(0.0, step.seconds - step.link_seconds)
-                         : seconds(batch, false) + step.follow_seconds);
+  // Where messages run beside operations, the links' parts may add up to more than the step.
+  const double links = step.first_link_seconds + step.later_link_seconds;
+  return host + (decodes ? std::max(0.0, step.seconds - links) : seconds(batch, false) + step.follow_seconds);
 }
 
-double EstimatedStepTimes::draft_seconds(std::span<const QueryPart> chains) {
-  return drafting_step({chains.begin(), chains.end()}).link_seconds;
+double EstimatedStepTimes::draft_seconds(std::span<const QueryPart> chains, std::int64_t depth) {
+  const DraftingStep step = drafting_step({chains.begin(), chains.end()});
+  return depth == 0 ? step.first_link_seconds : step.later_link_seconds;
 }
 
 }  // namespace baleen

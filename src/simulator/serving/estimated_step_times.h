@@ -21,14 +21,14 @@ class EstimatedStepTimes final : public StepTimes {
                      bool drafts, double imbalance, double hash_imbalance);
 
   [[nodiscard]] double step_seconds(std::span<const QueryPart> parts) override;
-  [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains) override;
+  [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains, std::int64_t depth) override;
 
  private:
-  /// A step with one draft of each sequence behind it, all as if in a captured graph.
+  /// A step with two drafts of each sequence behind it, all as if in a captured graph.
   struct DraftingStep {
     double seconds = 0;         ///< what the step takes in all
     double follow_seconds = 0;  ///< what the draft head takes over the step's rows
-    double link_seconds = 0;
+    double first_link_seconds = 0, later_link_seconds = 0;
   };
 
   [[nodiscard]] Workload workload(bool decodes, std::int64_t num_drafts) const;
@@ -40,7 +40,7 @@ class EstimatedStepTimes final : public StepTimes {
   bool drafts_;
   double imbalance_, hash_imbalance_;
   std::vector<std::unique_ptr<RankModel>> stages_;
-  std::size_t ops_of_link_ = 0;  ///< the last ones of a step with drafts
+  std::size_t ops_of_later_link_ = 0;  ///< the last ones of a step with two drafts
 };
 
 }  // namespace baleen

@@ -36,9 +36,10 @@ SimulatedServer::SimulatedServer(ServerSetup setup, Acceptance acceptance, bool 
       patience_seconds_(patience_seconds),
       gaps_(gaps),
       most_drafts_(most_drafts(limits_, setup_.scheduler)),
+      schedule_(most_drafts_, setup_.scheduler.draft_schedule),
       sequences_(setup_.geometry, setup_.capacity, setup_.reserved_tails),
       lineup_(sequences_, *this, max_running(limits_)),
-      planner_(sequences_, lineup_, step_budget(limits_, setup_.scheduler)) {}
+      planner_(sequences_, lineup_, step_budget(limits_, setup_.scheduler), schedule_) {}
 
 void SimulatedServer::submit(JobPtr owned, double now) {
   SimulatedJob& job = *owned;
@@ -162,6 +163,8 @@ std::optional<double> SimulatedServer::begin_steps(double now, double horizon) {
       lineup_.num_preemptions() != preemptions_before || gone_.size() != gone_before;
   const std::int64_t most_steps = num_equal_steps(someone_lost_room);
 
+  began_at_ = now;
+  decision_ = planner_.decision();
   double end = end_of_drafts(now);
   end += setup_.times->step_seconds(step_);
   count_step(now, end);
@@ -186,7 +189,7 @@ double SimulatedServer::end_of_drafts(double now) {
       if (parts_[i].share.num_drafts <= depth) continue;
       chains_.push_back({.start = step_[i].start + depth, .num_tokens = 1, .num_logits = 1});
     }
-    now += setup_.times->draft_seconds(chains_);
+    now += setup_.times->draft_seconds(chains_, depth);
   }
   return now;
 }
@@ -229,7 +232,13 @@ void SimulatedServer::end_steps(double now) {
     part.num_accepted = acceptance_.accepted(job.request.number, job.reply_tokens(), num_drafts);
     sequences_.feed_drafts(*job.sequence, 1 + num_drafts, 1 + part.num_accepted);
   }
-  for (const Part& part : parts_) take_tokens(part, now);
+  std::int64_t num_drafts = 0, num_accepted = 0;
+  for (const Part& part : parts_) {
+    num_drafts += part.share.num_drafts;
+    num_accepted += part.num_accepted;
+    take_tokens(part, now);
+  }
+  schedule_.took(decision_, num_drafts, num_accepted, now - began_at_);
   parts_.clear();
   num_queued_ = lineup_.num_waiting() + std::ssize(arrived_);
   if (record_.steps % kStepsBetweenLooks == 0) look_at_pools(now);
@@ -249,6 +258,10 @@ void SimulatedServer::take_tokens(const Part& part, double now) {
   job.tokens_left -= num_new;
   job.record.drafted_tokens += part.share.num_drafts;
   job.record.accepted_tokens += part.num_accepted;
+  if (part.share.num_drafts > 0) {
+    schedule_.see(job.draft_record, {.num_accepted = part.num_accepted,
+                                     .was_refused = part.num_accepted < part.share.num_drafts});
+  }
   // A step with d drafts gives up to d + 1 tokens.
   job.most_drafts = std::min(most_drafts_, job.tokens_left - 1);
   if (job.tokens_left == 0) {

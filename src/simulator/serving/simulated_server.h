@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/draft_schedule.h"
 #include "scheduler/lineup.h"
 #include "scheduler/step_planner.h"
 #include "simulator/serving/acceptance.h"
@@ -120,6 +121,7 @@ class SimulatedServer final : private ContenderOwner {
   double patience_seconds_;
   TimeHistogram& gaps_;
   std::int64_t most_drafts_;
+  DraftSchedule schedule_;
   SimulatedSequences sequences_;
   std::unordered_map<std::int64_t, JobPtr> jobs_;  ///< keys are ids
   Lineup lineup_;
@@ -135,6 +137,8 @@ class SimulatedServer final : private ContenderOwner {
   std::vector<Part> parts_;
   std::vector<QueryPart> step_, chains_;
   std::int64_t num_steps_ = 0;
+  double began_at_ = 0;
+  DraftDecision decision_;
 
   ServerRecord record_;
   std::int64_t work_ = 0;

@@ -15,7 +15,8 @@ class StepTimes {
   /// host's work. Finite and positive. `parts`: at least one.
   [[nodiscard]] virtual double step_seconds(std::span<const QueryPart> parts) = 0;
   /// Seconds of one link of chains of drafts: the draft head over one token of each sequence, at `start`.
-  [[nodiscard]] virtual double draft_seconds(std::span<const QueryPart> chains) = 0;
+  /// `depth`: 0 for the first link, which is dearer where a head computes a whole block with it.
+  [[nodiscard]] virtual double draft_seconds(std::span<const QueryPart> chains, std::int64_t depth) = 0;
 };
 
 }  // namespace baleen

@@ -30,6 +30,16 @@ TEST(Workload, TokensOfAStep) {
   EXPECT_DOUBLE_EQ((Workload{.num_drafts = 5, .draft_acceptance = {0}}.tokens_per_step()), 1);
 }
 
+TEST(Workload, AcceptanceAsItIsPublished) {
+  const std::vector<double> published{0.579, 0.447, 0.316, 0.237, 0.158};
+  const Workload workload{.num_drafts = 5, .draft_acceptance = acceptance_of_published(published)};
+  EXPECT_NEAR(workload.tokens_per_step(), 2.737, 1e-12);
+  EXPECT_NEAR(workload.draft_acceptance[1], 0.447 / 0.579, 1e-12);
+  EXPECT_EQ(acceptance_of_published(std::vector<double>{0.5, 0, 0}), (std::vector<double>{0.5, 0, 0}));
+  for (const std::vector<double>& wrong : {std::vector<double>{0.5, 0.6}, {1.5}, {-0.1}})
+    EXPECT_THROW(static_cast<void>(acceptance_of_published(wrong)), Error);
+}
+
 TEST(Workload, QueriesAreSharedOutAndRoundedUp) {
   const ParallelPlan plan{.dp = 4};
   EXPECT_EQ(rank_batch({.num_queries = 10}, plan).size(), 3u);

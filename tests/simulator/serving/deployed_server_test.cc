@@ -57,8 +57,11 @@ TEST(EstimatedStepTimes, StepAndLinksMakeADraftingStep) {
   const Workload work{.num_queries = 8, .context_length = 3000, .decode = true, .num_drafts = 3};
   RankBatch chains(8, QueryPart{3000, 1, 1});
   double sum = times.step_seconds(rank_batch(work, plan));
-  for (int depth = 0; depth < 3; ++depth) sum += times.draft_seconds(chains);
+  for (int depth = 0; depth < 3; ++depth) sum += times.draft_seconds(chains, depth);
   EXPECT_NEAR(sum, estimate_step({model, plan}, work, device).seconds, 1e-3 * sum);
+  // A head that makes one link at a time pays as much for each.
+  const double first = times.draft_seconds(chains, 0);
+  EXPECT_NEAR(times.draft_seconds(chains, 1), first, 0.05 * first);
 }
 
 TEST(DeployedServer, TakesAllTheMemoryThereIs) {

@@ -179,8 +179,10 @@ TEST(Speculation, CertainDraftsGiveAsManyTokensAStepAndHopelessOnesNone) {
   const SmallServer server{.max_draft_tokens = 3};
   const auto result_with = [&](std::vector<double> chain) {
     ListedRequests workload({request_at(0, 0, 100, 41)});
+    ServerSetup setup = server.setup();
+    setup.scheduler.draft_schedule = false;
     return simulate_serving(
-        {.server = server.setup(), .acceptance = Acceptance::of_chain(std::move(chain), 1)}, workload);
+        {.server = std::move(setup), .acceptance = Acceptance::of_chain(std::move(chain), 1)}, workload);
   };
   // One token with the prompt, then 40 by fours.
   const ServingResult certain = result_with({1});

@@ -64,7 +64,9 @@ class FeatureTimes final : public StepTimes {
     const StepFeatures f = features_of(parts, {});
     return sums(f) + emissions(f);
   }
-  double draft_seconds(std::span<const QueryPart> chains) override { return step_seconds(chains); }
+  double draft_seconds(std::span<const QueryPart> chains, std::int64_t depth) override {
+    return (depth == 0 ? 3 : 1) * step_seconds(chains);
+  }
   [[nodiscard]] static double sums(const StepFeatures& f) {
     const auto weighted = [](std::int64_t value, double weight) {
       return static_cast<double>(value) * weight;
@@ -113,11 +115,16 @@ TEST(CachedStepTimes, AskOncePerCell) {
   EXPECT_EQ(cached.num_computed(), 2);
 }
 
-TEST(CachedStepTimes, OfDraftsDependOnTheWindowAlone) {
+TEST(CachedStepTimes, OfDraftsDependOnTheWindowAndOnWhetherTheyAreTheFirst) {
   CachedStepTimes cached(std::make_shared<FeatureTimes>(1e-7), {});
   const QueryPart here{5000, 1, 1}, there{90000, 1, 1};
-  EXPECT_EQ(cached.draft_seconds(std::span(&here, 1)), cached.draft_seconds(std::span(&there, 1)));
+  const double first = cached.draft_seconds(std::span(&here, 1), 0);
+  EXPECT_EQ(cached.draft_seconds(std::span(&there, 1), 0), first);
   EXPECT_EQ(cached.num_computed(), 1);
+  const double later = cached.draft_seconds(std::span(&here, 1), 1);
+  EXPECT_NEAR(first, 3 * later, 1e-12);
+  EXPECT_EQ(cached.draft_seconds(std::span(&here, 1), 2), later);
+  EXPECT_EQ(cached.num_computed(), 2);
 }
 
 TEST(CachedStepTimes, SmallStepsAreExact) {

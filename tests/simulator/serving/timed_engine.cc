@@ -50,7 +50,7 @@ Result<DraftOutput> TimedEngine::draft(std::span<const DraftInput> inputs, std::
     const bool right = acceptance_.accepted(request.number, reply_tokens, depth + 1) == depth + 1;
     chosen_.push_back(token_at(*input.draw, position + 1) ^ (right ? 0 : 1));
   }
-  now_ += setup_.times->draft_seconds(chains);
+  now_ += setup_.times->draft_seconds(chains, depth);
   return DraftOutput{.chosen = chosen_};
 }
 
