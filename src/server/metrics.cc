@@ -130,6 +130,21 @@ void add_places(FamilyList& list, const ExpertPlaceStats& experts) {
       .value(static_cast<double>(fetched.guessed_chosen));
 }
 
+/// By position in their chains, from 1.
+void add_drafts(FamilyList& list, const SchedulerStats& stats) {
+  if (stats.drafts_by_depth.empty()) return;
+  const auto by_position = [&](std::int64_t DraftsAtDepth::*count) {
+    for (std::size_t i = 0; i < stats.drafts_by_depth.size(); ++i)
+      list.value(static_cast<double>(stats.drafts_by_depth[i].*count), {{"position", std::to_string(i + 1)}});
+  };
+  list.add(MetricType::Counter, "baleen_drafts_total",
+           "Drafts that steps checked, by position in their chain");
+  by_position(&DraftsAtDepth::drafted);
+  list.add(MetricType::Counter, "baleen_accepted_drafts_total",
+           "Of those, the ones that were accepted with all before them");
+  by_position(&DraftsAtDepth::accepted);
+}
+
 void add_disk(FamilyList& list, const DiskTierStats& disk) {
   list.gauge("baleen_disk_files", "Files of the disk tier", disk.num_files)
       .gauge("baleen_disk_bytes", "Bytes of the disk tier's files", disk.file_bytes)
@@ -210,10 +225,14 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
       .counter("baleen_reply_tokens_total", "Tokens sampled", stats.reply_tokens)
       .counter("baleen_drafted_tokens_total", "Tokens drafted by the draft head", stats.drafted_tokens)
       .counter("baleen_accepted_tokens_total", "Drafted tokens that were accepted", stats.accepted_tokens)
+      .counter("baleen_draft_chains_total",
+               "Chains of drafts that steps checked: with the accepted drafts, the tokens of those steps",
+               stats.draft_chains)
       .counter("baleen_steps_total", "Engine steps", stats.steps)
       .counter("baleen_looping_replies_total", "Replies that ended because they looped",
                stats.looping_replies)
       .counter("baleen_preemptions_total", "Sequences put back because pages ran out", stats.preemptions);
+  add_drafts(list, stats);
   list.add(MetricType::Counter, "baleen_ended_thinking_total",
            "Replies whose thinking was ended for them, by why")
       .value(static_cast<double>(stats.thinking_over_budget), {{"cause", "budget"}})

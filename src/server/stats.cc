@@ -11,6 +11,14 @@ Json pool_json(const PoolUse& pool) {
   return {{"total", pool.total}, {"free", pool.free}, {"cached", pool.cached}, {"in_use", pool.in_use}};
 }
 
+/// Of each position of a chain.
+Json drafts_json(const SchedulerStats& stats) {
+  Json drafts = Json::array();
+  for (const DraftsAtDepth& at : stats.drafts_by_depth)
+    drafts.push_back({{"drafted", at.drafted}, {"accepted", at.accepted}});
+  return drafts;
+}
+
 Json scheduler_json(const SchedulerStats& stats) {
   return {{"waiting", stats.waiting},
           {"running", stats.running},
@@ -24,6 +32,8 @@ Json scheduler_json(const SchedulerStats& stats) {
           {"reply_tokens", stats.reply_tokens},
           {"drafted_tokens", stats.drafted_tokens},
           {"accepted_tokens", stats.accepted_tokens},
+          {"draft_chains", stats.draft_chains},
+          {"drafts_by_depth", drafts_json(stats)},
           {"steps", stats.steps},
           {"preemptions", stats.preemptions},
           {"looping_replies", stats.looping_replies},

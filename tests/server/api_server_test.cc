@@ -620,6 +620,7 @@ TEST(ApiServer, AFullQueueIsRefusedAndDrainingEndsWhatRuns) {
 TEST(ApiServer, DraftsChangeNothingButTime) {
   RunningServerOptions options;
   options.scheduler.speculate = 3;
+  options.scheduler.draft_schedule = false;  // which follows the clock
   RunningServer drafting(std::move(options));
   RunningServer plain;
   for (const double temperature : {0.0, 1.0}) {

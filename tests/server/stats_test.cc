@@ -17,6 +17,8 @@ SchedulerStats some_stats() {
   SchedulerStats stats;
   stats.waiting = 2;
   stats.reply_tokens = 80;
+  stats.draft_chains = 30;
+  stats.drafts_by_depth = {{.drafted = 30, .accepted = 20}, {.drafted = 25, .accepted = 11}};
   stats.step_seconds = 1.5;
   stats.cache.pages = {.total = 10, .free = 5, .cached = 3, .in_use = 2};
   return stats;
@@ -189,6 +191,8 @@ TEST(Metrics, CountsRequestsAndShowsTheParts) {
        {"baleen_requests_total{api=\"messages\",status=\"200\"} 1", "baleen_reply_tokens_total 80",
         "baleen_cache_pages{pool=\"pages\",use=\"cached\"} 3", "baleen_time_between_tokens_seconds_count 2",
         "baleen_time_between_tokens_seconds_bucket{le=\"0.005\"} 1", "baleen_tokens_per_decode_step_sum 2.25",
+        "baleen_draft_chains_total 30", "baleen_drafts_total{position=\"2\"} 25",
+        "baleen_accepted_drafts_total{position=\"1\"} 20",
         "baleen_operation_seconds_total{operation=\"linear\"} 0.5", "# TYPE baleen_requests_waiting gauge"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
   }

@@ -58,6 +58,10 @@ export interface SchedulerStats {
   reply_tokens: number;
   drafted_tokens: number;
   accepted_tokens: number;
+  /** Chains of drafts that steps checked. */
+  draft_chains: number;
+  /** By position in their chains; accepted: with all before them. */
+  drafts_by_depth: readonly { drafted: number; accepted: number }[];
   steps: number;
   preemptions: number;
   step_seconds: number;

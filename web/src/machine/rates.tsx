@@ -1,5 +1,6 @@
 import type { VNode } from 'preact';
 import type { SchedulerStats } from '../api/stats';
+import { draftsNote } from './drafts_note';
 import type { Sample } from './history';
 import { Sparkline } from './sparkline';
 import { compact, count, duration, percent } from './units';
@@ -49,7 +50,7 @@ export function Rates({ samples, scheduler, sequences }: RatesProps): VNode {
         value={
           scheduler.drafted_tokens > 0 ? percent(scheduler.accepted_tokens, scheduler.drafted_tokens) : '–'
         }
-        note={scheduler.drafted_tokens > 0 ? `of ${compact(scheduler.drafted_tokens)}` : 'none were made'}
+        note={draftsNote(scheduler)}
       />
     </section>
   );
