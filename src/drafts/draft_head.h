@@ -112,9 +112,9 @@ class DraftHead {
   /// steps, and less than max_draft_tokens. A head may run all depths of a sequence at depth 0 and answer the
   /// later ones from that. Cache rows from the sequence's last position on may be written: the next step that
   /// is followed writes them again.
-  /// confidence: [rows], or empty where nobody asks, in memory that device and host reach. Heads that tell it
-  /// write a logit of each draft, whose sigmoid is the chance that the draft is accepted if those before it
-  /// are; the device has written it when `logits` are there. Others leave it alone.
+  /// confidence: [rows] in memory that device and host reach, or empty where no caller wants it. Heads that
+  /// tell it write a logit of each draft, whose sigmoid is the chance that the draft is accepted if those
+  /// before it are; the device has written it when `logits` are there. Others leave it alone.
   virtual void draft(std::span<const DraftRow> rows, std::int64_t depth, std::span<const TokenId> chosen,
                      Activations<2> logits, std::span<float> confidence) = 0;
   /// The work over every row of a batch, whatever the rows hold, and the logits of as many rows as `logits`

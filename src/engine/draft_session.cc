@@ -9,9 +9,9 @@ namespace baleen {
 namespace {
 
 std::int64_t confidence_bytes(const EngineOptions& options, const RankConfig& rank) {
-  const bool told =
+  const bool has_any =
       options.max_draft_tokens > 0 && options.draft_head->traits(rank, draft_sizes(options)).tells_confidence;
-  return told ? options.max_logit_rows * std::int64_t{sizeof(float)} : 0;
+  return has_any ? options.max_logit_rows * std::int64_t{sizeof(float)} : 0;
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class DraftSession {
   const SequenceTable& sequences_;
   TokenChooser& chooser_;
   LogitBuffer logits_;
-  Buffer confidence_;  ///< [max_logit_rows] float32 that device and host reach; empty where none is told
+  Buffer confidence_;  ///< [max_logit_rows] float32 that device and host reach; empty where the head has none
   std::unique_ptr<DraftHead> head_;
 };
 

@@ -66,7 +66,7 @@ class QueuedSteps {
   /// The oldest step under way, for whose mark the caller then waits.
   [[nodiscard]] QueuedStep pop();
   /// What a step chose that has ended, and its drafts, in batch order. `confidence`: of drafts, by their
-  /// places; empty: none is told. Valid until the next call.
+  /// places; empty: the head has none. Valid until the next call.
   [[nodiscard]] StepOutput read(const QueuedStep& step, std::span<const float> confidence);
   /// Parts of the step that is the oldest now.
   [[nodiscard]] std::span<const QueuedPart> oldest() const {

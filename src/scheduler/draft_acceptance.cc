@@ -23,7 +23,7 @@ void add(DraftRecord::AtDepth& at, double accepted, double memory) {
 
 }  // namespace
 
-double told_chance(double logit) { return 1 / (1 + std::exp(-logit)); }
+double stated_chance(double logit) { return 1 / (1 + std::exp(-logit)); }
 
 void DraftAcceptance::see(DraftRecord& record, const CheckedDrafts& drafts) {
   const std::int64_t num_checked = drafts.num_accepted + (drafts.was_refused ? 1 : 0);
@@ -54,13 +54,13 @@ double DraftAcceptance::chance(const DraftRecord& record, std::int64_t depth) co
 }
 
 double DraftAcceptance::chance(float confidence, std::int64_t depth) const {
-  return told_chance(scales_[static_cast<std::size_t>(depth)].inverse_temperature * confidence);
+  return stated_chance(scales_[static_cast<std::size_t>(depth)].inverse_temperature * confidence);
 }
 
 /// A step of Newton's method towards the inverse temperature under which the outcomes are likeliest.
 void DraftAcceptance::calibrate(Scale& scale, double logit, bool accepted) {
   constexpr double kMin = 1.0 / 8, kMax = 8;  // beyond, the confidences say nothing, or everything
-  const double chance = told_chance(scale.inverse_temperature * logit);
+  const double chance = stated_chance(scale.inverse_temperature * logit);
   scale.curvature = (1 - 1 / kCommonMemory) * scale.curvature + chance * (1 - chance) * logit * logit;
   const double slope = ((accepted ? 1 : 0) - chance) * logit;
   scale.inverse_temperature = std::clamp(scale.inverse_temperature + slope / scale.curvature, kMin, kMax);

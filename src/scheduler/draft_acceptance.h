@@ -26,7 +26,7 @@ struct CheckedDrafts {
 };
 
 /// What a head says with a confidence, as it says it.
-[[nodiscard]] double told_chance(double logit);
+[[nodiscard]] double stated_chance(double logit);
 
 class DraftAcceptance {
  public:
@@ -37,7 +37,7 @@ class DraftAcceptance {
 
   /// Of a request's next draft at that depth: its own record, where it is short that of all requests.
   [[nodiscard]] double chance(const DraftRecord& record, std::int64_t depth) const;
-  /// Of a draft that the head has told a confidence of: the sigmoid of logit / temperature, where the
+  /// The same where the draft's confidence is known: the sigmoid of logit / temperature, where the
   /// temperature of each depth is learned from what was accepted.
   [[nodiscard]] double chance(float confidence, std::int64_t depth) const;
   [[nodiscard]] double temperature(std::int64_t depth) const {

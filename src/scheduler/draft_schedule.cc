@@ -96,7 +96,7 @@ void DraftSchedule::took(const DraftDecision& decision, std::int64_t num_drafts,
   // What is saved up is little: a probe now and then, not many at once.
   probe_credit_seconds_ = std::min(probe_credit_seconds_ + kProbeShare * seconds, seconds);
   if (!decision.probe) return;
-  steps_.asked_for(num_sequences, *decision.probe);
+  steps_.had_turn(num_sequences, *decision.probe);
   steps_since_probe_ = 0;
   const double worth = static_cast<double>(num_sequences + num_accepted) / decision.best_rate;
   probe_credit_seconds_ -= std::max(0.0, seconds - worth);

@@ -7,7 +7,8 @@
 ///     best k = 4                         a: 3 drafts, c: 1, b: none
 ///
 /// (source: the scheduler of the DSpark paper.) That one stops at the first k whose rate is lower. Here all k
-/// are compared, because drafting has a price of its own: the first draft of a step may not pay where five do.
+/// are compared, because drafting has a price of its own: the first draft of a step may not pay where five
+/// do.
 ///
 /// Times are measured, so they are those of this machine, model, context and load, and they go on being
 /// measured: a probe is a step in which every request gets the same number of drafts, another than is best.
@@ -63,7 +64,7 @@ class DraftSchedule {
 
   /// Gives drafts to the sequences that decode. `has_prompts`: the step computes prompts too.
   [[nodiscard]] DraftDecision allot(std::span<DraftCandidate> candidates, bool has_prompts) const;
-  /// Drafts were made, and the head has told a confidence of each: how many of them the step shall check.
+  /// Drafts were made, and their confidences are known: decides how many of them the step checks.
   void cut(std::span<DraftCandidate> candidates) const;
 
   /// A step checked a chain of drafts.

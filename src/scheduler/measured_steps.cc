@@ -73,7 +73,7 @@ void MeasuredSteps::add(std::int64_t num_sequences, std::int64_t num_drafts, dou
   level.last_turn = num_steps_++;
 }
 
-void MeasuredSteps::asked_for(std::int64_t num_sequences, std::int64_t level) {
+void MeasuredSteps::had_turn(std::int64_t num_sequences, std::int64_t level) {
   levels_of(num_sequences)[static_cast<std::size_t>(level)].last_turn = num_steps_;
 }
 

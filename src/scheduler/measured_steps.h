@@ -42,13 +42,13 @@ class MeasuredSteps {
 
   void add(std::int64_t num_sequences, std::int64_t num_drafts, double seconds);
   /// A level had its turn in the step added last, whether it could be met or not.
-  void asked_for(std::int64_t num_sequences, std::int64_t level);
+  void had_turn(std::int64_t num_sequences, std::int64_t level);
 
   /// Whether that level, or any level with drafts, was measured often enough for about so many sequences.
   [[nodiscard]] bool knows(std::int64_t num_sequences, bool with_drafts) const;
   /// Where both are known.
   [[nodiscard]] StepCurve curve(std::int64_t num_sequences) const;
-  /// Of the levels but `except`, the one that was measured or asked for longest ago.
+  /// The level other than `except` whose last turn is longest ago.
   [[nodiscard]] std::int64_t stalest_level(std::int64_t num_sequences, std::int64_t except) const;
   [[nodiscard]] static std::int64_t level_of(std::int64_t num_sequences, std::int64_t num_drafts) {
     return (num_drafts + num_sequences - 1) / num_sequences;

@@ -52,7 +52,7 @@ class RowTaker {
   /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a
   /// sentence.
   [[nodiscard]] std::string sample(Job& job, const JobStep& part, const PartRows& rows);
-  /// What became of a part's drafts. `was_refused`: the first that was not accepted, as against not looked at.
+  /// Counts what became of a part's drafts. `was_refused`: the first that is not accepted was looked at.
   void count_drafts(Job& job, const JobStep& part, std::int64_t num_accepted, bool was_refused);
 
   StepEngine& engine_;

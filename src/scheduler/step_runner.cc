@@ -121,8 +121,8 @@ void StepRunner::take(Step& step, const Result<StepOutput>& output, double secon
       const auto own = output.value().drafted.subspan(num_drafted, count);
       part.drafts.tokens.assign(own.begin(), own.end());
       if (!output.value().confidence.empty()) {
-        const auto told = output.value().confidence.subspan(num_drafted, count);
-        part.confidence.assign(told.begin(), told.end());
+        const auto stated = output.value().confidence.subspan(num_drafted, count);
+        part.confidence.assign(stated.begin(), stated.end());
       }
       num_drafted += count;
     }
@@ -187,7 +187,7 @@ void StepRunner::draft(Step& step) {
     for (std::size_t i = 0; i < chains.size(); ++i) {
       JobStep& part = *chains[i];
       Reply& reply = *job_of(part).reply;
-      if (!confidence.empty() && told_chance(confidence[i]) < draft_threshold_) continue;
+      if (!confidence.empty() && stated_chance(confidence[i]) < draft_threshold_) continue;
       const bool extended = chosen.empty()
                                 ? reply.extend(part.drafts, logits.row(static_cast<std::int64_t>(i)))
                                 : reply.extend(part.drafts, chosen[i]);

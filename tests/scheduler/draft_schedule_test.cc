@@ -216,7 +216,7 @@ TEST(DraftSchedule, HasDraftsForNobodyWithoutRoom) {
   EXPECT_FALSE(schedule.allot(candidates, false).without_drafts);
   EXPECT_EQ(candidates[0].num_drafts, 0);
   EXPECT_EQ(candidates[1].num_drafts, 2);
-  EXPECT_TRUE(schedule.allot({}, true).without_drafts);  // nobody decodes
+  EXPECT_TRUE(schedule.allot({}, true).without_drafts);  // no request decodes
   candidates.resize(1);
   EXPECT_FALSE(schedule.allot(candidates, false).without_drafts);  // none yet, not none on purpose
   EXPECT_TRUE(DraftSchedule(0, true).allot(candidates, false).without_drafts);
@@ -251,16 +251,16 @@ TEST(DraftAcceptance, LearnsTheTemperatureOfEveryDepth) {
   std::uint64_t drawn = 0;
   for (int i = 0; i < 20000; ++i) {
     const auto logit = [&] { return static_cast<float>(6 * fake_chance(1, drawn++) - 2); };
-    const std::vector<float> told{logit(), logit()};
+    const std::vector<float> stated{logit(), logit()};
     std::int64_t right = 0;
-    while (right < 2 &&
-           fake_chance(2, drawn++) < told_chance(told[static_cast<std::size_t>(right)] / temperatures[right]))
+    while (right < 2 && fake_chance(2, drawn++) <
+                            stated_chance(stated[static_cast<std::size_t>(right)] / temperatures[right]))
       ++right;
-    acceptance.see(record, {.num_accepted = right, .was_refused = right < 2, .confidence = told});
+    acceptance.see(record, {.num_accepted = right, .was_refused = right < 2, .confidence = stated});
   }
   EXPECT_NEAR(acceptance.temperature(0), 2, 0.5);
   EXPECT_NEAR(acceptance.temperature(1), 0.5, 0.15);
-  EXPECT_NEAR(acceptance.chance(1.0F, 0), told_chance(1 / acceptance.temperature(0)), 1e-12);
+  EXPECT_NEAR(acceptance.chance(1.0F, 0), stated_chance(1 / acceptance.temperature(0)), 1e-12);
 }
 
 TEST(DraftAcceptance, ARequestsOwnRecordCountsMoreTheLongerItIs) {

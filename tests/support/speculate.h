@@ -31,8 +31,8 @@ inline std::vector<TokenId> draft_by_link(StepEngine& engine, SequenceId sequenc
     const DraftInput input{sequence, drafts.empty() ? newest : drafts.back(), SampleRow{}};
     const Result<DraftOutput> link = engine.draft({&input, 1}, depth);
     drafts.push_back(link.value().chosen.front());
-    const std::span<const float> told = link.value().confidence;
-    if (confidence != nullptr) confidence->insert(confidence->end(), told.begin(), told.end());
+    const std::span<const float> stated = link.value().confidence;
+    if (confidence != nullptr) confidence->insert(confidence->end(), stated.begin(), stated.end());
   }
   return drafts;
 }
@@ -77,8 +77,8 @@ inline Speculated speculate(StepEngine& engine, bool queued) {
     }
     const Result<StepOutput> output = queued ? engine.collect() : engine.step(inputs);
     if (!output) throw std::runtime_error(output.error());
-    const std::span<const float> told = output.value().confidence;
-    result.confidence.insert(result.confidence.end(), told.begin(), told.end());
+    const std::span<const float> stated = output.value().confidence;
+    result.confidence.insert(result.confidence.end(), stated.begin(), stated.end());
     std::size_t row = 0, draft = 0;
     for (int i : {0, 1}) {
       for (std::int64_t d = 0; queued && d < num_drafts[i]; ++d)
