@@ -18,25 +18,27 @@ std::int64_t sum_of(std::span<const DraftCandidate> candidates) {
 
 }  // namespace
 
-bool DraftSchedule::knows(std::int64_t num_sequences) const {
-  return steps_.knows(num_sequences, /*with_drafts=*/true) &&
-         steps_.knows(num_sequences, /*with_drafts=*/false);
+bool DraftSchedule::knows(const DraftDecision& step) const {
+  const MeasuredSteps& steps = steps_like(step);
+  return steps.knows(step.num_rows(), /*with_drafts=*/true) &&
+         steps.knows(step.num_rows(), /*with_drafts=*/false);
 }
 
-DraftDecision DraftSchedule::allot(std::span<DraftCandidate> candidates, bool has_prompts) const {
-  const std::int64_t num_sequences = std::ssize(candidates);
-  DraftDecision decision{.num_sequences = num_sequences, .has_prompts = has_prompts};
+DraftDecision DraftSchedule::allot(std::span<DraftCandidate> candidates,
+                                   std::int64_t num_prompt_tokens) const {
+  DraftDecision decision{.num_sequences = std::ssize(candidates), .num_prompt_tokens = num_prompt_tokens};
   decision.without_drafts = most_drafts_ == 0 || candidates.empty();
   give_all(candidates, most_drafts_);
   // Before any can be had there is nothing to decide.
   if (!adapts_ || sum_of(candidates) == 0) return decision;
-  if (!knows(num_sequences)) {
-    if (!has_prompts && steps_.knows(num_sequences, /*with_drafts=*/true)) give_all(candidates, 0);
+  const MeasuredSteps& steps = steps_like(decision);
+  if (!knows(decision)) {
+    if (steps.knows(decision.num_rows(), /*with_drafts=*/true)) give_all(candidates, 0);
   } else {
-    decision.best_rate = allot_best(candidates, /*drafted=*/false);
-    if (!has_prompts && steps_since_probe_ >= kProbePeriod && probe_credit_seconds_ >= 0) {
-      const std::int64_t best = MeasuredSteps::level_of(num_sequences, sum_of(candidates));
-      decision.probe = steps_.stalest_level(num_sequences, best);
+    decision.best_rate = allot_best(candidates, decision, /*drafted=*/false);
+    if (steps_since_probe_ >= kProbePeriod && probe_credit_seconds_ >= 0) {
+      const double each = static_cast<double>(sum_of(candidates)) / static_cast<double>(candidates.size());
+      decision.probe = steps.stalest_level(decision.num_rows(), MeasuredSteps::level_of(each));
       give_all(candidates, *decision.probe);
     }
   }
@@ -44,13 +46,14 @@ DraftDecision DraftSchedule::allot(std::span<DraftCandidate> candidates, bool ha
   return decision;
 }
 
-void DraftSchedule::cut(std::span<DraftCandidate> candidates) const {
+void DraftSchedule::cut(std::span<DraftCandidate> candidates, const DraftDecision& decision) const {
   give_all(candidates, most_drafts_);
-  if (adapts_ && sum_of(candidates) > 0 && knows(std::ssize(candidates)))
-    static_cast<void>(allot_best(candidates, /*drafted=*/true));
+  if (adapts_ && !decision.probe && sum_of(candidates) > 0 && knows(decision))
+    static_cast<void>(allot_best(candidates, decision, /*drafted=*/true));
 }
 
-double DraftSchedule::allot_best(std::span<DraftCandidate> candidates, bool drafted) const {
+double DraftSchedule::allot_best(std::span<DraftCandidate> candidates, const DraftDecision& step,
+                                 bool drafted) const {
   struct Extension {
     double chance = 0;
     DraftCandidate* candidate = nullptr;
@@ -69,15 +72,15 @@ double DraftSchedule::allot_best(std::span<DraftCandidate> candidates, bool draf
   // Stable: a chain's drafts keep their order.
   std::ranges::stable_sort(extensions, std::greater(), &Extension::chance);
 
-  const auto num_sequences = static_cast<double>(candidates.size());
-  const StepCurve curve = steps_.curve(std::ssize(candidates));
-  double best_rate = num_sequences / (drafted ? curve.with_drafts(0) : curve.without_drafts());
+  const StepCurve curve = steps_like(step).curve(step.num_rows());
+  auto tokens = static_cast<double>(step.num_rows());
+  double best_rate = tokens / (drafted ? curve.with_drafts(0) : curve.without_drafts());
   double to_beat = drafted ? best_rate : best_rate * (1 + kLeastGain);
-  double tokens = num_sequences;
   std::size_t best = 0;
   for (std::size_t k = 1; k <= extensions.size(); ++k) {
     tokens += extensions[k - 1].chance;
-    const double rate = tokens / curve.with_drafts(static_cast<double>(k) / num_sequences);
+    const double each = static_cast<double>(k) / static_cast<double>(candidates.size());
+    const double rate = tokens / curve.with_drafts(each);
     if (rate <= to_beat) continue;
     best_rate = to_beat = rate;
     best = k;
@@ -88,17 +91,17 @@ double DraftSchedule::allot_best(std::span<DraftCandidate> candidates, bool draf
 
 void DraftSchedule::took(const DraftDecision& decision, std::int64_t num_drafts, std::int64_t num_accepted,
                          double seconds) {
-  const std::int64_t num_sequences = decision.num_sequences;
-  const bool is_measured = num_sequences > 0 && !decision.has_prompts && seconds > 0;
-  if (!adapts_ || most_drafts_ == 0 || !is_measured) return;
-  steps_.add(num_sequences, num_drafts, seconds);
+  if (!adapts_ || most_drafts_ == 0 || decision.num_sequences == 0 || !(seconds > 0)) return;
+  MeasuredSteps& steps = decision.num_prompt_tokens > 0 ? mixed_steps_ : decoding_steps_;
+  steps.add(decision.num_rows(),
+            static_cast<double>(num_drafts) / static_cast<double>(decision.num_sequences), seconds);
   ++steps_since_probe_;
   // What is saved up is little: a probe now and then, not many at once.
   probe_credit_seconds_ = std::min(probe_credit_seconds_ + kProbeShare * seconds, seconds);
   if (!decision.probe) return;
-  steps_.had_turn(num_sequences, *decision.probe);
+  steps.had_turn(decision.num_rows(), *decision.probe);
   steps_since_probe_ = 0;
-  const double worth = static_cast<double>(num_sequences + num_accepted) / decision.best_rate;
+  const double worth = static_cast<double>(decision.num_rows() + num_accepted) / decision.best_rate;
   probe_credit_seconds_ -= std::max(0.0, seconds - worth);
 }
 

@@ -14,7 +14,7 @@
 /// measured: a probe is a step in which every request gets the same number of drafts, another than is best.
 /// Probes cost at most `kProbeShare` of the time: one waits until earlier ones are paid for. Beside them
 /// comes what is tried where nothing is known yet: `kFirstSteps` steps with drafts and as many without for
-/// each doubling of the number of sequences.
+/// each doubling of the rows, of steps with prompts and of steps without.
 ///
 /// No reply depends on any of this. A token is what its own row's logits and draw give, drafted or not, and a
 /// draft counts only while it equals that token; the schedule decides how many rows a step has. So, other
@@ -41,13 +41,16 @@ struct DraftCandidate {
 
 /// What the schedule decided about a step, for when the step has been run.
 struct DraftDecision {
-  std::int64_t num_sequences = 0;  ///< that decode
-  bool has_prompts = false;        ///< beside them: such a step is not measured
+  std::int64_t num_sequences = 0;      ///< that decode
+  std::int64_t num_prompt_tokens = 0;  ///< beside them
   /// No request shall have drafts because they do not pay now, or to measure that: the step can begin before
   /// the one before has ended.
   bool without_drafts = false;
   std::optional<std::int64_t> probe = std::nullopt;  ///< drafts of each request, to measure
   double best_rate = 0;                              ///< tokens a second that are expected without the probe
+
+  /// Rows of the step beside its drafts.
+  [[nodiscard]] std::int64_t num_rows() const { return num_sequences + num_prompt_tokens; }
 };
 
 class DraftSchedule {
@@ -60,12 +63,18 @@ class DraftSchedule {
 
   /// Up to `most_drafts` a request. Not `adapts`: always as many.
   DraftSchedule(std::int64_t most_drafts, bool adapts)
-      : most_drafts_(most_drafts), adapts_(adapts), acceptance_(most_drafts), steps_(most_drafts) {}
+      : most_drafts_(most_drafts),
+        adapts_(adapts),
+        acceptance_(most_drafts),
+        decoding_steps_(most_drafts),
+        mixed_steps_(most_drafts) {}
 
-  /// Gives drafts to the sequences that decode. `has_prompts`: the step computes prompts too.
-  [[nodiscard]] DraftDecision allot(std::span<DraftCandidate> candidates, bool has_prompts) const;
+  /// Gives drafts to the sequences that decode. `num_prompt_tokens`: what the step computes of prompts, which
+  /// counts as tokens as those of replies do.
+  [[nodiscard]] DraftDecision allot(std::span<DraftCandidate> candidates,
+                                    std::int64_t num_prompt_tokens) const;
   /// Drafts were made, and their confidences are known: decides how many of them the step checks.
-  void cut(std::span<DraftCandidate> candidates) const;
+  void cut(std::span<DraftCandidate> candidates, const DraftDecision& decision) const;
 
   /// A step checked a chain of drafts.
   void see(DraftRecord& record, const CheckedDrafts& drafts) { acceptance_.see(record, drafts); }
@@ -74,15 +83,19 @@ class DraftSchedule {
             double seconds);
 
  private:
-  /// Whether steps of about so many sequences were measured with drafts and without.
-  [[nodiscard]] bool knows(std::int64_t num_sequences) const;
+  /// Steps like that one.
+  [[nodiscard]] const MeasuredSteps& steps_like(const DraftDecision& step) const {
+    return step.num_prompt_tokens > 0 ? mixed_steps_ : decoding_steps_;
+  }
+  /// Whether steps like that one were measured with drafts and without.
+  [[nodiscard]] bool knows(const DraftDecision& step) const;
   /// The best numbers of drafts. `drafted`: the drafts are there. Tokens a second that are expected then.
-  double allot_best(std::span<DraftCandidate> candidates, bool drafted) const;
+  double allot_best(std::span<DraftCandidate> candidates, const DraftDecision& step, bool drafted) const;
 
   std::int64_t most_drafts_;
   bool adapts_;
   DraftAcceptance acceptance_;
-  MeasuredSteps steps_;
+  MeasuredSteps decoding_steps_, mixed_steps_;  ///< the latter with prompts
   std::int64_t steps_since_probe_ = 0;
   double probe_credit_seconds_ = 0;
 };

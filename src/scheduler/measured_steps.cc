@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kBinsOfOctave = 16;
 
-/// The logarithm of a bin's sequences, base 2.
+/// The logarithm of a bin's rows, base 2.
 double octave_of(std::int64_t bin) {
   if (bin <= kBinsOfOctave) return std::log2(static_cast<double>(bin));
   return static_cast<double>(bin - kBinsOfOctave) / static_cast<double>(kBinsOfOctave) +
@@ -52,29 +52,29 @@ StepCurve::Point MeasuredSteps::Level::median() const {
   return {.drafts_each = median_of(drafts_each, count), .seconds = median_of(seconds, count)};
 }
 
-std::int64_t MeasuredSteps::bin_of(std::int64_t num_sequences) {
-  if (num_sequences <= kBinsOfOctave) return num_sequences;
-  const double octaves = std::log2(static_cast<double>(num_sequences) / static_cast<double>(kBinsOfOctave));
+std::int64_t MeasuredSteps::bin_of(std::int64_t num_rows) {
+  if (num_rows <= kBinsOfOctave) return num_rows;
+  const double octaves = std::log2(static_cast<double>(num_rows) / static_cast<double>(kBinsOfOctave));
   return kBinsOfOctave + static_cast<std::int64_t>(octaves * static_cast<double>(kBinsOfOctave));
 }
 
-MeasuredSteps::Levels& MeasuredSteps::levels_of(std::int64_t num_sequences) {
-  Levels& levels = bins_[bin_of(num_sequences)];
+MeasuredSteps::Levels& MeasuredSteps::levels_of(std::int64_t num_rows) {
+  Levels& levels = bins_[bin_of(num_rows)];
   levels.resize(static_cast<std::size_t>(num_levels_));
   return levels;
 }
 
-void MeasuredSteps::add(std::int64_t num_sequences, std::int64_t num_drafts, double seconds) {
-  const std::int64_t number = std::min(level_of(num_sequences, num_drafts), num_levels_ - 1);
-  Level& level = levels_of(num_sequences)[static_cast<std::size_t>(number)];
+void MeasuredSteps::add(std::int64_t num_rows, double drafts_each, double seconds) {
+  const std::int64_t number = std::min(level_of(drafts_each), num_levels_ - 1);
+  Level& level = levels_of(num_rows)[static_cast<std::size_t>(number)];
   const std::size_t place = level.num_added++ % Level::kKept;
   level.seconds[place] = seconds;
-  level.drafts_each[place] = static_cast<double>(num_drafts) / static_cast<double>(num_sequences);
+  level.drafts_each[place] = drafts_each;
   level.last_turn = num_steps_++;
 }
 
-void MeasuredSteps::had_turn(std::int64_t num_sequences, std::int64_t level) {
-  levels_of(num_sequences)[static_cast<std::size_t>(level)].last_turn = num_steps_;
+void MeasuredSteps::had_turn(std::int64_t num_rows, std::int64_t level) {
+  levels_of(num_rows)[static_cast<std::size_t>(level)].last_turn = num_steps_;
 }
 
 double MeasuredSteps::ratio(const Levels* to, const Levels& from, std::size_t level) const {
@@ -106,8 +106,8 @@ std::optional<StepCurve::Point> MeasuredSteps::point(std::int64_t bin, std::size
   return point;
 }
 
-bool MeasuredSteps::knows(std::int64_t num_sequences, bool with_drafts) const {
-  const std::int64_t bin = bin_of(num_sequences);
+bool MeasuredSteps::knows(std::int64_t num_rows, bool with_drafts) const {
+  const std::int64_t bin = bin_of(num_rows);
   if (!with_drafts) return point(bin, 0).has_value();
   for (std::int64_t level = 1; level < num_levels_; ++level) {
     if (point(bin, static_cast<std::size_t>(level))) return true;
@@ -115,8 +115,8 @@ bool MeasuredSteps::knows(std::int64_t num_sequences, bool with_drafts) const {
   return false;
 }
 
-StepCurve MeasuredSteps::curve(std::int64_t num_sequences) const {
-  const std::int64_t bin = bin_of(num_sequences);
+StepCurve MeasuredSteps::curve(std::int64_t num_rows) const {
+  const std::int64_t bin = bin_of(num_rows);
   std::vector<StepCurve::Point> with_drafts;
   for (std::int64_t level = 1; level < num_levels_; ++level) {
     if (const auto found = point(bin, static_cast<std::size_t>(level))) with_drafts.push_back(*found);
@@ -124,8 +124,8 @@ StepCurve MeasuredSteps::curve(std::int64_t num_sequences) const {
   return {point(bin, 0).value().seconds, std::move(with_drafts)};
 }
 
-std::int64_t MeasuredSteps::stalest_level(std::int64_t num_sequences, std::int64_t except) const {
-  const auto own = bins_.find(bin_of(num_sequences));
+std::int64_t MeasuredSteps::stalest_level(std::int64_t num_rows, std::int64_t except) const {
+  const auto own = bins_.find(bin_of(num_rows));
   std::int64_t stalest = except == 0 ? 1 : 0;
   if (own == bins_.end()) return stalest;
   const auto turn = [&](std::int64_t level) {

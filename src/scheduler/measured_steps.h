@@ -1,8 +1,9 @@
-/// What steps have taken, by how many sequences decoded in them and how many drafts they checked: seconds of
-/// a whole step, drafting included, whatever a draft head charges for it.
+/// What steps have taken, by their rows and how many drafts they checked: seconds of a whole step, drafting
+/// included, whatever a draft head charges for it.
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace baleen {
 
-/// Seconds of steps of one number of sequences.
+/// Seconds of steps of one number of rows beside those of drafts.
 class StepCurve {
  public:
   struct Point {
@@ -30,9 +31,9 @@ class StepCurve {
   std::vector<Point> points_;
 };
 
-/// Steps are kept apart by numbers of sequences (16 to an octave beyond 16) and by levels: level k has k
-/// drafts a sequence, rounded up. A level that was not measured is that of the nearest number of sequences
-/// which has it, in proportion to a level that both have.
+/// Steps are kept apart by their rows without drafts (16 bins to an octave beyond 16) and by levels: level k
+/// has k drafts a sequence that decodes, rounded up. A level that was not measured is that of the nearest bin
+/// which has it, at most an octave away, in proportion to a level that both have.
 class MeasuredSteps {
  public:
   /// Steps of a level after which it is known.
@@ -40,18 +41,18 @@ class MeasuredSteps {
 
   explicit MeasuredSteps(std::int64_t most_drafts) : num_levels_(most_drafts + 1) {}
 
-  void add(std::int64_t num_sequences, std::int64_t num_drafts, double seconds);
+  void add(std::int64_t num_rows, double drafts_each, double seconds);
   /// A level had its turn in the step added last, whether it could be met or not.
-  void had_turn(std::int64_t num_sequences, std::int64_t level);
+  void had_turn(std::int64_t num_rows, std::int64_t level);
 
-  /// Whether that level, or any level with drafts, was measured often enough for about so many sequences.
-  [[nodiscard]] bool knows(std::int64_t num_sequences, bool with_drafts) const;
+  /// Whether steps with drafts, at any level, or without were measured often enough at about so many rows.
+  [[nodiscard]] bool knows(std::int64_t num_rows, bool with_drafts) const;
   /// Where both are known.
-  [[nodiscard]] StepCurve curve(std::int64_t num_sequences) const;
+  [[nodiscard]] StepCurve curve(std::int64_t num_rows) const;
   /// The level other than `except` whose last turn is longest ago.
-  [[nodiscard]] std::int64_t stalest_level(std::int64_t num_sequences, std::int64_t except) const;
-  [[nodiscard]] static std::int64_t level_of(std::int64_t num_sequences, std::int64_t num_drafts) {
-    return (num_drafts + num_sequences - 1) / num_sequences;
+  [[nodiscard]] std::int64_t stalest_level(std::int64_t num_rows, std::int64_t except) const;
+  [[nodiscard]] static std::int64_t level_of(double drafts_each) {
+    return static_cast<std::int64_t>(std::ceil(drafts_each));
   }
 
  private:
@@ -67,8 +68,8 @@ class MeasuredSteps {
   };
   using Levels = std::vector<Level>;
 
-  [[nodiscard]] static std::int64_t bin_of(std::int64_t num_sequences);
-  [[nodiscard]] Levels& levels_of(std::int64_t num_sequences);
+  [[nodiscard]] static std::int64_t bin_of(std::int64_t num_rows);
+  [[nodiscard]] Levels& levels_of(std::int64_t num_rows);
   [[nodiscard]] std::optional<StepCurve::Point> point(std::int64_t bin, std::size_t level) const;
   /// How many times as long steps of bin `to` take as those of bin `from`, by the level nearest to `level`
   /// that both know.

@@ -31,7 +31,14 @@ void StepPlanner::allot_drafts() {
       candidates_.push_back({.record = &running[i]->draft_record, .most = demands_[i].most_drafts});
     has_prompts |= demands_[i].remaining > 1;
   }
-  decision_ = schedule_.allot(candidates_, has_prompts);
+  std::int64_t num_prompt_tokens = 0;
+  if (has_prompts) {
+    // Prompts get the same whatever drafts do.
+    const std::vector<StepShare> shares = plan_step(demands_, budget_);
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      num_prompt_tokens += demands_[i].remaining > 1 ? shares[i].num_tokens : 0;
+  }
+  decision_ = schedule_.allot(candidates_, num_prompt_tokens);
   auto candidate = candidates_.begin();
   for (StepDemand& demand : demands_) {
     if (demand.remaining == 1) demand.most_drafts = (candidate++)->num_drafts;

@@ -197,22 +197,22 @@ void StepRunner::draft(Step& step) {
     }
     chains = std::move(unfinished);
   }
-  if (!step.decision.probe) cut(step.parts);
+  cut(step);
   for (JobStep& part : step.parts) part.feed_drafts();
 }
 
-void StepRunner::cut(Parts& parts) const {
+void StepRunner::cut(Step& step) const {
   std::vector<DraftCandidate> candidates;
-  for (const JobStep& part : parts) {
+  for (const JobStep& part : step.parts) {
     if (!part.decodes) continue;
     if (part.confidence.size() != part.drafts.tokens.size()) return;  // the head tells none
     candidates.push_back({.record = &job_of(part).draft_record,
                           .most = std::ssize(part.drafts.tokens),
                           .confidence = part.confidence});
   }
-  schedule_.cut(candidates);
+  schedule_.cut(candidates, step.decision);
   auto candidate = candidates.begin();
-  for (JobStep& part : parts) {
+  for (JobStep& part : step.parts) {
     if (!part.decodes) continue;
     const auto kept = static_cast<std::size_t>((candidate++)->num_drafts);
     part.drafts.tokens.resize(kept);

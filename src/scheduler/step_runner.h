@@ -83,7 +83,7 @@ class StepRunner {
   void collect();
   void draft(Step& step);
   /// Takes the last drafts from chains that are too long for what they promise.
-  void cut(Parts& parts) const;
+  void cut(Step& step) const;
   /// Lets the engine choose what it can; true when that is all.
   [[nodiscard]] bool let_engine_choose(Parts& parts) const;
   /// What a step of `seconds` gave.

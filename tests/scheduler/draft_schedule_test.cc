@@ -41,7 +41,7 @@ struct DraftingWorld {
   void step() {
     std::vector<DraftCandidate> candidates;
     for (const DraftRecord& record : records) candidates.push_back({.record = &record, .most = 5});
-    const DraftDecision decision = schedule.allot(candidates, has_prompts);
+    const DraftDecision decision = schedule.allot(candidates, prompt_tokens);
     std::int64_t drafts = 0, accepted = 0;
     given.clear();
     for (std::size_t i = 0; i < records.size(); ++i) {
@@ -54,7 +54,7 @@ struct DraftingWorld {
       accepted += right;
     }
     EXPECT_EQ(decision.without_drafts, drafts == 0);
-    const std::int64_t rows = std::ssize(records) + drafts;
+    const std::int64_t rows = std::ssize(records) + prompt_tokens + drafts;
     double took = price(rows, drafts);
     if (slow_steps > 0 && num_steps % slow_steps == 0) took *= 50;
     schedule.took(decision, drafts, accepted, took);
@@ -75,8 +75,8 @@ struct DraftingWorld {
   std::vector<std::vector<double>> chances;
   StepPrice price;
   DraftSchedule schedule;
-  bool has_prompts = false;
-  std::int64_t slow_steps = 0;  ///< every so manieth waits for something else
+  std::int64_t prompt_tokens = 0;  ///< of the next step
+  std::int64_t slow_steps = 0;     ///< every so manieth waits for something else
   std::vector<std::int64_t> given;
   std::uint64_t num_drawn = 0;
   double seconds = 0;
@@ -180,19 +180,31 @@ TEST(DraftSchedule, GivesToThoseWhoseDraftsAreAccepted) {
   for (std::size_t s = 1; s < 8; ++s) EXPECT_LT(sums[s], 500 / 2);
 }
 
-TEST(DraftSchedule, LeavesOutStepsThatWaitedOrHadPrompts) {
+TEST(DraftSchedule, LeavesOutStepsThatWaited) {
   const StepPrice price = machine(24, 0.0012);
   DraftingWorld quiet(8, price), disturbed(8, price);
   disturbed.slow_steps = 5;
   quiet.run(1000);
   disturbed.run(1000);
   EXPECT_NEAR(static_cast<double>(disturbed.num_with_drafts), static_cast<double>(quiet.num_with_drafts), 30);
-  // Prompts make every step dear, whatever else is in it: nothing is learned of drafts' price.
-  DraftingWorld prompts(8, [&](std::int64_t rows, std::int64_t drafts) { return 1 + price(rows, drafts); });
-  prompts.has_prompts = true;
-  prompts.run(200);
-  EXPECT_EQ(prompts.num_with_drafts, 200);
-  EXPECT_EQ(prompts.num_probes, 0);
+}
+
+/// A step that is dear for its prompt's sake says nothing of one without, and rows of drafts weigh less in it.
+TEST(DraftSchedule, MeasuresStepsWithPromptsApart) {
+  const StepPrice alone = machine(24, 0.0012);
+  DraftingWorld world(8, [&](std::int64_t rows, std::int64_t drafts) {
+    return rows >= 8 + 64 ? 1 + alone(rows - 64, drafts) : alone(rows, drafts);
+  });
+  std::int64_t with_prompts = 0, without = 0;
+  for (int i = 0; i < 2000; ++i) {
+    world.prompt_tokens = i % 2 == 0 ? 64 : 0;
+    world.step();
+    if (i < 1000) continue;
+    (i % 2 == 0 ? with_prompts : without) +=
+        std::accumulate(world.given.begin(), world.given.end(), std::int64_t{0});
+  }
+  EXPECT_GT(static_cast<double>(with_prompts) / (500 * 8), 4.5);
+  EXPECT_NEAR(static_cast<double>(without) / (500 * 8), 2, 0.6);
 }
 
 TEST(DraftSchedule, KnowsOtherBatchesByTheirNeighbours) {
@@ -213,13 +225,13 @@ TEST(DraftSchedule, HasDraftsForNobodyWithoutRoom) {
   DraftSchedule schedule(3, true);
   const DraftRecord record;
   std::vector<DraftCandidate> candidates{{.record = &record, .most = 0}, {.record = &record, .most = 2}};
-  EXPECT_FALSE(schedule.allot(candidates, false).without_drafts);
+  EXPECT_FALSE(schedule.allot(candidates, 0).without_drafts);
   EXPECT_EQ(candidates[0].num_drafts, 0);
   EXPECT_EQ(candidates[1].num_drafts, 2);
-  EXPECT_TRUE(schedule.allot({}, true).without_drafts);  // no request decodes
+  EXPECT_TRUE(schedule.allot({}, 100).without_drafts);  // no request decodes
   candidates.resize(1);
-  EXPECT_FALSE(schedule.allot(candidates, false).without_drafts);  // none yet, not none on purpose
-  EXPECT_TRUE(DraftSchedule(0, true).allot(candidates, false).without_drafts);
+  EXPECT_FALSE(schedule.allot(candidates, 0).without_drafts);  // none yet, not none on purpose
+  EXPECT_TRUE(DraftSchedule(0, true).allot(candidates, 0).without_drafts);
 }
 
 TEST(DraftSchedule, OffIsAlwaysAsMany) {
@@ -239,7 +251,7 @@ TEST(DraftSchedule, CutsWhatTheHeadDoubts) {
   const std::vector<float> sure(5, 6.0F), doubts{6.0F, 6.0F, -6.0F, 6.0F, 6.0F};
   std::vector<DraftCandidate> candidates{{.record = &world.records[0], .most = 5, .confidence = sure},
                                          {.record = &world.records[1], .most = 5, .confidence = doubts}};
-  world.schedule.cut(candidates);
+  world.schedule.cut(candidates, {.num_sequences = 2});
   EXPECT_EQ(candidates[0].num_drafts, 5);
   EXPECT_EQ(candidates[1].num_drafts, 2);
 }
