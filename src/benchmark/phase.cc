@@ -175,13 +175,14 @@ Phase measure_drafting(ModelEngine& engine, AcceptingEngine& accepting, std::spa
                      .fed = tokens_of(i, newest, engine.config().vocab_size),
                      .draws = std::vector<SampleRow>(num_rows, kGreedy)});
   }
+  const std::int64_t room = std::max(num_drafts + 1, engine.limits().least_draft_room);
   std::vector<double> steps;
   auto last = Clock::now();
   for (std::int64_t step = 0; step < num_steps; ++step) {
     std::vector<std::int64_t> lengths;
     for (const DraftingSequence& part : parts) {
       lengths.push_back(engine.length(part.id));
-      if (!accepting.reserve(part.id, num_drafts + 1)) fail("bench: no room for {} drafts", num_drafts);
+      if (!accepting.reserve(part.id, room)) fail("bench: no room for {} drafts", num_drafts);
     }
     const Result<StepOutput> output =
         queues ? run_queued(accepting, parts, num_drafts) : run_linked(accepting, parts, num_drafts);
