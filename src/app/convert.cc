@@ -28,6 +28,7 @@ struct ConvertFlags {
 std::optional<WeightFormat> format_named(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
   if (*name == "fp4") return WeightFormat::kFp4;
+  if (*name == "nvfp4") return WeightFormat::kNvfp4;
   return *name == "fp8" ? WeightFormat::kFp8 : WeightFormat::kBF16;
 }
 
@@ -54,7 +55,8 @@ void add_convert_command(Options& command) {
   const auto flags = std::make_shared<ConvertFlags>();
   command.path("in", flags->in, "Checkpoint folder to read").required();
   command.path("out", flags->out, "Folder to write; absent or empty").required();
-  command.choice("--experts", flags->experts, {"fp4", "fp8", "bf16"}, "Format of the routed experts");
+  command.choice("--experts", flags->experts, {"fp4", "nvfp4", "fp8", "bf16"},
+                 "Format of the routed experts");
   command.choice("--dense", flags->dense, {"fp8", "bf16"}, "Format of all other matrices");
   command.bytes("--shard-size", flags->shard_bytes, kShardBytesRange, "Largest file");
   command.integer("--threads", flags->num_threads, kThreadsRange, "Threads");

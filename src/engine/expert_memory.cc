@@ -37,6 +37,13 @@ std::int64_t fewest_away(const MovableExperts& experts, std::int64_t room) {
   return num_away;
 }
 
+/// Of an expert of any block that is run.
+std::int64_t largest_expert_bytes(const ModelConfig& config, const StorageFormats& formats, bool drafts) {
+  const std::int64_t bytes = ExpertBlock(config, formats.experts).bytes();
+  if (!drafts || config.num_draft_blocks() == 0 || !formats.draft_experts) return bytes;
+  return std::max(bytes, ExpertBlock(config, formats.draft_experts->weight).bytes());
+}
+
 /// What wants all experts of a rank in its GPU's memory; empty: nothing does.
 std::string_view why_all_on_gpu(const EngineOptions& options) {
   if (options.balance.enabled) return "‹balancing› moves experts from one GPU's memory to another's";
@@ -52,7 +59,7 @@ MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& 
   return {.counts = {.num_blocks = options.drafts ? config.num_blocks() : config.num_hidden_layers,
                      .num_experts = config.n_routed_experts,
                      .num_selected = config.num_experts_per_tok},
-          .block_bytes = ExpertBlock(config, formats).bytes(),
+          .block_bytes = largest_expert_bytes(config, formats, options.drafts),
           .bytes_beside = device_bytes_beside_experts(config, formats),
           .in_place = formats.experts == WeightFormat::kBF16};
 }
@@ -60,12 +67,16 @@ MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& 
 MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree, const ParallelPlan& plan,
                                const EngineOptions& options) {
   const std::vector<ExpertWeights>& routed = tree.blocks.front().moe.routed;
-  return {.counts = {.num_blocks = options.drafts ? rank.num_blocks() : rank.num_layers(),
+  const std::int64_t num_blocks = options.drafts ? rank.num_blocks() : rank.num_layers();
+  std::int64_t block_bytes = 0;
+  for (std::int64_t block = 0; block < num_blocks; ++block)
+    block_bytes = std::max(block_bytes, ExpertBlock(tree.block(block).moe.routed.front()).bytes());
+  return {.counts = {.num_blocks = num_blocks,
                      .num_experts = std::ssize(routed),
                      .num_selected = rank.model().num_experts_per_tok,
                      .num_routed = rank.model().n_routed_experts,
                      .num_groups = plan.dp},
-          .block_bytes = ExpertBlock(routed.front()).bytes(),
+          .block_bytes = block_bytes,
           .bytes_beside = device_bytes_beside_experts(tree),
           .in_place = routed.front().w1.format == WeightFormat::kBF16,
           .num_sharing = plan.num_devices};

@@ -42,7 +42,7 @@ std::optional<DraftName> draft_name(std::string_view name) {
   return DraftName{block.value(), name.substr(dot + 1)};
 }
 
-enum class Part : std::uint8_t { kUsed, kDraftHead, kVocabularyCopy, kVision };
+enum class Part : std::uint8_t { kUsed, kDraftHead, kVocabularyCopy, kVision, kInputScale };
 
 bool is_vision(std::string_view name) {
   return name.starts_with("vision.") || name.starts_with("aligner.") || name.starts_with("image_") ||
@@ -56,7 +56,24 @@ Part part_of(std::string_view name, std::int64_t num_draft_blocks) {
     // The official converter drops them too: a block shares the main embedding and head.
     if (draft->rest.starts_with("emb") || draft->rest == "head.weight") return Part::kVocabularyCopy;
   }
+  if (name.ends_with(".input_scale") && contains(name, ".ffn.experts.")) return Part::kInputScale;
   return Part::kUsed;
+}
+
+std::string_view part_text(Part part) {
+  switch (part) {
+    case Part::kUsed:
+      break;
+    case Part::kDraftHead:
+      return "of the draft head ";
+    case Part::kVocabularyCopy:
+      return "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head)";
+    case Part::kVision:
+      return "vision (vision.*, aligner.*, image_*, gate.bias_vl)";
+    case Part::kInputScale:
+      return "scales for activations in FP4 (*.input_scale), which here are FP8";
+  }
+  return "";
 }
 
 /// What one pass over the names finds: of each kind the first name, empty if there is none.
@@ -137,24 +154,6 @@ Finding<DraftKind> draft_head_of(const NameScan& scan) {
   return {DraftKind::kUnknown, tensor_text(scan.draft_blocks.begin()->second)};
 }
 
-bool is_same_format(const MatrixKind& a, const MatrixKind& b) {
-  return a.format == b.format && a.scale == b.scale && a.scale_name == b.scale_name;
-}
-
-/// Tensors of an MTP block that are in other formats than the layers' cannot be bound beside them. What is
-/// missing of a block is the table's question.
-std::optional<std::string> foreign_draft_format(const CheckpointKind& kind) {
-  const auto differs = [](const MatrixKind& draft, const MatrixKind& layers) {
-    return draft.format != MatrixFormat::kAbsent && layers.format != MatrixFormat::kAbsent &&
-           !is_same_format(draft, layers);
-  };
-  if (differs(kind.draft_experts, kind.experts))
-    return fmt::format("experts {} beside the layers' {}", kind.draft_experts.text(), kind.experts.text());
-  if (differs(kind.draft_dense, kind.dense))
-    return fmt::format("dense matrices {} beside the layers' {}", kind.draft_dense.text(), kind.dense.text());
-  return std::nullopt;
-}
-
 /// "mtp.0 to mtp.2"
 std::string blocks_text(const NameScan& scan) {
   const std::int64_t first = scan.draft_blocks.begin()->first, last = scan.draft_blocks.rbegin()->first;
@@ -173,10 +172,8 @@ std::vector<LeftOut> left_out_of(const Checkpoint& checkpoint, const CheckpointK
   std::vector<LeftOut> left_out;
   for (auto& [part, group] : parts) {
     group.is_draft_head = part == Part::kDraftHead;
-    group.what = part == Part::kDraftHead ? "of the draft head " + draft_text
-                 : part == Part::kVision
-                     ? "vision (vision.*, aligner.*, image_*, gate.bias_vl)"
-                     : "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head)";
+    group.what = part_text(part);
+    if (part == Part::kDraftHead) group.what += draft_text;
     left_out.push_back(std::move(group));
   }
   if (const auto count = std::ssize(checkpoint.unlisted()); count > 0)
@@ -184,10 +181,18 @@ std::vector<LeftOut> left_out_of(const Checkpoint& checkpoint, const CheckpointK
   return left_out;
 }
 
-std::string why_no_format(std::string_view what, const MatrixKind& kind) {
+enum class Matrices : std::uint8_t { kRoutedExperts, kDense };
+
+std::string_view matrices_name(Matrices what) {
+  return what == Matrices::kRoutedExperts ? "routed experts" : "dense matrices";
+}
+
+std::string why_no_format(Matrices what, const MatrixKind& kind) {
+  const bool experts = what == Matrices::kRoutedExperts;
   const auto sentence = [&](const std::string& found) {
-    return fmt::format("{} are {} ({}); expected {}: {}", what, found, kind.evidence,
-                       what == "routed experts" ? "MXFP4, FP8 or BF16" : "FP8 or BF16", kTakeReleased);
+    return fmt::format("{} are {} ({}); expected {}: {}", matrices_name(what), found, kind.evidence,
+                       experts ? "MXFP4, NVFP4 as ModelOpt writes it, FP8 or BF16" : "FP8 or BF16",
+                       kTakeReleased);
   };
   const auto format = kind.weight_format();
   if (kind.format == MatrixFormat::kAbsent) return "";  // the table names what is missing
@@ -196,6 +201,8 @@ std::string why_no_format(std::string_view what, const MatrixKind& kind) {
         fmt::format("{}{}", matrix_format_name(kind.format),
                     kind.format == MatrixFormat::kUnknown ? "" : ", which baleen does not read yet"));
   }
+  if (format == WeightFormat::kNvfp4)
+    return experts ? "" : sentence("NVFP4, which baleen reads of routed experts alone");
   if (!kind.scale) return "";
   if (kind.scale_name != "scale")
     return sentence(fmt::format("{} with scales named \"{}\", not \"scale\"", kind.text(), kind.scale_name));
@@ -207,6 +214,16 @@ std::string why_no_format(std::string_view what, const MatrixKind& kind) {
   if (known_block && kind.block != std::array<std::int64_t, 2>{kWeightBlock, kWeightBlock})
     return sentence(fmt::format("{}; blocks have {} x {}", kind.text(), kWeightBlock, kWeightBlock));
   return "";
+}
+
+/// Matrices of a draft head that are in a format which is not read. What is missing of a block is the table's
+/// question.
+std::optional<std::string> unread_draft_format(const CheckpointKind& kind) {
+  for (const auto& [what, matrices] :
+       {std::pair(Matrices::kRoutedExperts, &kind.draft_experts), {Matrices::kDense, &kind.draft_dense}})
+    if (!why_no_format(what, *matrices).empty())
+      return fmt::format("{} {}, which is not read", matrices_name(what), matrices->text());
+  return std::nullopt;
 }
 
 /// A name and what it is beside: tensors of one checkpoint that cannot be together.
@@ -231,7 +248,7 @@ std::string why_not_runnable(const NameScan& scan, const CheckpointKind& kind) {
     return fmt::format("{} ({})", kV41NotSupported, kind.release.evidence);
   if (kind.release.value == Release::kUnknown) return "";  // config.json's reader says what it expected
   for (const auto& [what, matrices] :
-       {std::pair("routed experts", &kind.experts), {"dense matrices", &kind.dense}})
+       {std::pair(Matrices::kRoutedExperts, &kind.experts), {Matrices::kDense, &kind.dense}})
     if (std::string why = why_no_format(what, *matrices); !why.empty()) return why;
   const bool foreign =
       kind.names.value == TensorNames::kPrefixed || kind.names.value == TensorNames::kTransformers;
@@ -295,12 +312,12 @@ CheckpointKind detect_kind(const Checkpoint& checkpoint, std::string_view config
   std::string draft_text;
   if (!scan.draft_blocks.empty()) {
     kind.draft_blocks = {std::ssize(scan.draft_blocks), blocks_text(scan)};
-    const auto foreign = foreign_draft_format(kind);
+    const auto unread = unread_draft_format(kind);
     const bool is_contiguous = scan.draft_blocks.rbegin()->first + 1 == kind.draft_blocks.value;
-    if (is_computed(kind.draft_head.value) && is_contiguous && !foreign)
+    if (is_computed(kind.draft_head.value) && is_contiguous && !unread)
       kind.num_usable_draft_blocks = kind.draft_blocks.value;
     draft_text = fmt::format("{}, {}{}", draft_head_name(kind.draft_head.value), blocks_text(scan),
-                             foreign ? " (" + *foreign + ")" : "");
+                             unread ? " (" + *unread + ")" : "");
   }
   kind.left_out = left_out_of(checkpoint, kind, draft_text);
   kind.contradictions = config_contradictions(config, kind);

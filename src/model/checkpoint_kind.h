@@ -43,9 +43,10 @@ struct CheckpointKind {
   Finding<TensorNames> names;
   Finding<DraftKind> draft_head;
   Finding<std::int64_t> draft_blocks;  ///< MTP blocks or DSpark stages: what is there under "mtp.N."
-  /// Of those, blocks that the engine can draft with: MTP blocks in the formats of the layers.
+  /// Of those, blocks that the engine can draft with: MTP blocks in formats that are read, be they others
+  /// than the layers'.
   std::int64_t num_usable_draft_blocks = 0;
-  MatrixKind experts;        ///< how the layers store experts
+  MatrixKind experts;        ///< how the layers store routed experts
   MatrixKind dense;          ///< how the layers store all other matrices
   MatrixKind draft_experts;  ///< how the draft head stores experts
   MatrixKind draft_dense;    ///< the draft head's
@@ -70,7 +71,7 @@ struct CheckpointKind {
 [[nodiscard]] std::string left_out_text(const std::vector<LeftOut>& parts);
 
 /// Whether a model with so many blocks of a draft head does without a tensor that releases have: further
-/// blocks, copies of embedding and head under "mtp.N.", vision.
+/// blocks, copies of embedding and head under "mtp.N.", vision, scales for activations.
 [[nodiscard]] bool is_left_out(std::string_view name, std::int64_t num_draft_blocks);
 
 }  // namespace baleen

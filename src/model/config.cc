@@ -22,8 +22,15 @@ constexpr std::array<std::pair<ScoringFunc, std::string_view>, 3> kScoringFuncNa
     {{ScoringFunc::kSqrtSoftplus, "sqrtsoftplus"},
      {ScoringFunc::kSigmoid, "sigmoid"},
      {ScoringFunc::kSoftmax, "softmax"}}};
-constexpr std::array<std::pair<WeightFormat, std::string_view>, 3> kWeightFormatNames{
-    {{WeightFormat::kBF16, "bf16"}, {WeightFormat::kFp8, "fp8"}, {WeightFormat::kFp4, "fp4"}}};
+constexpr std::array<std::pair<WeightFormat, std::string_view>, 4> kWeightFormatNames{
+    {{WeightFormat::kBF16, "bf16"},
+     {WeightFormat::kFp8, "fp8"},
+     {WeightFormat::kFp4, "fp4"},
+     {WeightFormat::kNvfp4, "nvfp4"}}};
+
+/// ModelOpt's, in "quantization_config", which says of FP4 experts which they are.
+constexpr const char* kExpertAlgorithm = "moe_quant_algo";
+constexpr std::string_view kNvfp4Algorithm = "NVFP4";
 
 /// config.json says it by having a "quantization_config" or none.
 constexpr const char* kDenseDtype = "dense_dtype";
@@ -382,6 +389,9 @@ ModelConfig parse_config(std::string_view text, std::string_view label,
     inner.expect("quant_method", "fp8");
     inner.expect("fmt", "e4m3");
     inner.expect("weight_block_size", {kWeightBlock, kWeightBlock});
+    const Json* algorithm = inner.find(kExpertAlgorithm, Presence::kOptional);
+    if (algorithm != nullptr && *algorithm == kNvfp4Algorithm && config.expert_format == WeightFormat::kFp4)
+      config.expert_format = WeightFormat::kNvfp4;
   }
   validate(config, label);
   return config;
@@ -426,7 +436,19 @@ std::string config_text(const ModelConfig& config) {
                                      {"scale_fmt", "ue8m0"},
                                      {"weight_block_size", {kWeightBlock, kWeightBlock}}};
   }
+  write_expert_format(object, config.expert_format);
   return object.dump(2) + "\n";
+}
+
+void write_expert_format(nlohmann::ordered_json& object, WeightFormat format) {
+  const auto quantization = object.find("quantization_config");
+  const bool has_quantization = quantization != object.end() && quantization->is_object();
+  object["expert_dtype"] = weight_format_name(format);
+  if (!has_quantization) return;
+  quantization->erase(kExpertAlgorithm);
+  if (format != WeightFormat::kNvfp4) return;
+  object["expert_dtype"] = weight_format_name(WeightFormat::kFp4);
+  (*quantization)[kExpertAlgorithm] = kNvfp4Algorithm;
 }
 
 }  // namespace baleen

@@ -34,7 +34,10 @@ std::vector<std::string> config_contradictions(const Json& config, const Checkpo
   };
   const auto experts = kind.experts.weight_format(), dense = kind.dense.weight_format();
   const std::string* said = text_field(config, "expert_dtype");
-  if (said != nullptr && experts && *said != weight_format_name(*experts))
+  // Repacks in NVFP4 leave the field as it was, and it is not wrong.
+  const bool says_fp4 =
+      said != nullptr && experts == WeightFormat::kNvfp4 && *said == weight_format_name(WeightFormat::kFp4);
+  if (said != nullptr && experts && *said != weight_format_name(*experts) && !says_fp4)
     differ(fmt::format("\"expert_dtype\": {}", quoted_text(*said)), "routed experts", kind.experts);
   const auto quantization = config.find("quantization_config");
   const bool says_fp8 = quantization != config.end() && quantization->is_object();

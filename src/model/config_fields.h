@@ -19,6 +19,10 @@ namespace baleen {
 void set_config_fields(ModelConfig& config, const nlohmann::ordered_json& fields,
                        const std::function<std::string(std::string_view)>& where);
 
+/// Says in a config.json how routed experts are stored, as their makers do: "expert_dtype", and of NVFP4
+/// beside FP8 matrices "moe_quant_algo".
+void write_expert_format(nlohmann::ordered_json& object, WeightFormat format);
+
 /// What `set_config_fields` knows.
 [[nodiscard]] std::vector<std::string> config_field_names();
 

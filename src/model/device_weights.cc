@@ -17,9 +17,9 @@ void walk(WeightTree& tree, Visit visit) {
       visit_arrays(spec.place.in(tree, spec.block, -1), visit);
       continue;
     }
-    // The weights of all experts, then their scales.
+    // The weights of all experts, then their scales, then the scales of whole matrices.
     const std::int64_t count = std::ssize(tree.block(spec.block).moe.routed);
-    for (const int wanted : {0, 1}) {
+    for (const int wanted : {0, 1, 2}) {
       for (std::int64_t expert = 0; expert < count; ++expert) {
         int array = 0;
         visit_arrays(spec.place.in(tree, spec.block, expert), [&](auto& data, std::int64_t size_bytes) {

@@ -84,7 +84,7 @@ MatrixFormat packed_format(const Parts& parts) {
   }
   if (const TensorInfo* packed = part(parts, "weight_packed")) {
     if (packed->dtype == DType::kU8 && part(parts, "weight_global_scale") != nullptr)
-      return MatrixFormat::kNvfp4;
+      return MatrixFormat::kPackedNvfp4;
     return packed->dtype == DType::kI32 ? MatrixFormat::kPackedInt4 : MatrixFormat::kUnknown;
   }
   if (part(parts, "weight.absmax") != nullptr) return MatrixFormat::kBitsAndBytes;
@@ -130,6 +130,8 @@ std::string_view matrix_format_name(MatrixFormat format) {
       return "MXFP4";
     case MatrixFormat::kNvfp4:
       return "NVFP4";
+    case MatrixFormat::kPackedNvfp4:
+      return "NVFP4 of compressed-tensors";
     case MatrixFormat::kPackedInt4:
       return "int4 of compressed-tensors";
     case MatrixFormat::kGptq:
@@ -152,6 +154,7 @@ std::optional<WeightFormat> MatrixKind::weight_format() const {
   if (format == MatrixFormat::kF32) return WeightFormat::kF32;
   if (format == MatrixFormat::kBF16) return WeightFormat::kBF16;
   if (format == MatrixFormat::kMxfp4) return WeightFormat::kFp4;
+  if (format == MatrixFormat::kNvfp4) return WeightFormat::kNvfp4;
   if (format == MatrixFormat::kFp8) return WeightFormat::kFp8;
   return std::nullopt;
 }
@@ -173,6 +176,11 @@ MatrixKind matrix_kind(const Checkpoint& checkpoint, std::string_view stem) {
   kind.evidence = evidence_of(parts, stem);
   kind.format = packed_format(parts);
   const TensorInfo* weight = part(parts, "weight");
+  if (kind.format == MatrixFormat::kNvfp4) {
+    kind.scale = DType::kF8E4M3;
+    kind.scale_name = "weight_scale";
+    kind.block = {1, format_layout(WeightFormat::kNvfp4).scale_cols};
+  }
   if (kind.format == MatrixFormat::kUnknown && weight != nullptr) describe_weight(parts, *weight, kind);
   return kind;
 }

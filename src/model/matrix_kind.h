@@ -17,10 +17,11 @@ enum class MatrixFormat : std::uint8_t {
   kAbsent,  ///< no tensor of that stem
   kF32,
   kBF16,
-  kFp8,         ///< F8_E4M3 with scales of blocks of `MatrixKind::block`
-  kMxfp4,       ///< e2m1 packed in I8, one E8M0 scale per row and 32 inputs
-  kNvfp4,       ///< e2m1 packed in U8, one E4M3 scale per row and 16 inputs, one of the whole tensor
-  kPackedInt4,  ///< compressed-tensors: eight integers in an I32
+  kFp8,    ///< F8_E4M3 with scales of blocks of `MatrixKind::block`
+  kMxfp4,  ///< e2m1 packed in I8, one E8M0 scale per row and 32 inputs
+  kNvfp4,  ///< ModelOpt: e2m1 packed in U8, one E4M3 scale per row and 16 inputs, one of the whole tensor
+  kPackedNvfp4,  ///< compressed-tensors: the same under other names
+  kPackedInt4,   ///< compressed-tensors: eight integers in an I32
   kGptq,
   kAwq,
   kExl3,
@@ -35,7 +36,7 @@ enum class MatrixFormat : std::uint8_t {
 struct MatrixKind {
   MatrixFormat format = MatrixFormat::kAbsent;
   std::optional<DType> scale;           ///< type of what scales the weight; none: the weight is not scaled
-  std::string scale_name;               ///< "scale" in the released layout
+  std::string scale_name;               ///< "scale" in the released layout, "weight_scale" of NVFP4
   std::array<std::int64_t, 2> block{};  ///< rows and inputs that share a scale
   std::string evidence;                 ///< `layers.0.attn.wq_a: weight F8_E4M3 [1024, 4096], scale ...`
 

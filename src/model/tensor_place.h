@@ -61,8 +61,8 @@ class TensorPlace {
 };
 
 /// Calls `visit(data, size_bytes)` for each array of `held`, where `data` is a `const std::byte*&` that
-/// stands for the array's address; of a matrix first the weights, then the scales. Arrays without elements
-/// are passed over.
+/// stands for the array's address; of a matrix first the weights, then the scales, then the scale of
+/// the whole. Arrays without elements are passed over.
 template <class Visit>
 void visit_arrays(HeldTensor held, Visit visit) {
   const auto array = [&](const std::byte* data, std::int64_t size_bytes) {
@@ -80,6 +80,8 @@ void visit_arrays(HeldTensor held, Visit visit) {
         if constexpr (std::is_same_v<T, WeightMatrix>) {
           tensor->data = array(tensor->data, tensor->size_bytes());
           tensor->set_scales(array(tensor->scales(), tensor->scale_bytes()));
+          tensor->set_matrix_scale(
+              array(reinterpret_cast<const std::byte*>(tensor->matrix_scale), tensor->matrix_scale_bytes()));
         } else if constexpr (std::is_same_v<T, std::span<const float>>) {
           *tensor = {elements(tensor->data(), std::ssize(*tensor)), tensor->size()};
         } else {

@@ -386,16 +386,18 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
   const DType dtype = format == WeightFormat::kF32    ? DType::kF32
                       : format == WeightFormat::kBF16 ? DType::kBF16
                       : format == WeightFormat::kFp8  ? DType::kF8E4M3
-                                                      : DType::kI8;
+                      : format == WeightFormat::kFp4  ? DType::kI8
+                                                      : DType::kU8;
   std::vector<TensorHeader> stored = {
       {tensor.name + ".weight",
        dtype,
        {tensor.shape[0], lies.row_bytes(tensor.shape[1]) / dtype_bytes(dtype)}}};
   if (lies.scale_bytes > 0) {
-    stored.push_back({tensor.name + ".scale",
+    stored.push_back({tensor.name + (format == WeightFormat::kNvfp4 ? ".weight_scale" : ".scale"),
                       formats.scale_of(tensor),
                       {lies.scales_down(tensor.shape[0]), lies.scales_across(tensor.shape[1])}});
   }
+  if (lies.matrix_scale_bytes > 0) stored.push_back({tensor.name + ".weight_scale_2", DType::kF32, {}});
   return stored;
 }
 

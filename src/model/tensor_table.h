@@ -77,8 +77,10 @@ struct TensorSpec {
 /// How matrices of one storage lie in a file.
 struct StoredFormat {
   WeightFormat weight = WeightFormat::kBF16;
-  DType scale = DType::kF8E8M0;
+  DType scale = DType::kF8E8M0;  ///< type of FP8's scales; other formats have one type
 
+  /// What the scales are stored as.
+  [[nodiscard]] DType scale_dtype() const { return weight == WeightFormat::kNvfp4 ? DType::kF8E4M3 : scale; }
   bool operator==(const StoredFormat&) const = default;
 };
 
@@ -94,7 +96,7 @@ struct StorageFormats {
 
   [[nodiscard]] StoredFormat stored(const TensorSpec& tensor) const;
   [[nodiscard]] WeightFormat of(const TensorSpec& tensor) const { return stored(tensor).weight; }
-  [[nodiscard]] DType scale_of(const TensorSpec& tensor) const { return stored(tensor).scale; }
+  [[nodiscard]] DType scale_of(const TensorSpec& tensor) const { return stored(tensor).scale_dtype(); }
   bool operator==(const StorageFormats&) const = default;
 };
 
@@ -119,7 +121,8 @@ struct ModelFamily {
 /// "layers.3." or "mtp.0."
 [[nodiscard]] std::string block_prefix(const ModelConfig& config, std::int64_t block);
 
-/// What lies in a file for `tensor`: one tensor, or a weight followed by its scale.
+/// What lies in a file for `tensor`: one tensor, or a weight followed by its scales and, of NVFP4, the scale
+/// of the whole matrix.
 [[nodiscard]] std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor,
                                                        const StorageFormats& formats);
 

@@ -25,6 +25,7 @@ void set(WeightMatrix& matrix, const TensorSpec& spec, const StorageFormats& for
             .cols = spec.shape[1],
             .data = arrays[0]};
   if (arrays.size() > 1) matrix.set_scales(arrays[1]);
+  if (arrays.size() > 2) matrix.set_matrix_scale(arrays[2]);
 }
 
 void set(std::span<const float>& vector, const TensorSpec& spec, const StorageFormats& /*formats*/,

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "numeric/e4m3.h"
 #include "numeric/e8m0.h"
 
 namespace baleen {
@@ -27,6 +28,16 @@ void check_scale(const TensorInfo& scale) {
     fail(
         "tensor \"{}\" in {}: scale {} is NaN (E8M0 code 255), expected a power of two; is the file damaged?",
         scale.name, scale.file, static_cast<const std::byte*>(found) - scale.bytes.data());
+  }
+  if (scale.dtype == DType::kF8E4M3) {
+    for (std::int64_t i = 0; i < scale.num_elements(); ++i) {
+      const float value = e4m3_to_float(element<std::uint8_t>(scale.bytes, i));
+      if (value >= 0) continue;  // of weights that are all zero it is 0
+      fail(
+          "tensor \"{}\" in {}: scale {} is {}, expected a number that is not negative; is the file damaged?",
+          scale.name, scale.file, i, value);
+    }
+    return;
   }
   BALEEN_CHECK(scale.dtype == DType::kF32);
   for (std::int64_t i = 0; i < scale.num_elements(); ++i) {

@@ -65,10 +65,11 @@ void ModelWeights::check_scales(const std::vector<TensorSpec>& table, const Stor
   std::int64_t num_bytes = 0;
   for (const TensorSpec& spec : table) {
     const std::vector<TensorHeader> stored = stored_tensors(spec, formats);
-    if (stored.size() < 2) continue;
-    const TensorInfo& scale = checkpoint_.at(stored[1].name);
-    (spec.storage == Storage::kExpert ? of_experts : scales).push_back(&scale);
-    num_bytes += scale.size_bytes();
+    for (std::size_t i = 1; i < stored.size(); ++i) {
+      const TensorInfo& scale = checkpoint_.at(stored[i].name);
+      (spec.storage == Storage::kExpert ? of_experts : scales).push_back(&scale);
+      num_bytes += scale.size_bytes();
+    }
   }
   for (const TensorInfo* scale : scales) check_scale(*scale);
   if (num_bytes > kScaleBytesReadAtLoad) return;

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/progress.h"
+#include "model/config_fields.h"
 #include "model/model_folder.h"
 #include "model/weight_checks.h"
 #include "model_files/folder.h"
@@ -43,8 +45,11 @@ PanelLoss compare(std::span<const float> before, std::span<const float> after) {
   return loss;
 }
 
-bool can_be_lossless(WeightFormat from, WeightFormat to) { return from > to; }
-static_assert(WeightFormat::kFp4 > WeightFormat::kFp8 && WeightFormat::kFp8 > WeightFormat::kBF16);
+/// NVFP4 becomes FP4 only where that is exact; what its scales are not is powers of two.
+bool can_be_lossless(WeightFormat from, WeightFormat to) {
+  if (from == WeightFormat::kNvfp4) return to == WeightFormat::kFp4;
+  return format_layout(from).bits < format_layout(to).bits || to == WeightFormat::kNvfp4;
+}
 
 class ConvertingSource final : public WeightSource {
  public:
@@ -63,18 +68,21 @@ class ConvertingSource final : public WeightSource {
   }
 
   void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
-    const StoredMatrix source = stored_matrix(tensor);
+    const StoredMatrix source = stored_matrix(checkpoint_, tensor, report_.from);
     const WeightFormat to = report_.to.of(tensor);
     if (report_.from.stored(tensor) == report_.to.stored(tensor)) {
       encoded.weight.assign(source.weight.begin(), source.weight.end());
       encoded.scale.assign(source.scale.begin(), source.scale.end());
+      encoded.matrix_scale.assign(source.matrix_scale.begin(), source.matrix_scale.end());
       return;
     }
     encoded.reset(source.rows, source.cols, to);
+    const int exponent = is_fp4(source) && to == WeightFormat::kNvfp4 ? shared_exponent(tensor, source) : 0;
+    if (is_fp4(source) && to == WeightFormat::kNvfp4) encoded.set_matrix_scale(std::ldexp(1.0F, exponent));
     std::vector<PanelLoss> losses(static_cast<std::size_t>(source.num_panels()));
     pool_.parallel_for(source.num_panels(), [&](std::int64_t panel, int thread) {
       losses[static_cast<std::size_t>(panel)] =
-          convert_panel(source, panel, encoded, scratch_[static_cast<std::size_t>(thread)]);
+          convert_panel(source, panel, exponent, encoded, scratch_[static_cast<std::size_t>(thread)]);
     });
     account(tensor, source.format, to, losses);
   }
@@ -85,31 +93,32 @@ class ConvertingSource final : public WeightSource {
     std::vector<float> after;
   };
 
-  StoredMatrix stored_matrix(const TensorSpec& tensor) const {
-    StoredMatrix matrix{.rows = tensor.shape[0],
-                        .cols = tensor.shape[1],
-                        .format = report_.from.of(tensor),
-                        .scale_dtype = report_.from.scale_of(tensor),
-                        .weight = checkpoint_.at(tensor.name + ".weight").bytes,
-                        .scale = {}};
-    if (matrix.format == WeightFormat::kFp8 || matrix.format == WeightFormat::kFp4) {
-      const TensorInfo& scale = checkpoint_.at(tensor.name + ".scale");
-      check_scale(scale);
-      matrix.scale = scale.bytes;
+  static bool is_fp4(const StoredMatrix& matrix) { return matrix.format == WeightFormat::kFp4; }
+
+  /// w1 and w3 of an expert share the scale of the whole matrix in NVFP4: kernels elsewhere take them as one.
+  int shared_exponent(const TensorSpec& tensor, const StoredMatrix& matrix) const {
+    std::vector<std::span<const std::byte>> scales{matrix.scale};
+    for (const auto& [own, other] : {std::pair(".w1", ".w3"), {".w3", ".w1"}}) {
+      if (!tensor.name.ends_with(own)) continue;
+      const std::string stem = tensor.name.substr(0, tensor.name.size() - std::string_view(own).size());
+      scales.push_back(checkpoint_.at(stem + other + ".scale").bytes);
     }
-    return matrix;
+    return nvfp4_exponent(scales);
   }
 
-  static PanelLoss convert_panel(const StoredMatrix& source, std::int64_t panel, EncodedMatrix& encoded,
-                                 Scratch& scratch) {
+  /// `exponent`: of an NVFP4 matrix made of FP4.
+  static PanelLoss convert_panel(const StoredMatrix& source, std::int64_t panel, int exponent,
+                                 EncodedMatrix& encoded, Scratch& scratch) {
     const auto size = static_cast<std::size_t>(source.panel_rows(panel) * source.cols);
     scratch.before.resize(size);
     scratch.after.resize(size);
     decode_panel(source, panel, scratch.before);
-    const bool recode = source.format == WeightFormat::kFp4 && source.scale_dtype == DType::kF8E8M0 &&
-                        encoded.format == WeightFormat::kFp8;
-    if (recode) {
+    if (is_fp4(source) && encoded.format == WeightFormat::kFp8) {
       recode_panel(source, panel, encoded);
+    } else if (is_fp4(source) && encoded.format == WeightFormat::kNvfp4) {
+      recode_to_nvfp4(source, panel, exponent, encoded);
+    } else if (source.format == WeightFormat::kNvfp4 && encoded.format == WeightFormat::kFp4) {
+      recode_from_nvfp4(source, panel, encoded);
     } else {
       encode_panel(encoded, panel, scratch.before);
     }
@@ -162,7 +171,6 @@ std::string adapted_config(const fs::path& path, const ModelConfig& config, cons
   for (const auto& [name, value] : object.items())
     if ((name.starts_with("dspark_") && !has_dspark) || name.starts_with("vision_")) gone.push_back(name);
   for (const std::string& name : gone) object.erase(name);
-  object["expert_dtype"] = weight_format_name(formats.experts);
   if (formats.dense != WeightFormat::kFp8) {
     object.erase("quantization_config");
   } else if (!object.contains("quantization_config")) {
@@ -170,6 +178,7 @@ std::string adapted_config(const fs::path& path, const ModelConfig& config, cons
     fp8.dense_format = WeightFormat::kFp8;
     object["quantization_config"] = parse_ordered_json(config_text(fp8)).value()["quantization_config"];
   }
+  write_expert_format(object, formats.experts);
   return object.dump(2) + "\n";
 }
 
@@ -196,6 +205,47 @@ StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& 
           .draft_experts = draft_target(from.draft_experts, options.experts, experts)};
 }
 
+/// Of every matrix of `table` that is NVFP4.
+Fp4Proof prove_fp4(const std::vector<TensorSpec>& table, const Checkpoint& checkpoint,
+                   const StorageFormats& formats, const std::function<bool()>& cancelled, ThreadPool& pool) {
+  std::vector<const TensorSpec*> matrices;
+  for (const TensorSpec& tensor : table) {
+    if (tensor.is_matrix() && formats.of(tensor) == WeightFormat::kNvfp4) matrices.push_back(&tensor);
+  }
+  std::vector<std::string> reasons(matrices.size());
+  Progress progress("looking at scales", "matrices", std::ssize(matrices));
+  constexpr std::size_t kTogether = 256;
+  for (std::size_t begin = 0; begin < matrices.size(); begin += kTogether) {
+    if (cancelled && cancelled()) throw Cancelled("interrupted; nothing was left behind");
+    progress.update(static_cast<std::int64_t>(begin), matrices[begin]->name);
+    const std::size_t count = std::min(kTogether, matrices.size() - begin);
+    pool.parallel_for(static_cast<std::int64_t>(count), [&](std::int64_t i, int) {
+      const std::size_t at = begin + static_cast<std::size_t>(i);
+      reasons[at] = why_not_exact_fp4(stored_matrix(checkpoint, *matrices[at], formats));
+    });
+  }
+  Fp4Proof proof{.num_matrices = std::ssize(matrices)};
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    if (reasons[i].empty()) {
+      ++proof.num_exact;
+    } else if (proof.why_not.empty()) {
+      proof.why_not = fmt::format("{}: {}", matrices[i]->name, reasons[i]);
+    }
+  }
+  return proof;
+}
+
+std::string proof_text(const Fp4Proof& proof) {
+  if (proof.num_matrices == proof.num_exact)
+    return fmt::format(
+        "NVFP4 to FP4: {} of {} matrices are exact: all scales are powers of two, and both halves of every "
+        "32 "
+        "weights agree\n",
+        proof.num_exact, proof.num_matrices);
+  return fmt::format("NVFP4 to FP4: {} of {} matrices are exact, so experts stay as they are: {}\n",
+                     proof.num_exact, proof.num_matrices, proof.why_not);
+}
+
 }  // namespace
 
 bool ConvertReport::lossless() const {
@@ -216,11 +266,17 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
     std::erase_if(left_out, [](const LeftOut& part) { return part.is_draft_head; });
   report.left_out = left_out_text(left_out);
   report.from = detect_formats(config, checkpoint);
-  report.to = target_formats(report.from, options);
+  ConvertOptions wanted = options;
+  const std::vector<TensorSpec> table = tensor_table(config);
+  if (options.experts == WeightFormat::kFp4) {
+    report.fp4_proof = prove_fp4(table, checkpoint, report.from, options.cancelled, pool);
+    if (report.fp4_proof.num_exact < report.fp4_proof.num_matrices) wanted.experts.reset();
+  }
+  report.to = target_formats(report.from, wanted);
   std::vector<TextFile> companions = companion_files(in);
   StagedFolder staged(out, options.force, names_of(companions));
   StreamPlan plan{.folder = staged.path(),
-                  .table = tensor_table(config),
+                  .table = table,
                   .formats = report.to,
                   .max_shard_bytes = options.max_shard_bytes,
                   .other_files = std::move(companions),
@@ -271,6 +327,7 @@ std::string report_text(const ConvertReport& report) {
                   static_cast<double>(report.total_bytes) / 1e9, weight_format_name(report.from.experts),
                   weight_format_name(report.to.experts), weight_format_name(report.from.dense),
                   weight_format_name(report.to.dense));
+  if (report.fp4_proof.num_matrices > 0) text += proof_text(report.fp4_proof);
   for (const auto& [role, loss] : report.changed) {
     text +=
         fmt::format("  {:<16} {:>6} matrices, {} exact", role_name(role), loss.num_tensors, loss.num_exact);

@@ -33,12 +33,21 @@ struct RoundingLoss {
   [[nodiscard]] double mean_relative_error() const { return sum_value > 0 ? sum_change / sum_value : 0; }
 };
 
+/// Which NVFP4 matrices have the same values in FP4: all scales are powers of two, and both halves of every
+/// 32 weights have the same. Looked at before anything is written.
+struct Fp4Proof {
+  std::int64_t num_matrices = 0;
+  std::int64_t num_exact = 0;
+  std::string why_not;  ///< name and scale of the first that is not exact; empty: all are
+};
+
 struct ConvertReport {
   StorageFormats from;
   StorageFormats to;
   std::int64_t num_tensors = 0;
   std::int64_t total_bytes = 0;
   std::string left_out;  ///< what of `in` was not written, in words (`left_out_text`); empty: nothing
+  Fp4Proof fp4_proof;    ///< what kept NVFP4 experts, or let them become FP4
   std::map<TensorRole, RoundingLoss> changed;  ///< roles whose format changed
   /// Matrices that lost something though their conversion can be lossless: FP4 to FP8 (scales of a block
   /// further apart than 2^14), FP4 or FP8 to BF16 (scales that are no powers of two, or at the edge of the
@@ -48,7 +57,8 @@ struct ConvertReport {
   [[nodiscard]] bool lossless() const;
 };
 
-/// Streams tensor by tensor; holds one matrix. FP4 becomes FP8 exactly as in the released converter,
+/// Streams tensor by tensor; holds one matrix. FP4 becomes FP8 exactly as in the released converter and NVFP4
+/// as ModelOpt casts it; NVFP4 becomes FP4 where every matrix has the same values there, and otherwise stays;
 /// everything else is decoded and rounded anew where its format changes and copied where not. Companion
 /// files (tokenizer, licence) are copied, config.json is adapted. A draft head is written too, whether the
 /// engine computes it or not; vision is left out and said. The result is read back and compared before this

@@ -17,19 +17,25 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<LayerKind, 3> kLayerKinds{LayerKind::kSlidingWindow, LayerKind::kCsa, LayerKind::kHca};
 
-std::string format_text(DType dtype, const CheckpointKind& kind) {
-  switch (dtype) {
+std::string format_text(const TensorInfo& tensor, const CheckpointKind& kind) {
+  const auto are_experts = [&](MatrixFormat format) {
+    return kind.experts.format == format || kind.draft_experts.format == format;
+  };
+  switch (tensor.dtype) {
     case DType::kI8:
-      if (kind.experts.format != MatrixFormat::kMxfp4) break;
+      if (!are_experts(MatrixFormat::kMxfp4)) break;
       return "FP4 (packed in I8)";
+    case DType::kU8:
+      if (!are_experts(MatrixFormat::kNvfp4)) break;
+      return "FP4 (packed in U8)";
     case DType::kF8E4M3:
-      return "FP8 E4M3";
+      return tensor.name.ends_with("_scale") ? "E4M3 scales" : "FP8 E4M3";
     case DType::kF8E8M0:
       return "E8M0 scales";
     default:
       break;
   }
-  return std::string(dtype_name(dtype));
+  return std::string(dtype_name(tensor.dtype));
 }
 
 /// One finding for people and for JSON.
@@ -121,7 +127,7 @@ CheckpointReport inspect_checkpoint(const std::filesystem::path& folder) {
   report.num_files = static_cast<std::int64_t>(checkpoint.num_files());
   report.num_tensors = static_cast<std::int64_t>(checkpoint.tensors().size());
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    FormatTotal& total = report.by_format[format_text(tensor.dtype, report.kind)];
+    FormatTotal& total = report.by_format[format_text(tensor, report.kind)];
     ++total.num_tensors;
     total.bytes += tensor.size_bytes();
     report.total_bytes += tensor.size_bytes();

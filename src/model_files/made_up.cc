@@ -13,11 +13,8 @@
 namespace baleen {
 namespace {
 
-/// Weight and scale of one tensor, or a plain tensor's bytes alone.
-struct Bytes {
-  std::vector<std::byte> weight;
-  std::vector<std::byte> scale;
-};
+/// Of one tensor: weight and scales in the order of `stored_tensors`, or a plain tensor's bytes alone.
+using Arrays = std::vector<std::vector<std::byte>>;
 
 /// The name without numbers of layers and experts, with the shape: HCA and CSA compressors differ in it.
 std::string kind_of(const TensorSpec& tensor) {
@@ -34,17 +31,20 @@ std::string kind_of(const TensorSpec& tensor) {
   return kind;
 }
 
-Bytes make(const TensorSpec& tensor, WeightSource& source) {
-  Bytes bytes;
+Arrays make(const TensorSpec& tensor, WeightSource& source) {
+  Arrays arrays(1);
   if (tensor.is_matrix()) {
     EncodedMatrix encoded;
     source.encode(tensor, encoded);
-    return {std::move(encoded.weight), std::move(encoded.scale)};
+    for (const std::span<const std::byte> scale : encoded.scales())
+      arrays.emplace_back(scale.begin(), scale.end());
+    arrays[0] = std::move(encoded.weight);
+    return arrays;
   }
   source.write_plain(tensor, [&](std::span<const std::byte> piece) {
-    bytes.weight.insert(bytes.weight.end(), piece.begin(), piece.end());
+    arrays[0].insert(arrays[0].end(), piece.begin(), piece.end());
   });
-  return bytes;
+  return arrays;
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::ui
   validate(config, "made-up weights");
   const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
   const auto source = make_random_weights(config, formats, seed, pool, zipf_exponent);
-  auto kinds = std::make_shared<std::map<std::string, Bytes>>();
+  auto kinds = std::make_shared<std::map<std::string, Arrays>>();
   const std::vector<TensorSpec> table = tensor_table(config);
   Progress progress("making up weights", "tensors", static_cast<std::int64_t>(table.size()));
   std::int64_t done = 0;
@@ -65,12 +65,9 @@ std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::ui
     const bool shares = bytes_of == MadeUpBytes::kShared && spec.storage != Storage::kI64;
     const auto [kind, is_new] = kinds->try_emplace(shares ? kind_of(spec) : spec.name);
     if (is_new) kind->second = make(spec, *source);
-    bool is_scale = false;  // the second tensor of a matrix
-    for (TensorHeader& header : stored_tensors(spec, formats)) {
-      const std::vector<std::byte>& bytes = is_scale ? kind->second.scale : kind->second.weight;
-      tensors.push_back({std::move(header), bytes, "made-up weights"});
-      is_scale = true;
-    }
+    std::size_t array = 0;
+    for (TensorHeader& header : stored_tensors(spec, formats))
+      tensors.push_back({std::move(header), kind->second[array++], "made-up weights"});
   }
   return std::make_unique<ModelWeights>(config,
                                         Checkpoint("made-up weights", std::move(tensors), std::move(kinds)));

@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "base/check.h"
+#include "model/weight_checks.h"
 #include "numeric/bf16.h"
 #include "numeric/block_scale.h"
 #include "numeric/e2m1.h"
@@ -75,6 +77,28 @@ void decode_fp4_row(const StoredMatrix& matrix, std::int64_t row, float* values)
   }
 }
 
+constexpr std::int64_t kNvfp4Group = 16;
+constexpr float kMadeMatrixScale = 0x1p-8F;
+
+float matrix_scale_of(const StoredMatrix& matrix) {
+  float value = 0;
+  std::memcpy(&value, matrix.matrix_scale.data(), sizeof(value));
+  return value;
+}
+
+void decode_nvfp4_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
+  const std::int64_t num_groups = matrix.cols / kNvfp4Group;
+  const float matrix_scale = matrix_scale_of(matrix);
+  for (std::int64_t group = 0; group < num_groups; ++group) {
+    const float scale = kE4m3Table[byte_at(matrix.scale, row * num_groups + group)];
+    for (std::int64_t col = group * kNvfp4Group; col < (group + 1) * kNvfp4Group; col += 2) {
+      const std::uint8_t pair = byte_at(matrix.weight, (row * matrix.cols + col) / 2);
+      values[col] = e2m1_to_float(pair & 15) * scale * matrix_scale;
+      values[col + 1] = e2m1_to_float(pair >> 4) * scale * matrix_scale;
+    }
+  }
+}
+
 void encode_f32_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
   std::memcpy(matrix.weight.data() + row * matrix.cols * 4, values,
               static_cast<std::size_t>(matrix.cols) * 4);
@@ -120,6 +144,24 @@ void encode_fp4_row(EncodedMatrix& matrix, std::int64_t row, const float* values
   }
 }
 
+/// A group's largest magnitude becomes 6, as nearly as its scale can say.
+void encode_nvfp4_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
+  const std::int64_t num_groups = matrix.cols / kNvfp4Group;
+  const float matrix_scale = matrix_scale_of(matrix.view());
+  for (std::int64_t group = 0; group < num_groups; ++group) {
+    const float* part = values + group * kNvfp4Group;
+    float amax = 0;
+    for (std::int64_t i = 0; i < kNvfp4Group; ++i) amax = std::max(amax, std::fabs(part[i]));
+    const std::uint8_t scale = float_to_e4m3(amax / (kE2m1Max * matrix_scale));
+    put_byte(matrix.scale, row * num_groups + group, scale);
+    const float step = e4m3_to_float(scale) * matrix_scale;
+    const auto code = [&](float value) { return step == 0 ? std::uint8_t{0} : float_to_e2m1(value / step); };
+    std::byte* target = matrix.weight.data() + (row * matrix.cols + group * kNvfp4Group) / 2;
+    for (std::int64_t i = 0; i < kNvfp4Group; i += 2)
+      target[i / 2] = static_cast<std::byte>(code(part[i]) | code(part[i + 1]) << 4);
+  }
+}
+
 /// The e4m3 codes of the sixteen e2m1 values times a power of two.
 std::array<std::uint8_t, 16> recoded_magnitudes(int exponent) {
   std::array<std::uint8_t, 16> codes;
@@ -141,6 +183,7 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
   rows = num_rows;
   cols = num_cols;
   format = to;
+  matrix_scale.clear();
   const std::int64_t fp8_scales = (rows + kWeightBlock - 1) / kWeightBlock * (cols / kWeightBlock);
   switch (format) {
     case WeightFormat::kF32:
@@ -159,13 +202,49 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
       weight.resize(static_cast<std::size_t>(rows * cols / 2));
       scale.resize(static_cast<std::size_t>(rows * (cols / kIndexerGroup)));
       break;
+    case WeightFormat::kNvfp4:
+      weight.resize(static_cast<std::size_t>(rows * cols / 2));
+      scale.resize(static_cast<std::size_t>(rows * (cols / kNvfp4Group)));
+      set_matrix_scale(kMadeMatrixScale);
+      break;
     case WeightFormat::kInt8:
       BALEEN_CHECK(false && "int8 is in no file");
       break;
   }
 }
 
-StoredMatrix EncodedMatrix::view() const { return {rows, cols, format, DType::kF8E8M0, weight, scale}; }
+void EncodedMatrix::set_matrix_scale(float value) {
+  matrix_scale.resize(sizeof(value));
+  std::memcpy(matrix_scale.data(), &value, sizeof(value));
+}
+
+StoredMatrix EncodedMatrix::view() const {
+  return {rows, cols, format, DType::kF8E8M0, weight, scale, matrix_scale};
+}
+
+std::vector<std::span<const std::byte>> EncodedMatrix::scales() const {
+  std::vector<std::span<const std::byte>> all;
+  if (!scale.empty()) all.emplace_back(scale);
+  if (!matrix_scale.empty()) all.emplace_back(matrix_scale);
+  return all;
+}
+
+StoredMatrix stored_matrix(const Checkpoint& checkpoint, const TensorSpec& tensor,
+                           const StorageFormats& formats) {
+  const std::vector<TensorHeader> stored = stored_tensors(tensor, formats);
+  StoredMatrix matrix{.rows = tensor.shape[0],
+                      .cols = tensor.shape[1],
+                      .format = formats.of(tensor),
+                      .scale_dtype = formats.scale_of(tensor),
+                      .weight = checkpoint.at(stored[0].name).bytes,
+                      .scale = {}};
+  for (std::size_t i = 1; i < stored.size(); ++i) {
+    const TensorInfo& scale = checkpoint.at(stored[i].name);
+    check_scale(scale);
+    (i == 1 ? matrix.scale : matrix.matrix_scale) = scale.bytes;
+  }
+  return matrix;
+}
 
 void decode_panel(const StoredMatrix& matrix, std::int64_t panel, std::span<float> values) {
   for (std::int64_t i = 0; i < matrix.panel_rows(panel); ++i) {
@@ -183,6 +262,9 @@ void decode_panel(const StoredMatrix& matrix, std::int64_t panel, std::span<floa
         break;
       case WeightFormat::kFp4:
         decode_fp4_row(matrix, row, target);
+        break;
+      case WeightFormat::kNvfp4:
+        decode_nvfp4_row(matrix, row, target);
         break;
       case WeightFormat::kInt8:
         BALEEN_CHECK(false && "int8 is in no file");
@@ -205,6 +287,99 @@ void encode_panel(EncodedMatrix& matrix, std::int64_t panel, std::span<const flo
     if (matrix.format == WeightFormat::kF32) encode_f32_row(matrix, row, source);
     if (matrix.format == WeightFormat::kBF16) encode_bf16_row(matrix, row, source);
     if (matrix.format == WeightFormat::kFp4) encode_fp4_row(matrix, row, source);
+    if (matrix.format == WeightFormat::kNvfp4) encode_nvfp4_row(matrix, row, source);
+  }
+}
+
+int nvfp4_exponent(std::span<const std::span<const std::byte>> e8m0_scales) {
+  constexpr int kLargestExponent = 8;  // 2^8 is the largest power of two in e4m3
+  int largest = 0;
+  for (const std::span<const std::byte> scales : e8m0_scales) {
+    for (const std::byte code : scales) largest = std::max(largest, std::to_integer<int>(code));
+  }
+  return largest - kE8m0Bias - kLargestExponent;
+}
+
+void recode_to_nvfp4(const StoredMatrix& fp4, std::int64_t panel, int m, EncodedMatrix& nvfp4) {
+  const std::int64_t row_begin = panel * kPanelRows, row_end = row_begin + fp4.panel_rows(panel);
+  const std::int64_t row_bytes = fp4.cols / 2, scales_per_row = fp4.cols / kIndexerGroup;
+  std::ranges::copy(fp4.weight.subspan(static_cast<std::size_t>(row_begin * row_bytes),
+                                       static_cast<std::size_t>((row_end - row_begin) * row_bytes)),
+                    nvfp4.weight.begin() + row_begin * row_bytes);
+  for (std::int64_t i = row_begin * scales_per_row; i < row_end * scales_per_row; ++i) {
+    const int k = byte_at(fp4.scale, i) - kE8m0Bias;
+    const std::uint8_t scale = float_to_e4m3(std::ldexp(1.0F, k - m));
+    put_byte(nvfp4.scale, 2 * i, scale);
+    put_byte(nvfp4.scale, 2 * i + 1, scale);
+  }
+}
+
+namespace {
+
+/// k of 2^k.
+std::optional<int> exponent_of(float value) {
+  int exponent = 0;
+  if (std::frexp(value, &exponent) != 0.5F) return std::nullopt;
+  return exponent - 1;
+}
+
+/// The e8m0 code of every e4m3 scale times `matrix_scale`; none where that is no power of two of e8m0's.
+std::array<std::optional<std::uint8_t>, 256> e8m0_codes(float matrix_scale) {
+  std::array<std::optional<std::uint8_t>, 256> codes;
+  const auto matrix_exponent = exponent_of(matrix_scale);
+  for (std::size_t scale = 0; matrix_exponent && scale < codes.size(); ++scale) {
+    const auto exponent = exponent_of(kE4m3Table[scale]);
+    if (!exponent) continue;
+    const int code = *exponent + *matrix_exponent + kE8m0Bias;
+    if (code >= 0 && code < kE8m0NaN) codes[scale] = static_cast<std::uint8_t>(code);
+  }
+  return codes;
+}
+
+/// Of group `half`, counted from the matrix's first.
+bool is_all_zero(const StoredMatrix& nvfp4, std::int64_t half) {
+  constexpr std::uint8_t kMagnitudes = 0x77;  // without signs
+  for (std::int64_t i = 0; i < kNvfp4Group / 2; ++i) {
+    if ((byte_at(nvfp4.weight, half * (kNvfp4Group / 2) + i) & kMagnitudes) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string why_not_exact_fp4(const StoredMatrix& nvfp4) {
+  if (!exponent_of(matrix_scale_of(nvfp4)))
+    return fmt::format("weight_scale_2 is {}, no power of two", matrix_scale_of(nvfp4));
+  const auto codes = e8m0_codes(matrix_scale_of(nvfp4));
+  const std::int64_t across = nvfp4.cols / kNvfp4Group;
+  const auto text = [&](std::int64_t half) {
+    return fmt::format("weight_scale [{}, {}] is {}", half / across, half % across,
+                       kE4m3Table[byte_at(nvfp4.scale, half)]);
+  };
+  for (std::int64_t half = 0; half < nvfp4.rows * across; half += 2) {
+    const std::uint8_t first = byte_at(nvfp4.scale, half), second = byte_at(nvfp4.scale, half + 1);
+    if (first == second && codes[first]) continue;
+    const bool has_first = !is_all_zero(nvfp4, half), has_second = !is_all_zero(nvfp4, half + 1);
+    if (has_first && !codes[first]) return text(half) + ", no power of two that FP4 has";
+    if (has_second && !codes[second]) return text(half + 1) + ", no power of two that FP4 has";
+    if (has_first && has_second)
+      return fmt::format("{}, and that of the other half of 32 weights {}", text(half), kE4m3Table[second]);
+  }
+  return "";
+}
+
+void recode_from_nvfp4(const StoredMatrix& nvfp4, std::int64_t panel, EncodedMatrix& fp4) {
+  const auto codes = e8m0_codes(matrix_scale_of(nvfp4));
+  const std::int64_t row_begin = panel * kPanelRows, row_end = row_begin + nvfp4.panel_rows(panel);
+  const std::int64_t row_bytes = nvfp4.cols / 2, scales_per_row = nvfp4.cols / kIndexerGroup;
+  std::ranges::copy(nvfp4.weight.subspan(static_cast<std::size_t>(row_begin * row_bytes),
+                                         static_cast<std::size_t>((row_end - row_begin) * row_bytes)),
+                    fp4.weight.begin() + row_begin * row_bytes);
+  for (std::int64_t i = row_begin * scales_per_row; i < row_end * scales_per_row; ++i) {
+    const std::uint8_t first = byte_at(nvfp4.scale, 2 * i), second = byte_at(nvfp4.scale, 2 * i + 1);
+    const bool take_second = first != second && is_all_zero(nvfp4, 2 * i);
+    // Of 32 zeros any scale will do; e8m0 has none that is zero.
+    put_byte(fp4.scale, i, codes[take_second ? second : first].value_or(0));
   }
 }
 

@@ -16,7 +16,7 @@ namespace {
 /// Where a stored tensor comes from.
 struct Origin {
   const TensorSpec* spec = nullptr;
-  bool is_scale = false;
+  std::size_t array = 0;  ///< a matrix has its weight, 0, then its scales
 };
 
 class Checksum {
@@ -39,6 +39,7 @@ class Stream {
  public:
   Stream(const StreamPlan& plan, WeightSource& source)
       : source_(source),
+        formats_(plan.formats),
         cancelled_(plan.cancelled),
         writer_(plan.folder, plan_tensors(plan), plan.max_shard_bytes),
         progress_(plan.job, "MB", writer_.total_bytes() / kBytesPerUnit) {}
@@ -60,9 +61,9 @@ class Stream {
   std::vector<TensorHeader> plan_tensors(const StreamPlan& plan) {
     std::vector<TensorHeader> tensors;
     for (const TensorSpec& spec : plan.table) {
-      bool is_scale = false;  // the second tensor of a matrix
+      std::size_t array = 0;
       for (TensorHeader& tensor : stored_tensors(spec, plan.formats)) {
-        origins_.emplace(tensor.name, Origin{&spec, std::exchange(is_scale, true)});
+        origins_.emplace(tensor.name, Origin{&spec, array++});
         tensors.push_back(std::move(tensor));
       }
     }
@@ -79,21 +80,26 @@ class Stream {
     const Origin& origin = origins_.find(tensor.name)->second;
     if (!origin.spec->is_matrix()) {
       source_.write_plain(*origin.spec, sink);
-    } else if (origin.is_scale) {
+    } else if (origin.array > 0) {
       // The writer puts larger alignments first and keeps the order otherwise, so a weight precedes its
-      // scale.
-      const auto scale = pending_scales_.extract(origin.spec->name);
+      // scales.
+      const auto scale = pending_scales_.extract(tensor.name);
       BALEEN_CHECK(!scale.empty());
       sink(scale.mapped());
     } else {
       source_.encode(*origin.spec, encoded_);
       sink(encoded_.weight);
-      if (!encoded_.scale.empty()) pending_scales_.emplace(origin.spec->name, encoded_.scale);
+      const std::vector<TensorHeader> stored = stored_tensors(*origin.spec, formats_);
+      const auto scales = encoded_.scales();
+      BALEEN_CHECK_EQ(scales.size() + 1, stored.size());
+      for (std::size_t i = 0; i < scales.size(); ++i)
+        pending_scales_.try_emplace(stored[i + 1].name, scales[i].begin(), scales[i].end());
     }
     checksums_.emplace(tensor.name, checksum.value());
   }
 
   WeightSource& source_;
+  const StorageFormats& formats_;
   const std::function<bool()>& cancelled_;
   std::map<std::string, Origin, std::less<>> origins_;
   CheckpointWriter writer_;

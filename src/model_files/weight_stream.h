@@ -24,7 +24,7 @@ class WeightSource {
   virtual ~WeightSource() = default;
   /// Hands the bytes of a tensor that is no matrix to `sink`, in pieces if it likes.
   virtual void write_plain(const TensorSpec& tensor, const Sink& sink) = 0;
-  /// Fills `encoded` with weight and scale, of the sizes that `formats` asks for. Called once for each
+  /// Fills `encoded` with weight and scales, of the sizes that `formats` asks for. Called once for each
   /// matrix.
   virtual void encode(const TensorSpec& tensor, EncodedMatrix& encoded) = 0;
 };

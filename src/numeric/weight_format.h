@@ -11,6 +11,8 @@ enum class WeightFormat : std::uint8_t {
   kBF16,  ///< bfloat16
   kFp8,   ///< e4m3, one scale per 128 x 128 block
   kFp4,   ///< e2m1, two a byte along the input axis (low nibble first), one e8m0 scale per row and 32 inputs
+  /// The same codes, one e4m3 scale per row and 16 inputs, and one float32 scale of the whole matrix.
+  kNvfp4,
   /// Integers of +-63, one e8m0 scale per row and 32 inputs (numeric/int8_group.h): in no file, copies that
   /// variants named `int8` make of FP8 weights (ops/matmul/int8_copies.h).
   kInt8
@@ -22,6 +24,7 @@ struct FormatLayout {
   int scale_rows = 0, scale_cols = 0;  ///< 0: no scales
   /// Size in memory: float32 for kFp8, whose checkpoints may have more than powers of two.
   int scale_bytes = 0;
+  int matrix_scale_bytes = 0;  ///< size of a scale that the whole matrix shares; 0: none
 
   [[nodiscard]] constexpr std::int64_t row_bytes(std::int64_t cols) const { return cols * bits / 8; }
   /// Scales along `rows` and along `cols`.
@@ -48,13 +51,15 @@ struct FormatLayout {
       return {.bits = 8, .scale_rows = 128, .scale_cols = 128, .scale_bytes = 4};
     case WeightFormat::kFp4:
       return {.bits = 4, .scale_rows = 1, .scale_cols = 32, .scale_bytes = 1};
+    case WeightFormat::kNvfp4:
+      return {.bits = 4, .scale_rows = 1, .scale_cols = 16, .scale_bytes = 1, .matrix_scale_bytes = 4};
     case WeightFormat::kInt8:
       return {.bits = 8, .scale_rows = 1, .scale_cols = 32, .scale_bytes = 1};
   }
   return {};
 }
 
-/// "f32", "bf16", "fp8", "fp4", "int8"
+/// "f32", "bf16", "fp8", "fp4", "nvfp4", "int8"
 [[nodiscard]] constexpr std::string_view weight_format_name(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:
@@ -65,6 +70,8 @@ struct FormatLayout {
       return "fp8";
     case WeightFormat::kFp4:
       return "fp4";
+    case WeightFormat::kNvfp4:
+      return "nvfp4";
     case WeightFormat::kInt8:
       return "int8";
   }

@@ -34,15 +34,15 @@ class ReleaseCommands : public testing::Test {
     checkpoint.write(folder_ / "dspark");
     return folder_ / "dspark";
   }
-  [[nodiscard]] fs::path nvfp4() const {
+  [[nodiscard]] fs::path gptq() const {
     EditedCheckpoint checkpoint(kStories);
     test::replace_experts(checkpoint, [&](const std::string& stem, std::int64_t out, std::int64_t in) {
-      checkpoint.add(stem + ".weight", DType::kU8, {out, in / 2});
-      checkpoint.add(stem + ".weight_scale", DType::kF8E4M3, {out, in / 16});
-      checkpoint.add(stem + ".weight_scale_2", DType::kF32, {});
+      checkpoint.add(stem + ".qweight", DType::kI32, {in / 8, out});
+      checkpoint.add(stem + ".qzeros", DType::kI32, {in / 128, out / 8});
+      checkpoint.add(stem + ".scales", DType::kF16, {in / 128, out});
     });
-    checkpoint.write(folder_ / "nvfp4");
-    return folder_ / "nvfp4";
+    checkpoint.write(folder_ / "gptq");
+    return folder_ / "gptq";
   }
   /// Every command that opens a checkpoint, with `model`.
   [[nodiscard]] std::vector<std::vector<std::string>> commands(const std::string& model) const {
@@ -241,12 +241,12 @@ TEST_F(ReleaseCommands, PlanChecksTensors) {
 }
 
 TEST_F(ReleaseCommands, OneSentenceForAForeignFormat) {
-  for (const auto& command : commands(nvfp4())) {
+  for (const auto& command : commands(gptq())) {
     const ProgramResult result = baleen(command);
     EXPECT_EQ(result.status, 1) << command[0] << ": " << result.err;
     EXPECT_NE(result.err.find(
-                  "nvfp4: routed experts are NVFP4, which baleen does not read yet (layers.0.ffn.experts.0."
-                  "w1: weight U8 ["),
+                  "gptq: routed experts are GPTQ, which baleen does not read yet (layers.0.ffn.experts.0.w1: "
+                  "qweight I32 ["),
               std::string::npos)
         << command[0] << ": " << result.err;
     EXPECT_FALSE(fs::exists(folder_ / "out"));
@@ -298,6 +298,58 @@ TEST_F(ReleaseCommands, HeadersAreEnoughToInspectAndToPlan) {
   EXPECT_EQ(plan.err.find("left unread"), std::string::npos) << plan.err;
 }
 
+/// As NVIDIA publishes Flash: the layers' experts in NVFP4, those of the MTP block in MXFP4.
+TEST_F(ReleaseCommands, Nvfp4HeadersAreEnoughToInspectAndToPlan) {
+  ModelConfig config = preset_config("flash");
+  config.expert_format = WeightFormat::kNvfp4;
+  const StorageFormats formats{.experts = WeightFormat::kNvfp4,
+                               .draft_experts = StoredFormat{.weight = WeightFormat::kFp4}};
+  std::vector<TensorHeader> tensors = test::headers_of(config, formats);
+  test::add_input_scales(tensors);
+  test::write_header_only(folder_ / "model", tensors, config_text(config));
+  test::write_encoder(folder_ / "model", test::kPreviewEncoder);
+  const ProgramResult inspect = baleen({"inspect", folder_ / "model"});
+  EXPECT_EQ(inspect.status, 0) << inspect.err;
+  for (const char* part :
+       {"  published as        V4-Flash with NVFP4 experts (a repack); config.json's sizes; ",
+        "routed experts        NVFP4, E4M3 scales; layers.0.ffn.experts.0.w1: weight U8 [2048, 2048], "
+        "weight_scale ",
+        "draft head's experts  MXFP4, E8M0 scales; mtp.0.ffn.experts.0.w1: weight I8 [",
+        "left unread           scales for activations in FP4 (*.input_scale), which here are FP8, 33,024 "
+        "tensors",
+        "  FP4 (packed in U8) ", "  FP4 (packed in I8) ", "  E4M3 scales ",
+        "config and tensors    fit together"})
+    EXPECT_NE(inspect.out.find(part), std::string::npos) << part << "\n" << inspect.out;
+  const ProgramResult plan = baleen({"plan", "--device", "h200", "--model", folder_ / "model"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  tensors = test::headers_of(preset_config("flash"), {});
+  test::write_header_only(folder_ / "mxfp4", tensors, config_text(preset_config("flash")));
+  const auto weights = [&](const fs::path& model) {
+    const Json report = Json::parse(baleen({"plan", "--device", "h200", "--model", model, "--json"}).out);
+    return report["weight_bytes"].get<double>() + report["host_expert_bytes"].get<double>();
+  };
+  // Group scales are a ninth of the experts' bytes instead of a seventeenth.
+  EXPECT_GT(weights(folder_ / "model"), 1.04 * weights(folder_ / "mxfp4"));
+  EXPECT_LT(weights(folder_ / "model"), 1.07 * weights(folder_ / "mxfp4"));
+}
+
+TEST_F(ReleaseCommands, Nvfp4RunsAndKeepsItsTextThroughConversion) {
+  const auto run = [](const fs::path& model) {
+    const ProgramResult result =
+        baleen({"run", "--model", model, "--threads", "1", "--context", "256", "--temperature", "0",
+                "--precision", "exact", "--max-tokens", "24", "Once upon a time"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const ProgramResult cast = baleen({"convert", kStories, folder_ / "nvfp4", "--experts", "nvfp4"});
+  ASSERT_EQ(cast.status, 0) << cast.err;
+  EXPECT_NE(cast.out.find("lossless: "), std::string::npos) << cast.out;
+  EXPECT_EQ(run(folder_ / "nvfp4"), run(kStories));
+  const ProgramResult back = baleen({"convert", folder_ / "nvfp4", folder_ / "fp4", "--experts", "fp4"});
+  ASSERT_EQ(back.status, 0) << back.err;
+  EXPECT_NE(back.out.find("matrices are exact: all scales are powers of two"), std::string::npos) << back.out;
+}
+
 TEST_F(ReleaseCommands, InspectPrintsEvidence) {
   const ProgramResult text = baleen({"inspect", dspark()});
   EXPECT_EQ(text.status, 0) << text.err;
@@ -312,10 +364,10 @@ TEST_F(ReleaseCommands, InspectPrintsEvidence) {
         "dense matrices        FP8, E8M0 scales of 128 x 128; layers.0.attn.wq_a: weight F8_E4M3 [",
         "vision                no; no such tensor\n", "; 3 of the draft head\n", "fit together"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
-  const ProgramResult json = baleen({"inspect", "--json", nvfp4()});
+  const ProgramResult json = baleen({"inspect", "--json", gptq()});
   EXPECT_EQ(json.status, 1);
   const Json report = Json::parse(json.out);
-  EXPECT_EQ(report["kind"]["routed_experts"]["is"], "NVFP4");
+  EXPECT_EQ(report["kind"]["routed_experts"]["is"], "GPTQ");
   EXPECT_EQ(report["kind"]["draft_head"]["is"], "MTP, 1 block");
   EXPECT_TRUE(report["kind"]["why_not_runnable"].is_string());
 }

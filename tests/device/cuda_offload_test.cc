@@ -45,7 +45,7 @@ EngineOptions with_share(const ModelWeights& weights, double share, EngineOption
                          double host_share = 1) {
   const ModelConfig& config = weights.config();
   const StorageFormats formats = detect_formats(config, weights.checkpoint());
-  const std::int64_t block_bytes = ExpertBlock(config, formats).bytes();
+  const std::int64_t block_bytes = ExpertBlock(config, formats.experts).bytes();
   ExpertCounts counts{.num_blocks = some.drafts ? config.num_blocks() : config.num_hidden_layers,
                       .num_experts = config.n_routed_experts,
                       .num_selected = config.num_experts_per_tok};

@@ -104,6 +104,10 @@ const Form kForms[] = {
            test::make_scales_f32(c);
            test::add_vocabulary_copies(c);
          }},
+    {.name = "nvfp4_experts_and_an_mxfp4_draft_head",
+     .golden = "tiny-flash-nvfp4",
+     .preset = "tiny-flash",
+     .change = test::make_nvfp4},
     {.name = "base_with_odd_scales",
      .golden = "tiny-flash-f32-scales",
      .preset = "tiny-flash",

@@ -10,6 +10,7 @@ machines). Run in the repository root.
 PRESET.safetensors   logits in `exact` of a random checkpoint that `baleen init --preset PRESET --seed SEED` writes again
                      wherever the test runs: in full at a few positions, projected on eight directions at all of them
 PRESET-f32-scales.safetensors   the same with FP8 experts and F32 scales that are no powers of two (`OddScales`)
+PRESET-nvfp4.safetensors   the same with the layers' experts in NVFP4, scales no powers of two (`OddNvfp4`), and MXFP4 in the MTP block
 stories_nll.json     ids of 20 held-out stories and the sums of their negative log-likelihoods in `released`
 operations.safetensors   inputs and outputs of single operations of models/stories in `released`, layer by kind
 """
@@ -21,7 +22,7 @@ ORACLE, BALEEN, STORIES = sys.argv[1:]
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [ORACLE, os.path.join(HERE, '..', 'support')]
 import golden_arrays, oracle
-from golden_arrays import OddScales, checksum
+from golden_arrays import OddNvfp4, OddScales, checksum
 
 OUT = os.path.join(HERE, 'goldens')
 MODEL = 'models/stories'
@@ -30,15 +31,16 @@ F32 = np.float32
 def save(name, tensors): golden_arrays.save(os.path.join(OUT, name), tensors)
 
 # ------------------------------------------------------------------ logits of random checkpoints
-def logits_golden(preset, seed, f32_scales=False):
+def logits_golden(preset, seed, form=''):
     with tempfile.TemporaryDirectory() as parent:
         folder = os.path.join(parent, 'model')
         subprocess.run([BALEEN, 'init', folder, '--preset', preset, '--seed', str(seed)], check=True, stdout=subprocess.DEVNULL)
         m = oracle.Model(folder, 'exact')
-        if f32_scales:   # the conversion of experts to FP8 is exact, and tests compare its logits with those of FP4
+        if form == 'f32-scales':   # the conversion of experts to FP8 is exact, and tests compare its logits with those of FP4
             fp8 = os.path.join(parent, 'fp8')
             subprocess.run([BALEEN, 'convert', folder, fp8, '--experts', 'fp8'], check=True, stdout=subprocess.DEVNULL)
             m.ck = OddScales(fp8)
+        if form == 'nvfp4': m.ck = OddNvfp4(folder)
         ids = np.random.default_rng(4).integers(0, m.cfg['vocab_size'], 420)
         directions = np.linalg.qr(np.random.default_rng(5).standard_normal((m.cfg['vocab_size'], 8)))[0].T.astype(F32)
         # First and last, and around every boundary: blocks of 4, the window, blocks of 128, pages.
@@ -50,7 +52,7 @@ def logits_golden(preset, seed, f32_scales=False):
             x64 = x.astype(np.float64)
             tensors |= {name: x[positions], name + '.norm': np.linalg.norm(x64, axis=1).astype(F32),
                         name + '.projection': (x64 @ directions.T.astype(np.float64)).astype(F32)}
-        save(preset + ('-f32-scales' if f32_scales else '') + '.safetensors', tensors)
+        save('-'.join(filter(None, (preset, form))) + '.safetensors', tensors)
 
 # ------------------------------------------------------------------ held-out stories
 def story_ids():
@@ -144,7 +146,8 @@ def operations_golden(ids):
 os.makedirs(OUT, exist_ok=True)
 logits_golden('tiny-flash', 1)
 logits_golden('tiny-real-heads', 2)
-logits_golden('tiny-flash', 3, f32_scales=True)
+logits_golden('tiny-flash', 3, 'f32-scales')
+logits_golden('tiny-flash', 4, 'nvfp4')
 stories = story_ids()
 operations_golden((stories[0] + stories[1])[:280])
 stories_golden(stories)

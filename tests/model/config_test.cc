@@ -38,6 +38,19 @@ TEST(Config, FormatsRoundTrip) {
   EXPECT_EQ(parse_config(config_text(config), "config.json"), config);
 }
 
+/// ModelOpt says it in "quantization_config", and leaves "expert_dtype".
+TEST(Config, Nvfp4RoundTrips) {
+  ModelConfig config = preset_config("tiny-flash");
+  config.expert_format = WeightFormat::kNvfp4;
+  const Json written = Json::parse(config_text(config));
+  EXPECT_EQ(written["expert_dtype"], "fp4");
+  EXPECT_EQ(written["quantization_config"]["moe_quant_algo"], "NVFP4");
+  EXPECT_EQ(parse_config(config_text(config), "config.json"), config);
+  config.dense_format = WeightFormat::kBF16;
+  EXPECT_EQ(Json::parse(config_text(config))["expert_dtype"], "nvfp4");
+  EXPECT_EQ(parse_config(config_text(config), "config.json"), config);
+}
+
 TEST(Config, LayerKindsOfTheReleasedModels) {
   const ModelConfig flash = preset_config("flash");
   EXPECT_EQ(flash.compress_ratios.size(), 44u);
@@ -144,7 +157,7 @@ TEST(Config, EveryDamageHasItsSentence) {
       {"/hc_eps", 0, "\"hc_eps\": expected a number from"},
       {"/norm_topk_prob", 1, "expected true or false, found 1"},
       {"/scoring_func", "relu", R"(expected "sqrtsoftplus" or "sigmoid" or "softmax", found "relu")"},
-      {"/expert_dtype", "int3", R"(expected "bf16" or "fp8" or "fp4")"},
+      {"/expert_dtype", "int3", R"(expected "bf16" or "fp8" or "fp4" or "nvfp4")"},
       {"/topk_method", "greedy", "expected \"noaux_tc\""},
       {"/eos_token_id", 512, "0 and 512 of 512"},
       {"/tie_word_embeddings", true, "expected false, found true"},

@@ -12,6 +12,7 @@
 #include "model/tensor_table.h"
 #include "model_files/convert.h"
 #include "numeric/bf16.h"
+#include "numeric/e2m1.h"
 #include "numeric/e4m3.h"
 #include "ops/operation/forced_variants.h"
 #include "ops/operation/variant.h"
@@ -261,18 +262,131 @@ TEST_F(Releases, VisionIsLeftOut) {
   EXPECT_TRUE(text.starts_with("vision (vision.*, aligner.*, image_*, gate.bias_vl), 19 tensors, ")) << text;
 }
 
-TEST_F(Releases, AnMtpBlockInOtherFormatsIsLeftOut) {
+/// Formats are a block's: experts and dense matrices of an MTP block may have others than the layers'.
+TEST_F(Releases, AnMtpBlockInOtherFormatsDrafts) {
   EditedCheckpoint checkpoint(preview());
   const EditedCheckpoint other(fp8());
   for (const auto& [name, tensor] : other.tensors)
     if (test::is_draft(name)) checkpoint.tensors[name] = tensor;
   const auto model = written(checkpoint);
+  EXPECT_EQ(left_out(model), "");
+  const ModelFolder folder = open_model_folder(model);
+  EXPECT_EQ(folder.kind.num_usable_draft_blocks, 1);
+  EXPECT_EQ(folder.kind.draft_experts.text(), "FP8, E8M0 scales of 128 x 128");
+  EXPECT_EQ(folder.kind.experts.text(), "MXFP4, E8M0 scales");
+  expect_same_logits(model, preview());
+  // In float32 the block's FP8 experts say what its MXFP4 ones said, to the rounding of sums.
+  EXPECT_CLOSE(logits(model, Precision::kExact, true), logits(preview(), Precision::kExact, true),
+               {.norm = 2e-6});
+}
+
+TEST_F(Releases, AnMtpBlockThatIsNotReadIsLeftOut) {
+  EditedCheckpoint checkpoint(preview());
+  checkpoint.rename([](const std::string& name) {
+    const bool changes = test::is_draft(name) && test::is_routed_expert(name) && name.ends_with(".weight");
+    return changes ? name + "_packed" : name;
+  });
+  const auto model = written(checkpoint);
   expect_same_logits(model, preview());
   const std::string text = left_out(model);
-  EXPECT_TRUE(text.starts_with(
-      "of the draft head MTP, mtp.0 (experts FP8, E8M0 scales of 128 x 128 beside the layers' MXFP4, E8M0 "
-      "scales), "))
+  EXPECT_TRUE(
+      text.starts_with("of the draft head MTP, mtp.0 (routed experts a format that is not known here, "
+                       "which is not read), "))
       << text;
+}
+
+/// Of NVFP4 as ModelOpt stores it: codes times scales in float32.
+test::StoredTensor nvfp4_as_float32(const EditedCheckpoint& c, const std::string& stem) {
+  const test::StoredTensor& weight = c.tensors.at(stem + ".weight");
+  const test::StoredTensor& scales = c.tensors.at(stem + ".weight_scale");
+  float matrix_scale = 0;
+  std::memcpy(&matrix_scale, c.tensors.at(stem + ".weight_scale_2").bytes.data(), sizeof(matrix_scale));
+  test::StoredTensor wide{DType::kF32, {weight.shape[0], 2 * weight.shape[1]}, {}};
+  wide.bytes.resize(2 * weight.bytes.size() * sizeof(float));
+  for (std::size_t i = 0; i < 2 * weight.bytes.size(); ++i) {
+    const auto pair = std::to_integer<std::uint8_t>(weight.bytes[i / 2]);
+    const float value = e2m1_to_float(static_cast<std::uint8_t>(i % 2 == 0 ? pair : pair >> 4)) *
+                        e4m3_to_float(std::to_integer<std::uint8_t>(scales.bytes[i / 16])) * matrix_scale;
+    std::memcpy(wide.bytes.data() + i * sizeof(float), &value, sizeof(value));
+  }
+  return wide;
+}
+
+TEST_F(Releases, Nvfp4IsWhatItsScalesSay) {
+  EditedCheckpoint checkpoint(preview());
+  test::make_nvfp4(checkpoint);
+  const auto model = written(checkpoint);
+  const ModelFolder folder = open_model_folder(model);
+  EXPECT_EQ(folder.kind.experts.text(), "NVFP4, E4M3 scales");
+  EXPECT_EQ(folder.kind.draft_experts.text(), "MXFP4, E8M0 scales");
+  EXPECT_EQ(folder.kind.num_usable_draft_blocks, 1);
+  EXPECT_EQ(folder.kind.contradictions, std::vector<std::string>{});
+  EXPECT_EQ(folder.config.expert_format, WeightFormat::kNvfp4);
+  EXPECT_EQ(left_out(model),
+            "scales for activations in FP4 (*.input_scale), which here are FP8, 60 tensors, 0.2 kB");
+  EditedCheckpoint wide = checkpoint;
+  wide.config["quantization_config"].erase("moe_quant_algo");
+  std::vector<std::string> stems;
+  for (const auto& [name, tensor] : checkpoint.tensors)
+    if (name.ends_with(".weight_scale_2")) stems.push_back(name.substr(0, name.size() - 15));
+  wide.erase_if([](const std::string& name) { return name.find(".weight_scale") != std::string::npos; });
+  for (const std::string& stem : stems) wide.tensors[stem + ".weight"] = nvfp4_as_float32(checkpoint, stem);
+  const auto truth = written(wide);
+  for (const bool mtp : {false, true})
+    EXPECT_CLOSE(logits(model, Precision::kExact, mtp), logits(truth, Precision::kExact, mtp),
+                 {.norm = 2e-6});
+}
+
+TEST_F(Releases, Nvfp4InReleasedPrecision) {
+  const test::RandomCheckpoint one_layer(with_experts(with_layers(preset_config("tiny-flash"), 1), 4));
+  EditedCheckpoint checkpoint(one_layer.path());
+  test::make_nvfp4(checkpoint);
+  const auto model = written(checkpoint);
+  const double off =
+      relative_norm(logits(model, Precision::kReleased),
+                    logits(model, Precision::kReleased, false, {parse_forced_variant(kReferenceVariant)}));
+  EXPECT_LT(off, 2e-2);
+}
+
+TEST_F(Releases, DamagedNvfp4IsNamed) {
+  struct Damage {
+    const char* sentence;
+    void (*change)(EditedCheckpoint&);
+  };
+  const Damage all[] = {
+      {"tensor \"layers.1.ffn.experts.2.w3.weight_scale_2\": missing, config wants F32 []",
+       [](EditedCheckpoint& c) { c.tensors.erase("layers.1.ffn.experts.2.w3.weight_scale_2"); }},
+      {"weight_scale\" in ",
+       [](EditedCheckpoint& c) {
+         c.tensors.at("layers.1.ffn.experts.2.w3.weight_scale").bytes[7] = std::byte{0x7F};
+       }},
+      {"scale 7 is -",
+       [](EditedCheckpoint& c) {
+         c.tensors.at("layers.1.ffn.experts.2.w3.weight_scale").bytes[7] = std::byte{0xB8};
+       }},
+      {"weight_scale_2\" in ",
+       [](EditedCheckpoint& c) {
+         c.tensors.at("layers.1.ffn.experts.2.w3.weight_scale_2").bytes.assign(4, std::byte{0});
+       }},
+      {"dense matrices are NVFP4, which baleen reads of routed experts alone (layers.0.attn.wq_a: ",
+       [](EditedCheckpoint& c) {
+         const auto shape = c.tensors.at("layers.0.attn.wq_a.weight").shape;
+         c.add("layers.0.attn.wq_a.weight", DType::kU8, {shape[0], shape[1] / 2});
+         c.add("layers.0.attn.wq_a.weight_scale", DType::kF8E4M3, {shape[0], shape[1] / 16});
+         c.add("layers.0.attn.wq_a.weight_scale_2", DType::kF32, {});
+         c.tensors.erase("layers.0.attn.wq_a.scale");
+       }}};
+  for (const Damage& damage : all) {
+    EditedCheckpoint checkpoint(preview());
+    test::make_nvfp4(checkpoint);
+    damage.change(checkpoint);
+    try {
+      const ModelWeights weights(written(checkpoint));
+      ADD_FAILURE() << damage.sentence;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(damage.sentence), std::string::npos) << error.what();
+    }
+  }
 }
 
 /// Of a release that is converted the draft head is converted with it, and the encoder goes along.
@@ -325,18 +439,11 @@ TEST_F(Releases, ForeignFormatsAreToldByName) {
     void (*put)(EditedCheckpoint&, const std::string&, std::int64_t, std::int64_t);
   };
   const Format formats[] = {
-      {"routed experts are NVFP4, which baleen does not read yet (layers.0.ffn.experts.0.w1: weight U8 [128, "
-       "128], "
-       "weight_scale F8_E4M3 [128, 16], weight_scale_2 F32 [], input_scale F32 []); expected MXFP4, FP8 or "
-       "BF16: take "
-       "the checkpoint as DeepSeek publishes it",
-       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
-         c.add(stem + ".weight", DType::kU8, {out, in / 2});
-         c.add(stem + ".weight_scale", DType::kF8E4M3, {out, in / 16});
-         c.add(stem + ".weight_scale_2", DType::kF32, {});
-         c.add(stem + ".input_scale", DType::kF32, {});
-       }},
-      {"routed experts are NVFP4, ",
+      {"routed experts are NVFP4 of compressed-tensors, which baleen does not read yet "
+       "(layers.0.ffn.experts.0.w1: "
+       "weight_scale F8_E4M3 [128, 16], weight_packed U8 [128, 128], weight_global_scale F32 [1]); expected "
+       "MXFP4, "
+       "NVFP4 as ModelOpt writes it, FP8 or BF16: take the checkpoint as DeepSeek publishes it",
        [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
          c.add(stem + ".weight_packed", DType::kU8, {out, in / 2});
          c.add(stem + ".weight_scale", DType::kF8E4M3, {out, in / 16});
@@ -641,8 +748,12 @@ struct PublishedFiles {
 constexpr StorageFormats kFp8Experts{.experts = WeightFormat::kFp8};
 constexpr StorageFormats kF32Scales{
     .experts = WeightFormat::kFp8, .dense_scale = DType::kF32, .expert_scale = DType::kF32};
+constexpr StorageFormats kNvfp4Experts{.experts = WeightFormat::kNvfp4,
+                                       .draft_experts = StoredFormat{.weight = WeightFormat::kFp4}};
 constexpr const char* kFp8E8m0Text = "FP8, E8M0 scales of 128 x 128";
 constexpr const char* kFp8F32Text = "FP8, F32 scales of 128 x 128";
+constexpr const char* kInputScales =
+    "scales for activations in FP4 (*.input_scale), which here are FP8, 33,024 tensors, 132.1 kB";
 constexpr const char* kCopies =
     "the MTP block's copies of embedding and head (mtp.*.emb, mtp.*.head), 2 tensors, 2.12 GB";
 
@@ -718,6 +829,27 @@ const PublishedFiles kPublished[] = {
      .published = "V4-Flash-0731 with FP8 experts (a repack)",
      .experts = kFp8E8m0Text,
      .num_tensors = 72'317},
+    {.folder = "MXFP4",  // nvidia/DeepSeek-V4-Flash-NVFP4, with its MTP block and without
+     .formats = kNvfp4Experts,
+     .published = "V4-Flash with NVFP4 experts (a repack)",
+     .experts = "NVFP4, E4M3 scales",
+     .left_out = kInputScales,
+     .num_tensors = 135'235},
+    {.folder = "nvfp4-of-0731",
+     .draft = DraftKind::kDspark,
+     .formats = kNvfp4Experts,
+     .encoder = test::kOfficialEncoder,
+     .published = "V4-Flash-0731 with NVFP4 experts (a repack)",
+     .experts = "NVFP4, E4M3 scales",
+     .left_out = kInputScales,
+     .num_tensors = 138'365},
+    {.folder = "nvfp4-without-mtp",
+     .draft = DraftKind::kNone,
+     .formats = StorageFormats{.experts = WeightFormat::kNvfp4},
+     .published = "V4-Flash with NVFP4 experts (a repack) without a draft head",
+     .experts = "NVFP4, E4M3 scales",
+     .left_out = kInputScales,
+     .num_tensors = 133'660},
     {.folder = "vision",
      .draft = DraftKind::kDspark,
      .has_vision = true,
@@ -750,6 +882,7 @@ std::vector<TensorHeader> published_headers(const PublishedFiles& files, ModelCo
       tensors.push_back({name, DType::kBF16, {config.vocab_size, config.hidden_size}});
   }
   if (files.has_vision) test::add_vision_headers(config, tensors);
+  if (files.formats.experts == WeightFormat::kNvfp4) test::add_input_scales(tensors);
   return tensors;
 }
 

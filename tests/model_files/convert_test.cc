@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -107,6 +109,98 @@ TEST_F(Convert, Fp4ToFp8IsLosslessAndBack) {
   EXPECT_EQ(recoded.changed.size(), 1u);
   EXPECT_EQ(load_config(out()).expert_format, WeightFormat::kFp8);
   EXPECT_TRUE(convert(out(), folder_ / "back", {.experts = WeightFormat::kFp4}).lossless());
+}
+
+TEST_F(Convert, Fp4ToNvfp4AndBackKeepsEveryByte) {
+  const ConvertReport cast = convert(in(), out(), {.experts = WeightFormat::kNvfp4});
+  EXPECT_TRUE(cast.lossless()) << report_text(cast);
+  const auto json = nlohmann::json::parse(read_text_file(out() / "config.json"));
+  EXPECT_EQ(json["expert_dtype"], "fp4");
+  EXPECT_EQ(json["quantization_config"]["moe_quant_algo"], "NVFP4");
+  const Checkpoint nvfp4(out());
+  const std::string stem = "layers.1.ffn.experts.0.";
+  EXPECT_EQ(nvfp4.at(stem + "w1.weight").type_text(), "U8 [128, 128]");
+  EXPECT_EQ(nvfp4.at(stem + "w1.weight_scale").type_text(), "F8_E4M3 [128, 16]");
+  EXPECT_EQ(nvfp4.at(stem + "w1.weight_scale_2").type_text(), "F32 []");
+  EXPECT_TRUE(std::ranges::equal(nvfp4.at(stem + "w1.weight_scale_2").bytes,
+                                 nvfp4.at(stem + "w3.weight_scale_2").bytes));
+  const ConvertReport back = convert(out(), folder_ / "back", {.experts = WeightFormat::kFp4});
+  EXPECT_TRUE(back.lossless());
+  EXPECT_EQ(back.fp4_proof.num_matrices, 4 * 2 * 3);
+  EXPECT_EQ(back.fp4_proof.num_exact, 4 * 2 * 3);
+  EXPECT_NE(
+      report_text(back).find("NVFP4 to FP4: 24 of 24 matrices are exact: all scales are powers of two, "),
+      std::string::npos)
+      << report_text(back);
+  expect_same_tensors(in(), folder_ / "back");
+  EXPECT_EQ(load_config(folder_ / "back"), load_config(in()));
+}
+
+/// One group of 16 weights with half its scale is enough, as is a matrix's own scale.
+TEST_F(Convert, Nvfp4ThatIsNotExactInFp4Stays) {
+  convert(in(), folder_ / "nvfp4", {.experts = WeightFormat::kNvfp4});
+  ModelConfig config = small_config();
+  config.expert_format = WeightFormat::kNvfp4;
+  const auto breaks = [&](const std::string& name, const std::string& reason, auto&& change) {
+    const fs::path broken = folder_ / "broken", kept = folder_ / "kept";
+    fs::remove_all(broken);
+    fs::remove_all(kept);
+    rewrite(folder_ / "nvfp4", broken, config, [&](TensorHeader& tensor, std::vector<std::byte>& bytes) {
+      if (tensor.name == name) change(bytes);
+    });
+    const ConvertReport report = convert(broken, kept, {.experts = WeightFormat::kFp4});
+    EXPECT_EQ(report.fp4_proof.num_exact, 4 * 2 * 3 - 1);
+    EXPECT_NE(report_text(report).find(
+                  "NVFP4 to FP4: 23 of 24 matrices are exact, so experts stay as they are: " + reason),
+              std::string::npos)
+        << report_text(report);
+    EXPECT_EQ(report.to.experts, WeightFormat::kNvfp4);
+    EXPECT_TRUE(report.lossless());
+    expect_same_tensors(broken, kept);
+  };
+  const std::string stem = "layers.2.ffn.experts.1.w2";
+  breaks(stem + ".weight_scale", stem + ": weight_scale [0, 2] is ", [](std::vector<std::byte>& bytes) {
+    bytes[3] = static_cast<std::byte>(std::to_integer<int>(bytes[3]) - 8);
+  });
+  breaks(stem + ".weight_scale", stem + ": weight_scale [0, 3] is ", [](std::vector<std::byte>& bytes) {
+    bytes[3] = static_cast<std::byte>(std::to_integer<int>(bytes[3]) + 1);
+  });
+  breaks(stem + ".weight_scale_2", stem + ": weight_scale_2 is 0.75, no power of two",
+         [](std::vector<std::byte>& bytes) {
+           const float scale = 0.75F;
+           std::memcpy(bytes.data(), &scale, sizeof(scale));
+         });
+}
+
+/// Scales of weights that are all zero do not count, be they zero themselves.
+TEST_F(Convert, Nvfp4GroupsOfZerosAreExactInFp4) {
+  convert(in(), folder_ / "nvfp4", {.experts = WeightFormat::kNvfp4});
+  ModelConfig config = small_config();
+  config.expert_format = WeightFormat::kNvfp4;
+  const std::string stem = "layers.2.ffn.experts.1.w2";
+  rewrite(folder_ / "nvfp4", folder_ / "zeros", config,
+          [&](TensorHeader& tensor, std::vector<std::byte>& bytes) {
+            if (tensor.name == stem + ".weight") std::fill_n(bytes.begin(), 24, std::byte{0x80});
+            if (tensor.name == stem + ".weight_scale") bytes[0] = bytes[1] = bytes[2] = std::byte{0};
+          });
+  const ConvertReport report = convert(folder_ / "zeros", out(), {.experts = WeightFormat::kFp4});
+  EXPECT_EQ(report.fp4_proof.num_exact, 4 * 2 * 3) << report.fp4_proof.why_not;
+  EXPECT_TRUE(report.lossless());
+  EXPECT_EQ(report.to.experts, WeightFormat::kFp4);
+}
+
+TEST_F(Convert, RoundingToNvfp4IsAccountedFor) {
+  ModelConfig config = small_config();
+  config.expert_format = WeightFormat::kBF16;
+  init_checkpoint(folder_ / "bf16", config, {}, pool_);
+  const ConvertReport report = convert(folder_ / "bf16", out(), {.experts = WeightFormat::kNvfp4});
+  const RoundingLoss& experts = report.changed.at(TensorRole::kRoutedExpert);
+  EXPECT_EQ(experts.num_exact, 0);
+  // Scales of 16 weights that need not be powers of two: finer than FP4's.
+  EXPECT_GT(experts.mean_relative_error(), 0.04);
+  EXPECT_LT(experts.mean_relative_error(), 0.1);
+  EXPECT_FALSE(report.lossless());
+  EXPECT_FALSE(convert(out(), folder_ / "fp8", {.experts = WeightFormat::kFp8}).lossless());
 }
 
 TEST_F(Convert, ToBf16AndBackIsLossless) {

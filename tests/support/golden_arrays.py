@@ -41,3 +41,18 @@ class OddScales(oracle.Checkpoint):
         odd = 1 + ((37 * np.arange(s.size).reshape(s.shape) + 11) % 4096) / 4096
         blocks = np.repeat(np.repeat((s * odd).astype(F32), 128, 0), 128, 1)
         return (oracle.E4M3_LUT[codes] * blocks[:codes.shape[0], :codes.shape[1]]).astype(F32)
+
+class OddNvfp4(oracle.Checkpoint):
+    """Codes of the layers' MXFP4 experts with NVFP4's scales: of each 16 weights an E4M3 number, of each
+    matrix one in float32 (releases.h, `make_nvfp4`)."""
+    def get(self, k):
+        if not k.startswith('layers.') or '.ffn.experts.' not in k: return super().get(k)
+        packed = self.raw(k)[1].view(np.uint8)
+        codes = np.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1)
+        e8m0 = self.raw(k.replace('.weight', '.scale'))[1].astype(np.int64)
+        exponents = np.repeat(e8m0, 2, 1) - int(e8m0.max()) + 14  # in e4m3's field: the largest has 2^7
+        fractions = (5 * np.arange(exponents.size).reshape(exponents.shape) + 3) % 8
+        scales = oracle.E4M3_LUT[(np.maximum(exponents, 1) * 8 + fractions).astype(np.uint8)]
+        odd = 1 + ((37 * sum(k[:-7].encode()) + 11) % 4096) / 4096
+        matrix_scale = F32(np.ldexp(odd, int(e8m0.max()) - 134))
+        return (oracle.E2M1_LUT[codes] * np.repeat(scales, 16, 1) * matrix_scale).astype(F32)

@@ -73,6 +73,16 @@ inline void write_header_only(const std::filesystem::path& folder, const std::ve
   return tensors;
 }
 
+/// What ModelOpt writes beside NVFP4 weights.
+inline void add_input_scales(std::vector<TensorHeader>& tensors) {
+  std::vector<TensorHeader> scales;
+  for (const TensorHeader& tensor : tensors) {
+    if (!tensor.name.ends_with(".weight_scale_2")) continue;
+    scales.push_back({tensor.name.substr(0, tensor.name.size() - 14) + "input_scale", DType::kF32, {}});
+  }
+  tensors.insert(tensors.end(), scales.begin(), scales.end());
+}
+
 /// What Vision-Exp has beside that: a tower of 32 blocks, an aligner, image tokens, a router bias in every
 /// block.
 inline void add_vision_headers(const ModelConfig& config, std::vector<TensorHeader>& tensors) {

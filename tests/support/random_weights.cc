@@ -45,6 +45,14 @@ RandomWeight::RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t 
       for (std::uint8_t& scale : group_scales_) scale = static_cast<std::uint8_t>(124 + random() % 5);
       matrix_.group_scales = group_scales_.data();
       break;
+    case WeightFormat::kNvfp4:
+      for (std::int64_t i = 0; i < count / 2; ++i) data[i] = static_cast<std::byte>(random());
+      group_scales_.resize(static_cast<std::size_t>(rows * (cols / 16)));
+      for (std::uint8_t& scale : group_scales_) scale = static_cast<std::uint8_t>(random() % 64);
+      matrix_.group_scales = group_scales_.data();
+      matrix_scale_ = 0.03F + 0.01F * static_cast<float>(random() % 8);  // no power of two
+      matrix_.matrix_scale = &matrix_scale_;
+      break;
     case WeightFormat::kInt8:
       for (std::int64_t i = 0; i < count; ++i)
         data[i] = static_cast<std::byte>(kInt8Offset + static_cast<int>(random() % 127) - 63);

@@ -23,6 +23,7 @@ class RandomWeight {
   std::vector<std::byte> data_;
   std::vector<float> block_scales_;
   std::vector<std::uint8_t> group_scales_;
+  float matrix_scale_ = 0;
   WeightMatrix matrix_;
 };
 

@@ -19,25 +19,35 @@ ExpertWeights shape_of(const ModelConfig& config, WeightFormat format) {
   return {.w1 = up, .w2 = down, .w3 = up};
 }
 
+/// Array `piece` of an expert, in the order of `ExpertBlock::pieces`.
+std::span<const std::byte> array_of(const ExpertWeights& expert, std::size_t piece) {
+  const WeightMatrix& matrix = expert.*kMatrices[piece % kMatrices.size()];
+  const auto bytes = [](const std::byte* data, std::int64_t size) {
+    return std::span(data, static_cast<std::size_t>(size));
+  };
+  if (piece < kMatrices.size()) return bytes(matrix.data, matrix.size_bytes());
+  if (piece < 2 * kMatrices.size()) return bytes(matrix.scales(), matrix.scale_bytes());
+  return bytes(reinterpret_cast<const std::byte*>(matrix.matrix_scale), matrix.matrix_scale_bytes());
+}
+
 }  // namespace
 
 ExpertBlock::ExpertBlock(const ExpertWeights& like) : shape_(like) {
-  for (std::size_t i = 0; i < kMatrices.size(); ++i) {
-    WeightMatrix& matrix = shape_.*kMatrices[i];
+  for (WeightMatrix ExpertWeights::*const which : kMatrices) {
+    WeightMatrix& matrix = shape_.*which;
     matrix.data = nullptr;
     matrix.set_scales(nullptr);
-    offsets_[i] = bytes_;
-    bytes_ += rounded_up(matrix.size_bytes(), kAlignment);
+    matrix.set_matrix_scale(nullptr);
   }
-  for (std::size_t i = 0; i < kMatrices.size(); ++i) {
-    offsets_[kMatrices.size() + i] = bytes_;
-    bytes_ += rounded_up((shape_.*kMatrices[i]).scale_bytes(), kAlignment);
+  for (std::size_t i = 0; i < kNumPieces; ++i) {
+    offsets_[i] = bytes_;
+    bytes_ += rounded_up(std::ssize(array_of(shape_, i)), kAlignment);
   }
   bytes_ = rounded_up(bytes_, kBlockUnit);
 }
 
-ExpertBlock::ExpertBlock(const ModelConfig& config, const StorageFormats& formats)
-    : ExpertBlock(shape_of(config, formats.experts)) {}
+ExpertBlock::ExpertBlock(const ModelConfig& config, WeightFormat format)
+    : ExpertBlock(shape_of(config, format)) {}
 
 ExpertWeights ExpertBlock::at(const std::byte* block) const {
   ExpertWeights expert = shape_;
@@ -45,20 +55,20 @@ ExpertWeights ExpertBlock::at(const std::byte* block) const {
     WeightMatrix& matrix = expert.*kMatrices[i];
     matrix.data = block + offsets_[i];
     matrix.set_scales(block + offsets_[kMatrices.size() + i]);
+    matrix.set_matrix_scale(block + offsets_[2 * kMatrices.size() + i]);
   }
   return expert;
 }
 
-std::array<ExpertBlock::Piece, 6> ExpertBlock::pieces(const ExpertWeights& expert) const {
-  std::array<Piece, 6> pieces;
-  for (std::size_t i = 0; i < kMatrices.size(); ++i) {
-    const WeightMatrix& matrix = expert.*kMatrices[i];
-    const WeightMatrix& shape = shape_.*kMatrices[i];
+std::array<ExpertBlock::Piece, ExpertBlock::kNumPieces> ExpertBlock::pieces(
+    const ExpertWeights& expert) const {
+  for (WeightMatrix ExpertWeights::*const which : kMatrices) {
+    const WeightMatrix& matrix = expert.*which;
+    const WeightMatrix& shape = shape_.*which;
     BALEEN_CHECK(matrix.format == shape.format && matrix.rows == shape.rows && matrix.cols == shape.cols);
-    pieces[i] = {{matrix.data, static_cast<std::size_t>(matrix.size_bytes())}, offsets_[i]};
-    const std::size_t scale = kMatrices.size() + i;
-    pieces[scale] = {{matrix.scales(), static_cast<std::size_t>(matrix.scale_bytes())}, offsets_[scale]};
   }
+  std::array<Piece, kNumPieces> pieces;
+  for (std::size_t i = 0; i < kNumPieces; ++i) pieces[i] = {array_of(expert, i), offsets_[i]};
   return pieces;
 }
 

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "model/config.h"
-#include "model/tensor_table.h"
 #include "ops/experts/experts.h"
 
 namespace baleen {
@@ -20,7 +19,7 @@ class ExpertBlock {
 
   /// For experts of these formats and shapes.
   explicit ExpertBlock(const ExpertWeights& like);
-  ExpertBlock(const ModelConfig& config, const StorageFormats& formats);
+  ExpertBlock(const ModelConfig& config, WeightFormat format);
 
   /// Of a block: whole pages of memory.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -31,12 +30,14 @@ class ExpertBlock {
     std::span<const std::byte> bytes;
     std::int64_t offset;  ///< where it begins in the block
   };
-  /// Codes of w1, w3, w2, then their scales; what a format does not have is empty.
-  [[nodiscard]] std::array<Piece, 6> pieces(const ExpertWeights& expert) const;
+  /// Codes, scales and the scale of the whole matrix, each of w1, w3, w2.
+  static constexpr std::size_t kNumPieces = 9;
+  /// In that order; what a format does not have is empty.
+  [[nodiscard]] std::array<Piece, kNumPieces> pieces(const ExpertWeights& expert) const;
 
  private:
   ExpertWeights shape_;  ///< without addresses
-  std::array<std::int64_t, 6> offsets_{};
+  std::array<std::int64_t, kNumPieces> offsets_{};
   std::int64_t bytes_ = 0;
 };
 

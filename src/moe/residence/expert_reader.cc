@@ -20,16 +20,16 @@ std::uint64_t load(std::uint64_t& word) { return std::atomic_ref(word).load(std:
 
 }  // namespace
 
-ExpertReader::ExpertReader(std::span<const BlockWeights> blocks, std::int64_t num_blocks,
-                           const ExpertBlock& shape, Memory& pinned, Memory& device)
-    : shape_(shape),
+ExpertReader::ExpertReader(std::span<const BlockWeights> blocks, std::span<const ExpertBlock> shapes,
+                           std::int64_t unit, Memory& pinned, Memory& device)
+    : shapes_(shapes.begin(), shapes.end()),
+      unit_(unit),
       request_(std::int64_t{sizeof(ExpertReadRequest)}, pinned),
-      stages_(kStages * shape.bytes(), pinned),
-      prompt_stages_(kPromptStages * shape.bytes(), pinned),
+      stages_(kStages * unit, pinned),
+      prompt_stages_(kPromptStages * unit, pinned),
       state_(std::int64_t{sizeof(ExpertReadState)}, device),
       pool_(std::min(kReadingThreads, default_num_threads())) {
-  for (const BlockWeights& block : blocks.first(static_cast<std::size_t>(num_blocks)))
-    experts_.push_back(block.moe.routed);
+  for (const BlockWeights& block : blocks.first(shapes.size())) experts_.push_back(block.moe.routed);
   // The thread's own token: `thread_` may not yet be the thread that runs.
   thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
 }
@@ -95,7 +95,7 @@ void ExpertReader::answer(std::uint64_t number, const std::stop_token& stop) {
       if (stop.stop_requested()) return;
       std::this_thread::sleep_for(kPause);
     }
-    read(asked.block, asked.experts[i], stages_.data() + i % kStages * shape_.bytes());
+    read(asked.block, asked.experts[i], stages_.data() + i % kStages * unit_);
     std::atomic_ref(asked.answered).store(word(i + 1), std::memory_order_release);
   }
 }

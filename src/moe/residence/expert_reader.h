@@ -22,9 +22,9 @@ namespace baleen {
 
 class ExpertReader {
  public:
-  /// Of the first `num_blocks` of `blocks`, whose arrays must outlive this. `pinned`: memory that kernels
-  /// reach at the same addresses as the host does; `device`: theirs.
-  ExpertReader(std::span<const BlockWeights> blocks, std::int64_t num_blocks, const ExpertBlock& shape,
+  /// Of `blocks`, whose arrays must outlive this, and of each of which `shapes` has the shape; `unit` bytes
+  /// hold any. `pinned`: memory that kernels reach at the same addresses as the host does; `device`: theirs.
+  ExpertReader(std::span<const BlockWeights> blocks, std::span<const ExpertBlock> shapes, std::int64_t unit,
                Memory& pinned, Memory& device);
   ExpertReader(const ExpertReader&) = delete;
   ExpertReader& operator=(const ExpertReader&) = delete;
@@ -35,15 +35,17 @@ class ExpertReader {
   /// Copies an expert's arrays to `to` as a block. By any thread.
   void read(std::int64_t block, std::int64_t expert, std::byte* to);
   /// An expert's arrays in the checkpoint.
-  [[nodiscard]] std::array<ExpertBlock::Piece, 6> pieces(std::int64_t block, std::int64_t expert) const {
-    return shape_.pieces(experts_[static_cast<std::size_t>(block)][static_cast<std::size_t>(expert)]);
+  [[nodiscard]] std::array<ExpertBlock::Piece, ExpertBlock::kNumPieces> pieces(std::int64_t block,
+                                                                               std::int64_t expert) const {
+    const auto number = static_cast<std::size_t>(block);
+    return shapes_[number].pieces(experts_[number][static_cast<std::size_t>(expert)]);
   }
   /// Throws `LostDevice` when a kernel has waited for too long.
   void check() const;
 
   /// Room for experts that the calling thread reads for steps of many tokens: two halves, used in turn.
   [[nodiscard]] std::byte* prompt_stage(std::int64_t place) const {
-    return prompt_stages_.data() + place * shape_.bytes();
+    return prompt_stages_.data() + place * unit_;
   }
 
   static constexpr std::int64_t kStages = 8;  ///< for kernels
@@ -59,7 +61,8 @@ class ExpertReader {
   void serve(const std::stop_token& stop);
   void answer(std::uint64_t number, const std::stop_token& stop);
 
-  ExpertBlock shape_;
+  std::vector<ExpertBlock> shapes_;
+  std::int64_t unit_ = 0;
   std::vector<std::vector<ExpertWeights>> experts_;  ///< [blocks][experts] in the checkpoint
   Buffer request_;
   Buffer stages_;

@@ -22,6 +22,12 @@ std::int64_t num_device_blocks(const ExpertCounts& counts) {
          counts.num_blocks * counts.num_slots;
 }
 
+std::vector<ExpertBlock> shapes_of(std::span<const BlockWeights> blocks) {
+  std::vector<ExpertBlock> shapes;
+  for (const BlockWeights& block : blocks) shapes.emplace_back(block.moe.routed[0]);
+  return shapes;
+}
+
 /// Of the experts alone.
 std::int64_t lattice_bytes_on_host(const ExpertCounts& counts, std::int64_t block_bytes) {
   return counts.num_on_host == 0 ? 0 : (counts.num_on_host + 1) * block_bytes;
@@ -52,20 +58,20 @@ std::int64_t ExpertStore::host_bytes(const ExpertCounts& counts, std::int64_t bl
 ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device,
                          Memory& host, BackgroundCopies* copies)
     : placement_(counts),
-      shape_(blocks[0].moe.routed[0]),
+      shapes_(shapes_of(blocks.first(static_cast<std::size_t>(counts.num_blocks)))),
+      unit_(std::ranges::max(shapes_, {}, &ExpertBlock::bytes).bytes()),
       device_(device),
       copies_(copies),
-      on_device_(num_device_blocks(counts) * shape_.bytes(), device),
-      on_host_(lattice_bytes_on_host(counts, shape_.bytes()), host),
+      on_device_(num_device_blocks(counts) * unit_, device),
+      on_host_(lattice_bytes_on_host(counts, unit_), host),
       tables_(counts.num_blocks * Tables(counts.num_experts).bytes, device),
       shared_(Arena::bytes_for<Shared>(1), device),
       guesses_(counts, kMaxRowsOfKernelCopies, device),
-      reader_(counts.num_on_disk > 0
-                  ? std::make_unique<ExpertReader>(blocks, counts.num_blocks, shape_, host, device)
-                  : nullptr),
+      reader_(counts.num_on_disk > 0 ? std::make_unique<ExpertReader>(blocks, shapes_, unit_, host, device)
+                                     : nullptr),
       places_(static_cast<std::size_t>(counts.num_in_all())) {
   BALEEN_CHECK(counts.num_slots <= kMaxSlotsOfBlock && counts.num_experts <= kMaxExpertsOfBlock);
-  const std::int64_t unit = shape_.bytes();
+  const std::int64_t unit = unit_;
   // Blocks of the host begin a whole number of blocks from those of the device.
   const auto device_begin = reinterpret_cast<std::intptr_t>(on_device_.data());
   auto host_begin = counts.num_on_host == 0 ? device_begin : reinterpret_cast<std::intptr_t>(on_host_.data());
@@ -97,15 +103,14 @@ void ExpertStore::fill(std::span<const BlockWeights> blocks) {
     }
     write_tables(block);
   }
-  Progress progress(
-      "loading experts", "MB",
-      (num_blocks * num_experts - placement_.counts().num_on_disk) * shape_.bytes() / kMegabyte);
+  Progress progress("loading experts", "MB",
+                    (num_blocks * num_experts - placement_.counts().num_on_disk) * unit_ / kMegabyte);
   std::int64_t done = 0;
   ThreadPool pool(default_num_threads());
   for (std::int64_t block = 0; block < num_blocks; ++block) {
     const std::vector<ExpertWeights>& routed = blocks[static_cast<std::size_t>(block)].moe.routed;
     const auto load = [&](std::int64_t expert, auto&& copy) {
-      for (const ExpertBlock::Piece& piece : shape_.pieces(routed[static_cast<std::size_t>(expert)])) {
+      for (const ExpertBlock::Piece& piece : shape(block).pieces(routed[static_cast<std::size_t>(expert)])) {
         if (!piece.bytes.empty()) copy(at(place(block, expert)) + piece.offset, piece.bytes);
       }
     };
@@ -120,7 +125,7 @@ void ExpertStore::fill(std::span<const BlockWeights> blocks) {
       if (placement_.on_device(block, expert)) {
         load(expert, [&](std::byte* to, std::span<const std::byte> from) { device_.upload(to, from); });
       }
-      progress.update(++done * shape_.bytes() / kMegabyte);
+      progress.update(++done * unit_ / kMegabyte);
     }
   }
 }
@@ -191,7 +196,7 @@ void ExpertStore::copy_to_buffer(std::int64_t block) {
   for_each_away(block, [&](std::int64_t expert) {
     std::byte* const to = at(next++);
     if (placement_.level(block, expert) == ExpertLevel::kDisk) return copy_from_disk(block, expert, to);
-    copies_->start(to, at(place(block, expert)), shape_.bytes());
+    copies_->start(to, at(place(block, expert)), unit_);
   });
   copies_->set_mark(static_cast<int>(block % 2));
 }
@@ -202,7 +207,7 @@ void ExpertStore::copy_from_disk(std::int64_t block, std::int64_t expert, std::b
   const int mark = kPromptMark + static_cast<int>(stage / kHalf);
   if (stage % kHalf == 0) copies_->wait_for(mark);  // what this half held has been copied
   reader_->read(block, expert, reader_->prompt_stage(stage));
-  copies_->start(to, reader_->prompt_stage(stage), shape_.bytes());
+  copies_->start(to, reader_->prompt_stage(stage), unit_);
   if (stage % kHalf == kHalf - 1) copies_->set_mark(mark);
 }
 
@@ -229,20 +234,20 @@ void ExpertStore::bind(WeightTree& tree) const {
     moe.routed.clear();
     // The first places, whichever experts they hold: kernels take the first address and the distance.
     for (std::int64_t i = 0; i < placement_.counts().num_experts; ++i)
-      moe.routed.push_back(shape_.at(base_ + i * shape_.bytes()));
+      moe.routed.push_back(shape(block).at(base_ + i * unit_));
     moe.places = places_in(tables_of(block));
     if (placement_.counts().num_away() == 0) continue;
     moe.places.slots = slots_of(block);
     moe.places.copied = moe.places.slots.copied;
     moe.places.blocks = at(0);
-    moe.places.block_bytes = shape_.bytes();
+    moe.places.block_bytes = unit_;
   }
 }
 
 void ExpertStore::swap(const ExpertSwap& swap) {
   std::int32_t& promoted = place(swap.block, swap.promoted);
   std::int32_t& demoted = place(swap.block, swap.demoted);
-  const auto size = static_cast<std::size_t>(shape_.bytes());
+  const auto size = static_cast<std::size_t>(unit_);
   const bool from_disk = promoted == kOnDisk;
   const std::int32_t freed = demoted;
   if (placement_.on_device(swap.block, swap.demoted)) {

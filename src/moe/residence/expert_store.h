@@ -32,7 +32,8 @@ struct ExpertPlaceStats {
 
 class ExpertStore {
  public:
-  /// Copies the routed experts of the first of `blocks`, as many as `counts` has; with experts on disk, the
+  /// Copies the routed experts of the first of `blocks`, as many as `counts` has, which may differ in format
+  /// from block to block; an expert takes what the largest of them does. With experts on disk, the
   /// arrays of `blocks` must outlive this. `device`: what kernels run in; `host`: memory that they reach at
   /// the same addresses as the host does; `copies` from there to the device: null where nothing is to be
   /// copied for steps of many tokens. Throws `Error` when either memory has not enough.
@@ -52,9 +53,11 @@ class ExpertStore {
   /// Where the block of an expert that is not on disk is; what it holds can be read by whoever reads that
   /// memory.
   [[nodiscard]] const std::byte* address(std::int64_t block, std::int64_t expert) const {
-    return base_ + std::int64_t{place(block, expert)} * shape_.bytes();
+    return base_ + std::int64_t{place(block, expert)} * unit_;
   }
-  [[nodiscard]] const ExpertBlock& shape() const { return shape_; }
+  [[nodiscard]] const ExpertBlock& shape(std::int64_t block) const {
+    return shapes_[static_cast<std::size_t>(block)];
+  }
 
   /// What kernels counted since the start. Waits for the device.
   [[nodiscard]] ExpertFetchCounts counts() const;
@@ -113,7 +116,7 @@ class ExpertStore {
     return places_[static_cast<std::size_t>(block * placement_.counts().num_experts + expert)];
   }
   [[nodiscard]] std::byte* at(std::int32_t place) const {
-    return const_cast<std::byte*>(base_) + std::int64_t{place} * shape_.bytes();
+    return const_cast<std::byte*>(base_) + std::int64_t{place} * unit_;
   }
   /// The first place of the buffer that a block's experts are copied to.
   [[nodiscard]] std::int32_t copy_buffer(std::int64_t block) const {
@@ -135,7 +138,8 @@ class ExpertStore {
   void write_tables(std::int64_t block);
 
   ExpertPlacement placement_;
-  ExpertBlock shape_;
+  std::vector<ExpertBlock> shapes_;  ///< one a block
+  std::int64_t unit_;                ///< from place to place: bytes of the largest
   Memory& device_;
   BackgroundCopies* copies_;
   Buffer on_device_;

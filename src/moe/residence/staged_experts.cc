@@ -8,7 +8,8 @@ namespace baleen {
 namespace {
 
 std::int64_t staging_bytes(const WeightMatrix& m) {
-  return Arena::bytes_for<std::byte>(m.size_bytes()) + Arena::bytes_for<std::byte>(m.scale_bytes());
+  return Arena::bytes_for<std::byte>(m.size_bytes()) + Arena::bytes_for<std::byte>(m.scale_bytes()) +
+         Arena::bytes_for<std::byte>(m.matrix_scale_bytes());
 }
 
 /// Of a device's array, which the tree only reads.
@@ -51,6 +52,7 @@ void StagedExperts::stage_matrix(const WeightMatrix& to, const WeightMatrix& fro
   BALEEN_CHECK(to.format == from.format && to.rows == from.rows && to.cols == from.cols);
   stage_array(writable(to.data), from.data, to.size_bytes());
   stage_array(writable(to.scales()), from.scales(), to.scale_bytes());
+  stage_array(writable(to.matrix_scale), bytes_at(from.matrix_scale), to.matrix_scale_bytes());
 }
 
 void StagedExperts::stage(const ExpertChange& change) {

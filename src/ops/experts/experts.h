@@ -5,7 +5,13 @@
 ///     a = silu(g) v  [times the routing weight];  y_e = w2 bf(a)
 ///     out = bf( sum over chosen experts in ascending id of y_e + y_shared )          float32 sums
 ///
-/// FP4 and FP8 weights see activations (x and bf(a)) rounded to e4m3 per 128 in `released`.
+/// FP4, NVFP4 and FP8 weights see activations (x and bf(a)) rounded to e4m3 per 128 in `released`.
+///
+/// NVFP4: w x is bf(s2 * sum), where the sum is over codes times their e4m3 scales and s2 is the matrix's own
+/// scale (ops/matmul): nothing is lost on the way from the file. What its maker rounds activations to, e2m1
+/// per 16 with the file's `input_scale`, is a step of other hardware's products, coarser than e4m3 per 128,
+/// which the model was released with; so that scale is not read. Routed and shared experts may differ in
+/// format, and blocks of layers may.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@
 namespace baleen {
 
 ActivationRounding activation_rounding(WeightFormat format, Precision precision) {
-  const bool packed = format == WeightFormat::kFp8 || format == WeightFormat::kFp4;
+  const bool packed =
+      format == WeightFormat::kFp8 || format == WeightFormat::kFp4 || format == WeightFormat::kNvfp4;
   return packed && precision == Precision::kReleased ? ActivationRounding::kFp8 : ActivationRounding::kNone;
 }
 

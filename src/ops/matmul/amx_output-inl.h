@@ -26,7 +26,8 @@ namespace baleen::HWY_NAMESPACE {
 /// panels with it.
 HWY_INLINE void prefetch_second_level(const void* at) { __builtin_prefetch(at, 0, 2); }
 
-/// Stores outputs n to n + 15 of row m, as far as they are in the tile: sums[0], sums[stride], ...
+/// Stores outputs n to n + 15 of row m, as far as they are in the tile: sums[0], sums[stride], ...,
+/// times the matrix's factor.
 HWY_INLINE void store_outputs(const MatmulTile& tile, std::int64_t m, std::int64_t n, const float* sums,
                               std::int64_t stride) {
   const FloatTag d;
@@ -35,6 +36,7 @@ HWY_INLINE void store_outputs(const MatmulTile& tile, std::int64_t m, std::int64
                      ? hn::Load(d, sums)
                      : hn::GatherIndex(
                            d, sums, hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<std::int32_t>(stride))));
+  outputs = hn::Mul(outputs, hn::Set(d, tile.weight->output_factor()));
   if (tile.round_bf16) outputs = round_bf16_simd(d, outputs);
   float* y = tile.y + m * tile.y_stride + n;
   const std::int64_t count = std::min(kTileRows, tile.n_end - n);

@@ -3,7 +3,8 @@
 //
 // FP8 and FP4 values, and activations rounded to FP8, are exact in BF16. AMX takes subnormal numbers as zero;
 // none occurs. An activation rounded to FP8 is a multiple of 2^-31 and one rounded to BF16, which meets FP8
-// alone, of 2^-64; a weight is a multiple of 2^-9 (FP8) or 2^-91 (FP4, below): sums are multiples of 2^-122.
+// alone, of 2^-64; a weight is a multiple of 2^-10 (FP8, NVFP4) or 2^-91 (FP4, below): sums are multiples of
+// 2^-122.
 
 #if defined(BALEEN_OPS_MATMUL_AMX_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_AMX_WEIGHTS_INL_H_
@@ -50,7 +51,7 @@ struct AmxPanel {
 /// Bytes of packed weights.
 template <WeightFormat kFormat>
 constexpr std::int64_t code_bytes(std::int64_t num_inputs) {
-  return kFormat == WeightFormat::kFp4 ? num_inputs / 2 : num_inputs;
+  return kFormat == WeightFormat::kFp8 ? num_inputs : num_inputs / 2;
 }
 
 /// Writes inputs k to k + count - 1 of a weight row, a multiple of 128 up to 512, to `values`, and the scale
@@ -68,7 +69,7 @@ class AmxWeights<WeightFormat::kFp8> {
     const Unpacker unpacker = unpacker_;  // in registers: stores might change the member
     for (std::int64_t at = 0; at < count; at += 2 * kSlice) {
       WordVec pairs[Unpacker::kVectors];
-      unpacker.Unpack(row.codes + k + at, pairs);
+      unpacker.Unpack(row, k + at, pairs);
       hn::Store(pairs[0], WordTag(), reinterpret_cast<std::uint32_t*>(values + at));
       hn::Store(pairs[1], WordTag(), reinterpret_cast<std::uint32_t*>(values + at + kSlice));
     }
@@ -113,18 +114,6 @@ inline const ShiftedFp4Tables& shifted_fp4_tables() {
   return tables;
 }
 
-/// Of 64 bytes of BF16 values, byte b is of value b / 2; each half of a group has every other four of these.
-struct Fp4Places {
-  constexpr Fp4Places() {
-    for (int byte = 0; byte < 64; ++byte) {
-      shifts[byte] = static_cast<std::uint8_t>(4 * (byte / 16 * 4 + byte % 8 / 2));
-      upper[byte] = static_cast<std::uint8_t>(byte % 2 * 16);
-    }
-  }
-  alignas(64) std::uint8_t shifts[64] = {};  ///< to a value's code
-  alignas(64) std::uint8_t upper[64] = {};   ///< part of the tables for a value's upper byte
-};
-
 template <>
 class AmxWeights<WeightFormat::kFp4> {
  public:
@@ -132,7 +121,7 @@ class AmxWeights<WeightFormat::kFp4> {
 
   HWY_INLINE void Unpack(const RowCursor& row, std::int64_t k, std::int64_t count, std::uint16_t* values,
                          float* scales, std::int64_t scale_stride) const {
-    static constexpr Fp4Places kPlaces;
+    static constexpr Fp4Places kPlaces(false);
     const ByteVec shifts = hn::Load(ByteTag(), kPlaces.shifts);
     const ByteVec upper = hn::Load(ByteTag(), kPlaces.upper);
     const std::uint8_t* const tables = tables_;
@@ -141,10 +130,7 @@ class AmxWeights<WeightFormat::kFp4> {
     asm("" : "+m"(group_shifts));  // loads of bytes: GCC else extracts each from a vector, two instructions
     const std::uint8_t* codes = row.codes + k / 2;
     for (std::int64_t group = 0; group < count / kSlice; ++group) {
-      const ByteVec both{_mm512_broadcast_i32x4(
-          _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + group * (kSlice / 2))))};
-      const ByteVec places =
-          hn::OrAnd(upper, shift_bytes(both, shifts), hn::Set(ByteTag(), std::uint8_t{15}));
+      const ByteVec places = fp4_places(codes + group * (kSlice / 2), shifts, upper);
       hn::Store(look_up_bytes(places, tables + group_shifts[group] * 64), ByteTag(),
                 reinterpret_cast<std::uint8_t*>(values + group * kSlice));
     }
@@ -156,12 +142,6 @@ class AmxWeights<WeightFormat::kFp4> {
   }
 
  private:
-  /// The eight bits of each 64 that begin at a byte's shift.
-  static HWY_INLINE ByteVec shift_bytes(ByteVec codes, ByteVec shifts) {
-    ByteVec shifted;
-    asm("vpmultishiftqb %2, %1, %0" : "=v"(shifted.raw) : "v"(shifts.raw), "v"(codes.raw));
-    return shifted;
-  }
   static HWY_INLINE ByteVec look_up_bytes(ByteVec places, const std::uint8_t* table) {
     ByteVec found;
     asm("vpermb %2, %1, %0"
@@ -199,6 +179,31 @@ class AmxWeights<WeightFormat::kFp4> {
   }
 
   const std::uint8_t* tables_;
+};
+
+/// Blocks have scales of 1: those of groups enter the values.
+template <>
+class AmxWeights<WeightFormat::kNvfp4> {
+ public:
+  HWY_INLINE AmxWeights() {}
+  HWY_INLINE void Unpack(const RowCursor& row, std::int64_t k, std::int64_t count, std::uint16_t* values,
+                         float* scales, std::int64_t scale_stride) const {
+    const Unpacker unpacker = unpacker_;  // in registers: stores might change the member
+    for (std::int64_t block = 0; block < count; block += kActivationGroup) {
+      WordVec pairs[Unpacker::kVectors];
+      unpacker.Unpack(row, k + block, pairs);
+      for (std::int64_t v = 0; v < Unpacker::kVectors; ++v)
+        hn::Store(pairs[v], WordTag(), reinterpret_cast<std::uint32_t*>(values + block + v * kSlice));
+    }
+    for (std::int64_t block = 0; block < kPanelBlocks; ++block) scales[block * scale_stride] = 1.0F;
+  }
+  static constexpr std::int64_t input_of(std::int64_t word) {
+    return Unpacker::input_of(word / kSlicePairs, word % kSlicePairs);
+  }
+
+ private:
+  using Unpacker = Bf16Unpacker<WeightFormat::kNvfp4>;
+  Unpacker unpacker_;
 };
 
 }  // namespace baleen::HWY_NAMESPACE

@@ -1,10 +1,10 @@
-// FP8 and FP4 weights times FP8 activations as BF16, two products an instruction, on x86 that has AVX-512
-// with BF16 dot products and byte permutations (Zen 4, Sapphire Rapids and later). Included once per
+// FP8, FP4 and NVFP4 weights times FP8 activations as BF16, two products an instruction, on x86 that has
+// AVX-512 with BF16 dot products and byte permutations (Zen 4, Sapphire Rapids and later). Included once per
 // instruction set (Highway).
 //
-// Both sides are exact in BF16, and no product is subnormal (an activation is at least 2^-31, a weight 2^-9):
-// that the instruction takes subnormals as zero does not show. How it rounds between its two products is the
-// processor's; every number of rows goes through it, so results do not depend on that number.
+// Both sides are exact in BF16, and no product is subnormal (an activation is at least 2^-31, a weight
+// 2^-10): that the instruction takes subnormals as zero does not show. How it rounds between its two products
+// is the processor's; every number of rows goes through it, so results do not depend on that number.
 
 #if defined(BALEEN_OPS_MATMUL_BF16_DOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_BF16_DOTS_INL_H_
@@ -69,8 +69,9 @@ inline const Bf16Tables& bf16_tables() {
   return tables;
 }
 
-/// Unpacks a load of 64 bytes of weights to kVectors vectors of pairs; lane l of vector v has the inputs from
-/// `input_of(v, l)` on: two that are neighbours of FP8, two that are two apart of FP4.
+/// Unpacks a load of 64 bytes of weights, those of inputs k and further, to kVectors vectors of pairs; lane l
+/// of vector v has the inputs from `input_of(v, l)` on: two that are neighbours, of FP4 two that are two
+/// apart.
 template <WeightFormat kFormat>
 class Bf16Unpacker;
 
@@ -87,9 +88,9 @@ class Bf16Unpacker<WeightFormat::kFp8> {
     lower_[0] = hn::Load(d, tables.e4m3_lower);
     lower_[1] = hn::Load(d, tables.e4m3_lower + 64);
   }
-  HWY_INLINE void Unpack(const std::uint8_t* codes, WordVec (&pairs)[kVectors]) const {
+  HWY_INLINE void Unpack(const RowCursor& row, std::int64_t k, WordVec (&pairs)[kVectors]) const {
     const ByteTag d;
-    const auto all = hn::LoadU(d, codes);
+    const auto all = hn::LoadU(d, row.codes + k);
     const auto sign = hn::And(all, hn::Set(d, std::uint8_t{0x80}));
     const auto upper = hn::Or(look_up(all, upper_[0], upper_[1]), sign);
     const auto lower = look_up(all, lower_[0], lower_[1]);
@@ -114,11 +115,11 @@ class Bf16Unpacker<WeightFormat::kFp4> {
     upper_ = hn::LoadDup128(d, bf16_tables().e2m1_upper);
     lower_ = hn::LoadDup128(d, bf16_tables().e2m1_lower);
   }
-  HWY_INLINE void Unpack(const std::uint8_t* codes, WordVec (&pairs)[kVectors]) const {
+  HWY_INLINE void Unpack(const RowCursor& row, std::int64_t k, WordVec (&pairs)[kVectors]) const {
     const ByteTag d;
     const hn::Repartition<std::uint16_t, FloatTag> d16;
     const auto nibble = hn::Set(d, std::uint8_t{15});
-    const auto both = hn::LoadU(d, codes);
+    const auto both = hn::LoadU(d, row.codes + k / 2);
     const ByteVec half[2] = {hn::And(both, nibble),
                              hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, both))), nibble)};
     for (int i = 0; i < 2; ++i) {
@@ -137,7 +138,93 @@ class Bf16Unpacker<WeightFormat::kFp4> {
   ByteVec upper_, lower_;
 };
 
-/// Products of both formats. A block of 128 inputs has a sum of its own, which the scales multiply.
+/// Of 64 bytes of BF16 values, byte b is of value b / 2; each half of a group has every other four of these.
+struct Fp4Places {
+  /// `half_tables`: each half has a table of 32 bytes.
+  constexpr explicit Fp4Places(bool half_tables) {
+    for (int byte = 0; byte < 64; ++byte) {
+      shifts[byte] = static_cast<std::uint8_t>(4 * (byte / 16 * 4 + byte % 8 / 2));
+      upper[byte] = static_cast<std::uint8_t>(byte % 2 * 16 + (half_tables ? byte / 8 % 2 * 32 : 0));
+    }
+  }
+  alignas(64) std::uint8_t shifts[64] = {};  ///< to a value's code
+  alignas(64) std::uint8_t upper[64] = {};   ///< part of the tables for a value's upper byte
+};
+
+/// The eight bits of each 64 that begin at a byte's shift.
+HWY_INLINE ByteVec shift_bytes(ByteVec codes, ByteVec shifts) {
+  ByteVec shifted;
+  asm("vpmultishiftqb %2, %1, %0" : "=v"(shifted.raw) : "v"(shifts.raw), "v"(codes.raw));
+  return shifted;
+}
+
+/// Where the bytes of 32 values are in their table, whose 16 codes lie from `codes` on.
+HWY_INLINE ByteVec fp4_places(const std::uint8_t* codes, ByteVec shifts, ByteVec upper) {
+  const ByteVec both{_mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)))};
+  return hn::OrAnd(upper, shift_bytes(both, shifts), hn::Set(ByteTag(), std::uint8_t{15}));
+}
+
+/// NVFP4's scales enter the values: products of six bits, from 2^-10 to 2,688, are normal BF16 numbers.
+///
+/// tables.values[s]: lower bytes of the BF16 values of all codes times the scale of code s, then their upper
+/// bytes.
+struct ScaledFp4Tables {
+  alignas(64) std::uint8_t values[128][32];
+};
+
+inline const ScaledFp4Tables& scaled_fp4_tables() {
+  static const ScaledFp4Tables tables = [] {
+    ScaledFp4Tables made = {};
+    for (int scale = 0; scale < 128; ++scale) {
+      for (int code = 0; code < 16; ++code) {
+        const Bf16Bits bits = float_to_bf16(e2m1_to_float(static_cast<std::uint8_t>(code)) *
+                                            e4m3_to_float(static_cast<std::uint8_t>(scale)));
+        made.values[scale][code] = static_cast<std::uint8_t>(bits & 0xFF);
+        made.values[scale][16 + code] = static_cast<std::uint8_t>(bits >> 8);
+      }
+    }
+    return made;
+  }();
+  return tables;
+}
+
+template <>
+class Bf16Unpacker<WeightFormat::kNvfp4> {
+ public:
+  static constexpr int kVectors = 4;
+  static constexpr int kPairDistance = 1;
+  HWY_INLINE Bf16Unpacker() : tables_(scaled_fp4_tables().values[0]) {}
+  HWY_INLINE void Unpack(const RowCursor& row, std::int64_t k, WordVec (&pairs)[kVectors]) const {
+    static constexpr Fp4Places kPlaces(true);
+    const ByteVec shifts = hn::Load(ByteTag(), kPlaces.shifts);
+    const ByteVec upper = hn::Load(ByteTag(), kPlaces.upper);
+    const std::uint8_t* const tables = tables_;
+    const std::uint8_t* const scales = row.group_scales + k / 16;
+    const auto table = [&](int group) HWY_ATTR {
+      return _mm256_load_si256(
+          reinterpret_cast<const __m256i*>(tables + (scales[group] & 0x7F) * kTableBytes));
+    };
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(table(2 * v)), table(2 * v + 1), 1);
+      ByteVec found;
+      asm("vpermb %2, %1, %0"
+          : "=v"(found.raw)
+          : "v"(fp4_places(row.codes + k / 2 + v * 16, shifts, upper).raw), "v"(both));
+      pairs[v] = hn::BitCast(WordTag(), found);
+    }
+  }
+  /// Four lanes alternate between the halves of 32 inputs.
+  static constexpr std::int64_t input_of(std::int64_t v, std::int64_t lane) {
+    return v * 32 + lane / 2 % 2 * 16 + lane / 4 * 4 + lane % 2 * 2;
+  }
+
+ private:
+  static constexpr std::int64_t kTableBytes = 32;
+
+  const std::uint8_t* tables_;
+};
+
+/// Products of all three formats. A block of 128 inputs has a sum of its own, which the scales multiply.
 template <WeightFormat kFormat>
 struct Bf16DotProducts : LaneSums {
   using Unpacker = Bf16Unpacker<kFormat>;
@@ -173,6 +260,8 @@ struct Bf16DotProducts : LaneSums {
   static HWY_INLINE FloatVec block_scale(const RowCursor& row, std::int64_t block) {
     if constexpr (kFormat == WeightFormat::kFp8) {
       return hn::Set(FloatTag(), row.block_scales[block]);
+    } else if constexpr (kFormat == WeightFormat::kNvfp4) {
+      return hn::Set(FloatTag(), 1.0F);
     } else {
       return group_scales(row.group_scales + block * 4);
     }
@@ -183,7 +272,6 @@ struct Bf16DotProducts : LaneSums {
                                          std::int64_t n, FloatVec (&results)[kFewRows]) {
     const Unpacker unpacker;
     const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
-    const std::int64_t block_bytes = tile.weight->row_bytes() * kActivationGroup / tile.weight->cols;
     FloatVec sums[kFewRows];
     for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
     for (std::int64_t block = 0; block < tile.weight->cols / kActivationGroup; ++block) {
@@ -191,9 +279,9 @@ struct Bf16DotProducts : LaneSums {
       for (int m = 0; m < kFewRows; ++m) block_sums[m] = hn::Zero(FloatTag());
       for (int first = 0; first < kBlockVectors; first += kVectors) {
         WordVec weights[kVectors];
-        const std::int64_t at = block * block_bytes + first / kVectors * 4 * kLanes;
-        unpacker.Unpack(row.codes + at, weights);
-        if (kFormat == WeightFormat::kFp4 && kFewRows == 1) prefetch_ahead(row, at);
+        const std::int64_t k = block * kActivationGroup + first * 2 * kLanes;
+        unpacker.Unpack(row, k, weights);
+        if (kFormat != WeightFormat::kFp8 && kFewRows == 1) prefetch_ahead(row, k / 2);
         for (int v = 0; v < kVectors; ++v) {
           for (int m = 0; m < kFewRows; ++m) {
             block_sums[m] = add_dots(block_sums[m], pairs_at(x[m], block, first + v), weights[v]);
@@ -220,7 +308,7 @@ struct Bf16DotProducts : LaneSums {
       for (std::int64_t k = range.begin; k < range.end; k += kLoadInputs) {
         const std::int64_t at = k / kLoadInputs * 4 * kLanes;
         WordVec weights[kVectors];
-        unpacker.Unpack(row.codes + at, weights);
+        unpacker.Unpack(row, k, weights);
         prefetch_next_panel<LaneSums>(tile, row, at);
         std::uint32_t* to = panel.pairs[c] + (k - range.begin) / 2;
         for (int v = 0; v < kVectors; ++v) hn::Store(weights[v], WordTag(), to + v * kLanes);

@@ -1,5 +1,8 @@
 /// The tile kernel under every linear operation: y[m, n] = sum_k x[m, k] * w[n, k] in float32.
 ///
+/// NVFP4: w[n, k] is the code's value times its group's scale, exact in float32 and BF16, and the sum is
+/// multiplied by the matrix's scale before it is rounded: y = bf(scale * sum).
+///
 /// One output is always computed by the same chain of multiply-adds, whatever else is in the batch, however
 /// rows and columns are cut into tiles and whichever thread runs it: a vector accumulator takes its products
 /// block by block in ascending k, within a block in the order in which the format unpacks on this instruction
@@ -87,8 +90,8 @@ struct MatmulPartition {
   [[nodiscard]] std::int64_t num_items() const { return num_row_blocks * num_column_blocks; }
 };
 
-/// At which rate products run: FP8 and FP4 weights that meet activations as they are act as their exact BF16
-/// values.
+/// At which rate products run: NVFP4 weights, and FP8 and FP4 ones that meet activations as they are, act as
+/// their exact BF16 values.
 [[nodiscard]] MathFormat product_format(WeightFormat format, ActivationRounding rounding);
 /// FLOPs of y = x W^T over `num_rows` rows of x, and the weight, read once (also for no rows). x and y are
 /// counted by the operation that has them as arguments.

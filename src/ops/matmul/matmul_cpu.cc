@@ -1,7 +1,7 @@
 // SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so
 // tile shapes are free (tile_rows-inl.h). FP8 activations meet FP4 weights as integers (integer_fp4-inl.h),
-// or FP4 and FP8 weights as BF16 (amx_products-inl.h, bf16_dots-inl.h); activations of 8 bits meet those of
-// their variant (int8_products-inl.h); all else is float32.
+// or FP4, NVFP4 and FP8 weights as BF16 (amx_products-inl.h, bf16_dots-inl.h); activations of 8 bits meet
+// those of their variant (int8_products-inl.h); all else is float32.
 
 #include "ops/matmul/matmul.h"
 
@@ -284,6 +284,12 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
       if (kIntegerFp4 && fp8_rows && has_word_dots()) return use(IntegerFp4Products<true>());
       if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products<false>());
       return use(FloatProducts<WeightFormat::kFp4>());
+    case WeightFormat::kNvfp4:
+#if HWY_TARGET == HWY_AVX3
+      if (fp8_rows && uses_bf16_tiles()) return use(AmxProducts<WeightFormat::kNvfp4, TileRegisters>());
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kNvfp4>());
+#endif
+      return use(FloatProducts<WeightFormat::kNvfp4>());
     case WeightFormat::kInt8:
       return choose_int8<WeightFormat::kInt8>(use);
   }

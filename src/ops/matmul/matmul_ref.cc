@@ -15,6 +15,7 @@
 namespace baleen {
 namespace {
 
+/// Without the factor that all outputs share.
 float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
   const std::byte* row = weight.data + n * weight.row_bytes();
   switch (weight.format) {
@@ -36,6 +37,11 @@ float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
       const auto pair = static_cast<std::uint8_t>(row[k / 2]);
       const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair : pair >> 4);
       return e2m1_to_float(code) * e8m0_to_float(weight.group_scales[n * (weight.cols / 32) + k / 32]);
+    }
+    case WeightFormat::kNvfp4: {
+      const auto pair = static_cast<std::uint8_t>(row[k / 2]);
+      const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair : pair >> 4);
+      return e2m1_to_float(code) * e4m3_to_float(weight.group_scales[n * (weight.cols / 16) + k / 16]);
     }
     case WeightFormat::kInt8: {
       const int value = static_cast<std::uint8_t>(row[int8_place(k)]) - kInt8Offset;
@@ -69,7 +75,7 @@ void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRou
       for (std::int64_t k = 0; k < weight.cols; ++k) {
         sum += static_cast<double>(row[static_cast<std::size_t>(k)]) * weight_at(weight, n, k);
       }
-      const auto value = static_cast<float>(sum);
+      const float value = static_cast<float>(sum) * weight.output_factor();
       y(m, n) = round_bf16_output ? round_bf16(value) : value;
     }
   }

@@ -45,11 +45,11 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sums_of_four(FloatVec a, FloatVec b,
 }
 
 /// The first `count` of the outputs n to n + 3 of row m, as far as they are in the tile: the sums of a, b, c,
-/// e, rounded if the tile asks for it.
+/// e, times the matrix's factor, rounded if the tile asks for it.
 HWY_INLINE void store_columns(const MatmulTile& tile, std::int64_t m, std::int64_t n, std::int64_t count,
                               FloatVec a, FloatVec b, FloatVec c, FloatVec e) {
   const hn::CappedTag<float, 4> four;
-  auto sum = sums_of_four(a, b, c, e);
+  auto sum = hn::Mul(sums_of_four(a, b, c, e), hn::Set(four, tile.weight->output_factor()));
   if (tile.round_bf16) sum = round_bf16_simd(four, sum);
   float* y = tile.y + m * tile.y_stride + n;
   const std::int64_t num_columns = std::min(count, tile.n_end - n);

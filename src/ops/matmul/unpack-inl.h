@@ -3,7 +3,8 @@
 // A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8
 // FP4), so a load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float
 // vectors. `RowBlock::LoadInputs` gives activations in the same order, and `kActivationFactor` is what they
-// must still be multiplied by, so nothing is shuffled here. `scale`, of FP8 and FP4, is still to multiply.
+// must still be multiplied by, so nothing is shuffled here. `scale`, of FP8 and FP4, is still to multiply;
+// values of NVFP4, products of six bits at most, have theirs.
 
 #if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
@@ -59,6 +60,8 @@ HWY_INLINE RowCursor cursor_of(const WeightMatrix& weight, std::int64_t row) {
   }
   if constexpr (kFormat == WeightFormat::kFp4 || kFormat == WeightFormat::kInt8)
     cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
+  if constexpr (kFormat == WeightFormat::kNvfp4)
+    cursor.group_scales = weight.group_scales + row * (weight.cols / 16);
   return cursor;
 }
 
@@ -119,7 +122,7 @@ struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 0x1p60F;
   static constexpr float kSmallestActivation = 0x1p3F;  ///< times the factor
   HWY_INLINE RowBlock() : scale(hn::Zero(FloatTag())) {}
-  hn::Vec<hn::Repartition<std::int16_t, FloatTag> > fields[2];  // of even and odd inputs
+  hn::Vec<hn::Repartition<std::int16_t, FloatTag>> fields[2];  // of even and odd inputs
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const hn::Repartition<std::int16_t, FloatTag> d16;
@@ -151,6 +154,12 @@ HWY_INLINE FloatVec group_scales(const std::uint8_t* scales) {
   const auto shift = hn::ShiftLeft<3>(hn::ShiftRight<2>(hn::Iota(du, 0)));
   const auto code = hn::And(hn::Shr(hn::Set(du, packed), shift), hn::Set(du, 0xFFu));
   return hn::BitCast(FloatTag(), hn::Max(hn::ShiftLeft<23>(code), hn::Set(du, 0x00400000u)));
+}
+
+/// Values of positive e4m3 codes that lie in float16's fields, where they read as 2^-8 of that.
+HWY_INLINE FloatVec e4m3_values(hn::Vec<hn::Rebind<std::uint16_t, FloatTag>> fields) {
+  const hn::Rebind<hwy::float16_t, FloatTag> d16;
+  return hn::Mul(hn::PromoteTo(FloatTag(), hn::BitCast(d16, fields)), hn::Set(FloatTag(), 0x1p8F));
 }
 
 /// In lane l of inputs[part]: from[input_of(part, l)].
@@ -189,6 +198,24 @@ struct RowBlock<WeightFormat::kFp4> {
     gather_inputs(from, input_of, inputs);
   }
 };
+template <>
+struct RowBlock<WeightFormat::kNvfp4> : RowBlock<WeightFormat::kFp4> {
+  HWY_INLINE RowBlock() {}
+  /// Two lanes are a group of 16.
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    const hn::Half<FloatTag> half;
+    words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + k / 2));
+    const auto codes =
+        hn::PromoteTo(hn::RebindToUnsigned<decltype(half)>(),
+                      hn::LoadU(hn::Rebind<std::uint8_t, decltype(half)>(), row.group_scales + k / 16));
+    const auto twice = hn::Or(hn::ShiftLeft<7>(codes), hn::ShiftLeft<23>(codes));
+    scale = e4m3_values(hn::BitCast(hn::Rebind<std::uint16_t, FloatTag>(), twice));
+  }
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    return hn::Mul(RowBlock<WeightFormat::kFp4>::Get<kPart>(), scale);
+  }
+};
 #else
 // Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from
 // float32. All eight vectors come out of shared work, so they are made together and kept in the (L1-resident)
@@ -200,6 +227,10 @@ struct RowBlock<WeightFormat::kFp4> {
   alignas(64) float values[8 * kLanes];
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    LoadCodes(row, k);
+    scale = group_scales(row.group_scales + k / 32);
+  }
+  HWY_INLINE void LoadCodes(const RowCursor& row, std::int64_t k) {
     const FloatTag d;
     const WordTag du;
     const hn::Repartition<std::uint8_t, FloatTag> db;
@@ -213,7 +244,6 @@ struct RowBlock<WeightFormat::kFp4> {
     const auto packed = hn::LoadU(db, row.codes + k / 2);
     const auto mask = hn::Set(db, 0x0F);
     const auto odd = hn::And(hn::BitCast(db, hn::ShiftRight<4>(hn::BitCast(dh, packed))), mask);
-    scale = group_scales(row.group_scales + k / 32);
     const auto put = [&](auto nibbles, std::int64_t part) HWY_ATTR {
       const auto low = hn::TableLookupBytes(low_table, nibbles);
       const auto high = hn::TableLookupBytes(high_table, nibbles);
@@ -239,6 +269,32 @@ struct RowBlock<WeightFormat::kFp4> {
   }
   static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[8]) {
     gather_inputs(from, input_of, inputs);
+  }
+};
+template <>
+struct RowBlock<WeightFormat::kNvfp4> : RowBlock<WeightFormat::kFp4> {
+  HWY_INLINE RowBlock() {}
+  /// Parts 0, 1, 4 and 5 are of the first 16 inputs of each 32 (`input_of`).
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    const FloatTag d;
+    LoadCodes(row, k);
+    const FloatVec scales[2] = {half_scales(row.group_scales + k / 16, 0),
+                                half_scales(row.group_scales + k / 16, 1)};
+    for (int part = 0; part < 8; ++part) {
+      float* at = values + part * kLanes;
+      hn::Store(hn::Mul(hn::Load(d, at), scales[part / 2 % 2]), d, at);
+    }
+  }
+
+ private:
+  /// Of either half of each four lanes' 32 inputs.
+  static HWY_INLINE FloatVec half_scales(const std::uint8_t* scales, std::uint32_t half) {
+    const WordTag du;
+    std::uint32_t packed = 0;
+    std::memcpy(&packed, scales, kLanes / 2);
+    const auto shift = hn::Add(hn::ShiftLeft<4>(hn::ShiftRight<2>(hn::Iota(du, 0))), hn::Set(du, 8 * half));
+    const auto code = hn::And(hn::Shr(hn::Set(du, packed), shift), hn::Set(du, 0xFFu));
+    return e4m3_values(hn::TruncateTo(hn::Rebind<std::uint16_t, FloatTag>(), hn::ShiftLeft<7>(code)));
   }
 };
 #endif

@@ -21,7 +21,8 @@ struct WeightMatrix {
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
   const float* block_scales = nullptr;         ///< kFp8: [ceil(N / 128), ceil(K / 128)]
-  const std::uint8_t* group_scales = nullptr;  ///< kFp4, kInt8: [N, K / 32]
+  const std::uint8_t* group_scales = nullptr;  ///< kFp4, kInt8: [N, K / 32] e8m0; kNvfp4: [N, K / 16] e4m3
+  const float* matrix_scale = nullptr;         ///< kNvfp4: one, which multiplies outputs
 
   [[nodiscard]] FormatLayout layout() const { return format_layout(format); }
   [[nodiscard]] std::int64_t row_bytes() const { return layout().row_bytes(cols); }
@@ -31,6 +32,10 @@ struct WeightMatrix {
   }
   /// As they lie in memory.
   [[nodiscard]] std::int64_t scale_bytes() const { return num_scales() * layout().scale_bytes; }
+  /// Of `matrix_scale`.
+  [[nodiscard]] std::int64_t matrix_scale_bytes() const { return layout().matrix_scale_bytes; }
+  /// What sums of products with the scaled codes are multiplied by.
+  [[nodiscard]] float output_factor() const { return matrix_scale != nullptr ? *matrix_scale : 1.0F; }
   /// Null without scales.
   [[nodiscard]] const std::byte* scales() const {
     return block_scales != nullptr ? reinterpret_cast<const std::byte*>(block_scales)
@@ -38,12 +43,16 @@ struct WeightMatrix {
   }
   void set_scales(const std::byte* scales) {
     block_scales = format == WeightFormat::kFp8 ? reinterpret_cast<const float*>(scales) : nullptr;
-    group_scales = format == WeightFormat::kFp4 || format == WeightFormat::kInt8
-                       ? reinterpret_cast<const std::uint8_t*>(scales)
-                       : nullptr;
+    group_scales = format == WeightFormat::kFp8 ? nullptr : reinterpret_cast<const std::uint8_t*>(scales);
   }
-  /// Weights and scales as checkpoints store them: a scale is a byte (e8m0), whatever it is held in here.
-  [[nodiscard]] double stored_bytes() const { return double(size_bytes()) + double(num_scales()); }
+  void set_matrix_scale(const std::byte* scale) {
+    matrix_scale = format == WeightFormat::kNvfp4 ? reinterpret_cast<const float*>(scale) : nullptr;
+  }
+  /// Weights and scales as checkpoints store them: a scale is a byte (e8m0, e4m3), whatever it is held in
+  /// here.
+  [[nodiscard]] double stored_bytes() const {
+    return double(size_bytes()) + double(num_scales()) + double(matrix_scale_bytes());
+  }
   /// Rows [begin, end) as a matrix. For kFp8 `begin` is a multiple of 128.
   [[nodiscard]] WeightMatrix slice_rows(std::int64_t begin, std::int64_t end) const {
     WeightMatrix part = *this;

@@ -5,7 +5,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/weight_checks.h"
 #include "model_files/matrix_codec.h"
 #include "numeric/bf16.h"
 #include "trainer/graph/finite_values.h"
@@ -27,17 +26,7 @@ Checkpoint open_checkpoint(const TrainConfig& config) {
 
 void decode_matrix(const Checkpoint& checkpoint, const TensorSpec& spec, const StorageFormats& formats,
                    std::span<float> values, ThreadPool& pool) {
-  StoredMatrix matrix{.rows = spec.shape[0],
-                      .cols = spec.shape[1],
-                      .format = formats.of(spec),
-                      .scale_dtype = formats.scale_of(spec),
-                      .weight = checkpoint.at(spec.name + ".weight").bytes,
-                      .scale = {}};
-  if (matrix.format != WeightFormat::kBF16) {
-    const TensorInfo& scale = checkpoint.at(spec.name + ".scale");
-    check_scale(scale);
-    matrix.scale = scale.bytes;
-  }
+  const StoredMatrix matrix = stored_matrix(checkpoint, spec, formats);
   pool.parallel_for(matrix.num_panels(), [&](std::int64_t panel, int) {
     decode_panel(matrix, panel,
                  values.subspan(static_cast<std::size_t>(panel * kPanelRows * matrix.cols),

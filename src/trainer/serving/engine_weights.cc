@@ -31,7 +31,7 @@ std::shared_ptr<const ModelWeights> engine_weights(const ModelConfig& config,
   served.dense_format = formats.dense;
   served.expert_format = formats.experts;
   const auto storage = std::make_shared<std::vector<Bytes>>();
-  storage->reserve(2 * weights.size());  // views of the elements are kept
+  storage->reserve(3 * weights.size());  // views of the elements are kept
   std::vector<TensorInfo> tensors;
   EncodedMatrix encoded;
   const auto add = [&](const TensorHeader& header, Bytes bytes) {
@@ -47,7 +47,9 @@ std::shared_ptr<const ModelWeights> engine_weights(const ModelConfig& config,
     }
     encode_matrix(spec, weights.values(i), formats, encoded, pool);
     add(headers.front(), encoded.weight);
-    if (headers.size() > 1) add(headers.back(), encoded.scale);
+    const auto scales = encoded.scales();
+    for (std::size_t scale = 0; scale < scales.size(); ++scale)
+      add(headers[scale + 1], copy_of(scales[scale]));
   }
   std::ranges::sort(tensors, {}, &TensorInfo::name);
   return std::make_shared<ModelWeights>(served, Checkpoint("trainer", std::move(tensors), storage));

@@ -23,8 +23,9 @@ class ExpertReaderOf : public testing::Test {
       : pool_(1),
         weights_(made_up_weights(preset_config("tiny-flash"), 1, pool_, MadeUpBytes::kOfEachTensor)),
         shape_(weights_->tree().block(0).moe.routed[0]),
-        reader_(weights_->tree().blocks, weights_->config().num_hidden_layers, shape_, host_memory(),
-                host_memory()) {}
+        reader_(weights_->tree().blocks,
+                std::vector(static_cast<std::size_t>(weights_->config().num_hidden_layers), shape_),
+                shape_.bytes(), host_memory(), host_memory()) {}
 
   [[nodiscard]] bool has_bytes(const std::byte* found, std::int64_t block, std::int64_t expert) const {
     return std::ranges::all_of(reader_.pieces(block, expert), [&](const ExpertBlock::Piece& piece) {

@@ -37,7 +37,7 @@ class ExpertStoreOf : public testing::TestWithParam<const char*> {
     for (std::int64_t block = 0; block < store.placement().counts().num_blocks; ++block) {
       for (std::int64_t expert = 0; expert < store.placement().counts().num_experts; ++expert) {
         if (store.placement().level(block, expert) == ExpertLevel::kDisk) continue;
-        ASSERT_TRUE(has_bytes(store.shape(), store.address(block, expert), block, expert))
+        ASSERT_TRUE(has_bytes(store.shape(block), store.address(block, expert), block, expert))
             << block << " " << expert;
       }
     }
@@ -94,6 +94,36 @@ TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
   EXPECT_TRUE(copy.tree().blocks.back().moe.routed.empty());
 }
 
+/// Of layers in NVFP4 and a draft head's block in FP4, which is smaller.
+TEST(ExpertStoreOfBlocks, MayDifferInFormat) {
+  ThreadPool pool(1);
+  ModelConfig config = preset_config("tiny-flash");
+  const auto fp4 = made_up_weights(config, 1, pool, MadeUpBytes::kOfEachTensor);
+  config.expert_format = WeightFormat::kNvfp4;
+  const auto nvfp4 = made_up_weights(config, 2, pool, MadeUpBytes::kOfEachTensor);
+  std::vector<BlockWeights> blocks = nvfp4->tree().blocks;
+  blocks.back() = fp4->tree().blocks.back();
+  const std::int64_t num_blocks = config.num_blocks(), num_experts = config.n_routed_experts;
+  const ExpertStore store(blocks, {num_blocks, num_experts, num_blocks * num_experts / 2}, host_memory(),
+                          host_memory(), nullptr);
+  EXPECT_LT(store.shape(num_blocks - 1).bytes(), store.shape(0).bytes());
+  for (std::int64_t block = 0; block < num_blocks; ++block) {
+    const std::vector<ExpertWeights>& from = blocks[static_cast<std::size_t>(block)].moe.routed;
+    for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+      const ExpertWeights& stored = from[static_cast<std::size_t>(expert)];
+      const ExpertWeights found = store.shape(block).at(store.address(block, expert));
+      for (WeightMatrix ExpertWeights::*which :
+           {&ExpertWeights::w1, &ExpertWeights::w2, &ExpertWeights::w3}) {
+        const WeightMatrix &a = found.*which, &b = stored.*which;
+        ASSERT_EQ(a.format, b.format);
+        ASSERT_EQ(std::memcmp(a.data, b.data, static_cast<std::size_t>(b.size_bytes())), 0);
+        ASSERT_EQ(std::memcmp(a.scales(), b.scales(), static_cast<std::size_t>(b.scale_bytes())), 0);
+        ASSERT_EQ(a.output_factor(), b.output_factor());
+      }
+    }
+  }
+}
+
 /// Copies at the moment when operations begin to wait for them, as late as a stream may.
 class LateCopies final : public BackgroundCopies {
  public:
@@ -138,13 +168,15 @@ TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
       store.begin_pass(begin, end);
       for (std::int64_t block = begin; block < end; ++block) {
         store.arrive(block);
-        const std::byte* base = weights.tree().block(block).moe.routed[0].w1.data;
+        const std::vector<ExpertWeights>& routed = weights.tree().block(block).moe.routed;
+        const std::byte* base = routed[0].w1.data;
+        const std::int64_t distance = routed[1].w1.data - base;
         const ExpertPlaces places = store.copied_places(block);
         for (std::int64_t expert = 0; expert < counts.num_experts; ++expert) {
           ASSERT_GE(places.of_expert[expert], 0);
           EXPECT_LT(places.of_expert[expert], places.count);
-          const std::byte* found = base + places.of_expert[expert] * store.shape().bytes();
-          EXPECT_TRUE(has_bytes(store.shape(), found, block, expert)) << block << " " << expert;
+          const std::byte* found = base + places.of_expert[expert] * distance;
+          EXPECT_TRUE(has_bytes(store.shape(block), found, block, expert)) << block << " " << expert;
           EXPECT_EQ(store.placement().on_device(block, expert),
                     store.placement().level(block, expert) != ExpertLevel::kDisk &&
                         found == store.address(block, expert));

@@ -95,6 +95,7 @@ std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision preci
 
 TEST(Experts, AgreeWithPlainLoops) {
   const std::pair<WeightFormat, WeightFormat> formats[] = {{WeightFormat::kFp4, WeightFormat::kFp8},
+                                                           {WeightFormat::kNvfp4, WeightFormat::kFp8},
                                                            {WeightFormat::kFp8, WeightFormat::kFp8},
                                                            {WeightFormat::kBF16, WeightFormat::kBF16}};
   for (const auto& [routed, shared] : formats) {

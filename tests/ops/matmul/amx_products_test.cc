@@ -31,6 +31,7 @@ namespace baleen::HWY_NAMESPACE {
 template <class Use>
 void with_format(WeightFormat format, const Use& use) {
   if (format == WeightFormat::kFp8) return use(AmxProducts<WeightFormat::kFp8, test::EmulatedTiles>());
+  if (format == WeightFormat::kNvfp4) return use(AmxProducts<WeightFormat::kNvfp4, test::EmulatedTiles>());
   use(AmxProducts<WeightFormat::kFp4, test::EmulatedTiles>());
 }
 
@@ -259,10 +260,11 @@ TEST_P(AmxFp4Test, ExtremeScales) {
 }
 
 std::string format_name(const testing::TestParamInfo<WeightFormat>& tested) {
-  return tested.param == WeightFormat::kFp8 ? "FP8" : "FP4";
+  return std::string(weight_format_name(tested.param));
 }
-INSTANTIATE_TEST_SUITE_P(BothFormats, AmxProductsTest,
-                         testing::Values(WeightFormat::kFp8, WeightFormat::kFp4), format_name);
+INSTANTIATE_TEST_SUITE_P(EveryFormat, AmxProductsTest,
+                         testing::Values(WeightFormat::kFp8, WeightFormat::kFp4, WeightFormat::kNvfp4),
+                         format_name);
 INSTANTIATE_TEST_SUITE_P(Fp4, AmxFp4Test, testing::Values(WeightFormat::kFp4), format_name);
 
 }  // namespace

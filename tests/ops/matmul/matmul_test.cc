@@ -4,12 +4,12 @@
 #include <hwy/targets.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <random>
 
 #include "numeric/bf16_dots.h"
 #include "numeric/bf16_tiles.h"
+#include "numeric/e2m1.h"
 #include "numeric/e4m3.h"
 #include "ops/matmul/matmul.h"
 #include "tests/support/compare.h"
@@ -46,7 +46,7 @@ double bound_of(const WeightMatrix& weight, std::span<const float> x) {
 }
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8,
-                                     WeightFormat::kFp4};
+                                     WeightFormat::kFp4, WeightFormat::kNvfp4};
 
 struct Case {
   WeightFormat format;
@@ -265,6 +265,53 @@ TEST_P(Matmul, ExtremeScales) {
   }
 }
 
+/// All weights of a group in turn, and one output for each scale: what is stored, times the matrix's scale.
+TEST_P(Matmul, EveryScaleAndCodeOfNvfp4) {
+  if (GetParam().format != WeightFormat::kNvfp4) GTEST_SKIP() << "e4m3 group scales belong to NVFP4";
+  constexpr int kScales = 127;  // but NaN
+  std::vector<std::byte> data(std::size_t{kScales} * 64);
+  for (std::size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<std::byte>((2 * i % 16) | (2 * i + 1) % 16 << 4);
+  std::vector<std::uint8_t> scales;
+  for (int scale = 0; scale < kScales; ++scale)
+    scales.insert(scales.end(), 8, static_cast<std::uint8_t>(scale));
+  const float matrix_scale = 0.3F;
+  const WeightMatrix weight{.format = WeightFormat::kNvfp4,
+                            .rows = kScales,
+                            .cols = 128,
+                            .data = data.data(),
+                            .group_scales = scales.data(),
+                            .matrix_scale = &matrix_scale};
+  for (const auto rounding : {ActivationRounding::kNone, ActivationRounding::kFp8}) {
+    for (const std::int64_t num_rows : {1, 6}) {
+      for (std::size_t k = 0; k < 128; k += 5) {
+        std::vector<float> x(static_cast<std::size_t>(num_rows) * 128, 0.0F);
+        for (std::int64_t row = 0; row < num_rows; ++row) x[static_cast<std::size_t>(row) * 128 + k] = 1.5F;
+        const auto got = run(weight, x, rounding, false, 1);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const float value = e2m1_to_float(static_cast<std::uint8_t>(k % 16)) *
+                              e4m3_to_float(static_cast<std::uint8_t>(i % kScales));
+          ASSERT_EQ(got[i], 1.5F * value * matrix_scale) << "input " << k << ", scale code " << i % kScales;
+        }
+      }
+    }
+  }
+}
+
+/// Groups have scales of their own, 16 inputs each.
+TEST_P(Matmul, EveryGroupOfNvfp4HasItsScale) {
+  if (GetParam().format != WeightFormat::kNvfp4) GTEST_SKIP() << "e4m3 group scales belong to NVFP4";
+  const RandomWeight weight(WeightFormat::kNvfp4, 9, 384, 23);
+  for (std::int64_t k = 0; k < 384; ++k) {
+    std::vector<float> x(384, 0.0F), want(9);
+    x[static_cast<std::size_t>(k)] = -0.75F;
+    matmul_ref(weight.matrix(), {x.data(), {1, 384}}, ActivationRounding::kNone, false,
+               {want.data(), {1, 9}});
+    for (const auto rounding : {ActivationRounding::kNone, ActivationRounding::kFp8})
+      ASSERT_EQ(run(weight.matrix(), x, rounding, false, 1), want) << k;
+  }
+}
+
 TEST_P(Matmul, NoRowsIsANoOp) {
   const RandomWeight weight(GetParam().format, 8, 128, 1);
   std::vector<float> x;
@@ -276,7 +323,7 @@ std::vector<Case> cases() {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     for (const WeightFormat format : kFormats) all.push_back({format, target});
     if (target != HWY_AVX3 || !machine_has_bf16_dots()) continue;
-    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4}) {
+    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4, WeightFormat::kNvfp4}) {
       all.push_back({format, target, true});
       if (machine_has_bf16_tiles()) all.push_back({format, target, true, true});
     }
@@ -285,8 +332,7 @@ std::vector<Case> cases() {
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& tested) {
-  const std::string format =
-      std::array{"F32", "BF16", "FP8", "FP4"}[static_cast<std::size_t>(tested.param.format)];
+  const std::string format(weight_format_name(tested.param.format));
   const std::string products = tested.param.bf16_tiles ? "_AMX_" : tested.param.bf16_dots ? "_BF16_" : "_";
   return hwy::TargetName(tested.param.target) + products + format;
 }
