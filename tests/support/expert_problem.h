@@ -50,13 +50,13 @@ class Layer {
     upload(cuda);
   }
 
-  /// Changes the FP4 scales of every expert's w1 and w2 and uploads again.
+  /// Changes the FP4 or NVFP4 scales of every expert's w1 and w2 and uploads again.
   template <class Change>
   void change_group_scales(TestCuda& cuda, Change&& change) {
     for (auto& expert : host_) {
       for (WeightMatrix* matrix : {&expert.w1, &expert.w2}) {
         for (std::int64_t row = 0; row < matrix->rows; ++row) {
-          const std::int64_t groups = matrix->cols / 32;
+          const std::int64_t groups = matrix->layout().scales_across(matrix->cols);
           change(row, const_cast<std::uint8_t*>(matrix->group_scales) + row * groups, groups);
         }
       }
@@ -94,30 +94,31 @@ class Layer {
   static void upload(TestCuda& cuda, std::vector<ExpertWeights>& experts,
                      WeightMatrix ExpertWeights::*which) {
     const WeightMatrix first = experts[0].*which;
-    const std::int64_t bytes = first.rows * first.row_bytes();
-    const std::int64_t groups = first.rows * (first.cols / 32);
-    const std::int64_t blocks = (first.rows + 127) / 128 * ((first.cols + 127) / 128);
+    const std::int64_t bytes = first.size_bytes(), num_scales = first.num_scales();
     std::vector<std::byte> data;
     std::vector<std::uint8_t> group_scales;
-    std::vector<float> block_scales;
+    std::vector<float> block_scales, matrix_scales;
     for (const ExpertWeights& expert : experts) {
       const WeightMatrix& matrix = expert.*which;
       data.insert(data.end(), matrix.data, matrix.data + bytes);
       if (matrix.group_scales != nullptr)
-        group_scales.insert(group_scales.end(), matrix.group_scales, matrix.group_scales + groups);
+        group_scales.insert(group_scales.end(), matrix.group_scales, matrix.group_scales + num_scales);
       if (matrix.block_scales != nullptr)
-        block_scales.insert(block_scales.end(), matrix.block_scales, matrix.block_scales + blocks);
+        block_scales.insert(block_scales.end(), matrix.block_scales, matrix.block_scales + num_scales);
+      if (matrix.matrix_scale != nullptr) matrix_scales.push_back(*matrix.matrix_scale);
     }
     const std::byte* device_data = cuda.upload(data);
     const std::uint8_t* device_groups = cuda.upload(group_scales);
     const float* device_blocks = cuda.upload(block_scales);
+    const float* device_matrices = cuda.upload(matrix_scales);
     for (std::size_t i = 0; i < experts.size(); ++i) {
       WeightMatrix& matrix = experts[i].*which;
       matrix.data = device_data + static_cast<std::int64_t>(i) * bytes;
       if (matrix.group_scales != nullptr)
-        matrix.group_scales = device_groups + static_cast<std::int64_t>(i) * groups;
+        matrix.group_scales = device_groups + static_cast<std::int64_t>(i) * num_scales;
       if (matrix.block_scales != nullptr)
-        matrix.block_scales = device_blocks + static_cast<std::int64_t>(i) * blocks;
+        matrix.block_scales = device_blocks + static_cast<std::int64_t>(i) * num_scales;
+      if (matrix.matrix_scale != nullptr) matrix.matrix_scale = device_matrices + i;
     }
   }
 

@@ -1,6 +1,7 @@
 // Experts on the GPU in the geometry of Flash: 1 to 4096 tokens, with and without the shared expert, and what
 // one of two ranks has of them. Bytes are those of the active experts' weights and scales, each once.
-//     sm90_experts_bench [few]      few: up to four tokens only, by every kernel for them
+//     sm90_experts_bench [few|nvfp4]
+// few: up to four tokens only, by every kernel for them; nvfp4: routed experts in NVFP4
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -54,6 +55,7 @@ struct Share {
   std::string_view name;
   std::int64_t inner = kWholeInner, shared_inner = kWholeInner;
   int num_experts = kExperts;
+  WeightFormat routed = WeightFormat::kFp4;  ///< or kNvfp4
   [[nodiscard]] bool is_split() const { return inner < kWholeInner; }
   [[nodiscard]] bool shared_is_split() const { return shared_inner < kWholeInner; }
   [[nodiscard]] bool is_whole() const { return !is_split() && !shared_is_split() && num_experts == kExperts; }
@@ -75,15 +77,20 @@ class Bench {
       const std::int64_t rows = which == &E::w2 ? kWidth : share.inner, cols = values / rows;
       const std::int64_t shared_rows = which == &E::w2 ? kWidth : share.shared_inner;
       const std::uint8_t* codes = random_bytes(kExperts * values / 2, seed++, true);
-      // Products of the two halves stay near one.
-      const std::uint8_t* scales = random_bytes(kExperts * values / 32, seed++, false, 117, 4);
+      // Products of the two halves stay near one: scales from 2^-10 to 2^-7, and their product in NVFP4.
+      const bool nvfp4 = share.routed == WeightFormat::kNvfp4;
+      const std::int64_t num_scales = rows * format_layout(share.routed).scales_across(cols);
+      const std::uint8_t* scales =
+          random_bytes(kExperts * num_scales, seed++, false, nvfp4 ? 48 : 117, nvfp4 ? 16 : 4);
+      const float* matrix_scales = nvfp4 ? upload(std::vector<float>(kExperts, 0x1p-9F)) : nullptr;
       for (int expert = 0; expert < kExperts; ++expert) {
         routed_[static_cast<std::size_t>(expert)].*
-            which = {.format = WeightFormat::kFp4,
+            which = {.format = share.routed,
                      .rows = rows,
                      .cols = cols,
                      .data = reinterpret_cast<const std::byte*>(codes) + expert * values / 2,
-                     .group_scales = scales + expert * values / 32};
+                     .group_scales = scales + expert * num_scales,
+                     .matrix_scale = nvfp4 ? matrix_scales + expert : nullptr};
       }
       block_scales_.emplace_back(shared_values / 128 / 128 * 4, memory_);
       const std::vector<float> factors(static_cast<std::size_t>(shared_values / 128 / 128), 0x1p-12F);
@@ -153,8 +160,11 @@ class Bench {
         };
         matrix.data = copy(matrix.data, matrix.rows * matrix.row_bytes());
         if (matrix.group_scales != nullptr)
-          matrix.group_scales = reinterpret_cast<const std::uint8_t*>(
-              copy(matrix.group_scales, matrix.rows * matrix.cols / 32));
+          matrix.group_scales =
+              reinterpret_cast<const std::uint8_t*>(copy(matrix.group_scales, matrix.num_scales()));
+        if (matrix.matrix_scale != nullptr)
+          matrix.matrix_scale =
+              reinterpret_cast<const float*>(copy(matrix.matrix_scale, matrix.matrix_scale_bytes()));
         if (matrix.block_scales != nullptr)
           matrix.block_scales =
               reinterpret_cast<const float*>(copy(matrix.block_scales, matrix.rows * matrix.cols / 128 / 32));
@@ -204,7 +214,8 @@ class Bench {
                               ids_.begin() + (first + num_tokens) * kSelected);
       return std::distance(ids.begin(), ids.lower_bound(share_.num_experts));
     };
-    const double expert_bytes = 3.0 * static_cast<double>(kWidth * share_.inner) * (1.0 / 2 + 1.0 / 32);
+    const double expert_bytes = 3.0 * static_cast<double>(kWidth * share_.inner) *
+                                (1.0 / 2 + 1.0 / format_layout(share_.routed).scale_cols);
     const double shared_bytes = with_shared ? 3.0 * static_cast<double>(kWidth * share_.shared_inner) : 0;
     const int num_inputs = static_cast<int>(std::clamp<std::int64_t>(kMaxTokens / num_tokens, 1, 8));
     double bytes = 0;
@@ -287,8 +298,8 @@ void time_few_tokens() {
 }
 
 /// Whole experts.
-void time_all() {
-  Bench bench({});
+void time_all(const Share& share) {
+  Bench bench(share);
   bench.verify();
   for (const bool with_shared : {false, true}) {
     for (const int num_tokens : {1, 2, 3, 4, 16, 64, 128, 512, 1024, 4096})
@@ -300,10 +311,13 @@ void time_all() {
 }  // namespace baleen::sm90
 
 int main(int count, char** values) {
-  if (count > 1 && std::string_view(values[1]) == "few") {
+  const std::string_view what = count > 1 ? values[1] : "";
+  if (what == "few") {
     baleen::sm90::time_few_tokens();
+  } else if (what == "nvfp4") {
+    baleen::sm90::time_all({.name = ", NVFP4", .routed = baleen::WeightFormat::kNvfp4});
   } else {
-    baleen::sm90::time_all();
+    baleen::sm90::time_all({});
   }
   return 0;
 }

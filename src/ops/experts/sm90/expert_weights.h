@@ -25,8 +25,8 @@ namespace baleen::sm90 {
   if (experts.size() < 2) return 0;
   const WeightMatrix& first = experts[0].*which;
   const WeightMatrix& second = experts[1].*which;
-  return first.format == WeightFormat::kFp4 ? second.group_scales - first.group_scales
-                                            : second.block_scales - first.block_scales;
+  return first.format == WeightFormat::kFp8 ? second.block_scales - first.block_scales
+                                            : second.group_scales - first.group_scales;
 }
 
 }  // namespace baleen::sm90

@@ -17,6 +17,7 @@
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/experts.h"
 #include "ops/experts/sm90/experts_bf16.h"
+#include "ops/experts/sm90/experts_nvfp4.h"
 #include "ops/operation/run_quickest.h"
 
 namespace baleen::sm90 {
@@ -34,6 +35,29 @@ bool are_few(std::int64_t num_tokens, std::int64_t num_selected) {
 bool guesses(const ExpertsArgs& args) { return !args.hints.next.ids.empty(); }
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
+
+/// Of a variant that multiplies codes of FP8, or of FP4 times powers of two.
+std::optional<Reason> why_not_codes(const ExpertsArgs& args) {
+  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (format_of(args) == WeightFormat::kNvfp4)
+    return "multiplies FP8 codes; NVFP4 weights, with their scales, have more bits";
+  return std::nullopt;
+}
+
+/// Before products that wait for all experts, of which some may be on their way by a guess.
+void fetch_before_products(const ExpertsArgs& args, CudaContext& context) {
+  if (args.places.copied == nullptr) return;
+  BALEEN_CHECK(context.branch != nullptr);
+  const bool behind_guess = context.branch->is_open();
+  if (behind_guess) context.branch->join(context.stream);
+  fetch_chosen_experts(args, context.stream, !behind_guess);
+  if (guesses(args)) fetch_guessed_experts(args, context.branch->fork(context.stream));
+}
+
+/// Tokens that an NVFP4 tile has.
+int nvfp4_tile_tokens(std::int64_t num_tokens, std::int64_t num_selected) {
+  return are_few(num_tokens, num_selected) ? kFewNvfp4Tokens : kManyNvfp4Tokens;
+}
 
 /// For BF16 weights.
 template <class Source>
@@ -97,8 +121,16 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
     (void)lay_out_bf16(bf16, extents, width, inner_width, {});
     most = std::max({most, quantised.bytes, bf16.bytes});
   };
+  const auto count_nvfp4 = [&](std::int64_t rows, int tile_tokens) {
+    ScratchCounter counter;
+    (void)lay_out_nvfp4(counter, {rows, num_selected, num_experts, rows, tile_tokens}, width, inner_width,
+                        {});
+    most = std::max(most, counter.bytes);
+  };
   count(kFewTokens, few_rows);
   count(kManyTokens, num_rows);
+  count_nvfp4(few_rows, kFewNvfp4Tokens);
+  count_nvfp4(num_rows, kManyNvfp4Tokens);
   return most;
 }
 
@@ -108,13 +140,7 @@ void experts_four_tokens(const ExpertsArgs& args, CudaContext& context) {
   const ScratchScope scope(context.scratch);
   auto* inner = context.scratch.allocate<Bf16Bits>(
       four_token_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
-  if (args.places.copied != nullptr) {
-    BALEEN_CHECK(context.branch != nullptr);
-    const bool behind_guess = context.branch->is_open();
-    if (behind_guess) context.branch->join(context.stream);
-    fetch_chosen_experts(args, context.stream, !behind_guess);
-    if (guesses(args)) fetch_guessed_experts(args, context.branch->fork(context.stream));
-  }
+  fetch_before_products(args, context);
   four_token_experts(args, device_places(args), inner, context);
 }
 
@@ -139,8 +165,24 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
+void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  check_expert_arguments(args, WeightFormat::kFp8);
+  const DispatchExtents extents = extents_of(args, nvfp4_tile_tokens(args.x.extent(0), args.ids.extent(1)));
+  const ScratchScope scope(context.scratch);
+  const ExpertScratch scratch =
+      lay_out_nvfp4(context.scratch, extents, args.routed[0].w1.cols, inner_pitch_of(args), args.split);
+  fetch_before_products(args, context);
+  ExpertsArgs fetched = args;  // all experts are in the device's memory, as one list of tiles
+  fetched.places.of_expert = device_places(args);
+  fetched.places.copied = nullptr;
+  dispatch_experts(fetched, extents, scratch.plan, scratch.rows, context);
+  nvfp4_expert_products(fetched, extents, scratch, context);
+  combine_experts(fetched, extents, scratch.plan, scratch.y, context);
+}
+
 std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {
-  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (const auto why = why_not_codes(args)) return why;
   if (args.x.extent(0) > kMaxStreamedTokens) return "takes up to four tokens";
   if (args.places.copied != nullptr && args.x.extent(0) > 1)
     return "waits for all experts that are fetched, which takes a single token no longer";
@@ -151,20 +193,22 @@ std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {
 }
 
 std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
-  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (const auto why = why_not_codes(args)) return why;
   if (!are_few(args.x.extent(0), args.ids.extent(1))) {
     return "its blocks plan at most 64 tokens and 512 token-expert assignments for themselves";
   }
   return std::nullopt;
 }
 
-std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args) {
-  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  return std::nullopt;
-}
+std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args) { return why_not_codes(args); }
 
 std::optional<Reason> why_not_bf16(const ExpertsArgs& args) {
   if (format_of(args) != WeightFormat::kBF16) return "takes BF16 weights; these are codes";
+  return std::nullopt;
+}
+
+std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args) {
+  if (format_of(args) != WeightFormat::kNvfp4) return "takes NVFP4 weights; these are others";
   return std::nullopt;
 }
 

@@ -22,10 +22,13 @@ void experts_four_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_many_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_bf16(const ExpertsArgs& args, CudaContext& context);
+/// Routed experts in NVFP4.
+void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
 [[nodiscard]] std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_bf16(const ExpertsArgs& args);
+[[nodiscard]] std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args);
 
 /// Enough for any number of rows up to `num_rows` and any format of weights, whole experts; of parts of them
 /// `split_experts_scratch_bytes` more.

@@ -21,10 +21,14 @@ auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltyp
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 4> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 5> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/nvfp4",
+        .run = experts_nvfp4,
+        .why_not = why_not<why_not_nvfp4>,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/four_tokens",
         .run = experts_four_tokens,

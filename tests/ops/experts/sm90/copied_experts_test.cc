@@ -87,14 +87,13 @@ class PlacedExperts {
   static std::array<const WeightMatrix*, 3> matrices(const ExpertWeights& expert) {
     return {&expert.w1, &expert.w3, &expert.w2};
   }
-  /// Codes and scales.
-  static std::array<std::span<const std::byte>, 2> arrays(const WeightMatrix& matrix) {
-    const auto count = [](std::int64_t values) { return static_cast<std::size_t>(values); };
-    const std::span codes(matrix.data, count(matrix.rows * matrix.row_bytes()));
-    if (matrix.format == WeightFormat::kFp4)
-      return {codes, std::as_bytes(std::span(matrix.group_scales, count(matrix.rows * (matrix.cols / 32))))};
-    return {codes, std::as_bytes(std::span(matrix.block_scales,
-                                           count((matrix.rows + 127) / 128 * ((matrix.cols + 127) / 128))))};
+  /// Codes, scales and the scale of the whole matrix.
+  static std::array<std::span<const std::byte>, 3> arrays(const WeightMatrix& matrix) {
+    const auto bytes = [](const std::byte* data, std::int64_t size) {
+      return std::span(data, static_cast<std::size_t>(size));
+    };
+    return {bytes(matrix.data, matrix.size_bytes()), bytes(matrix.scales(), matrix.scale_bytes()),
+            bytes(reinterpret_cast<const std::byte*>(matrix.matrix_scale), matrix.matrix_scale_bytes())};
   }
   [[nodiscard]] std::byte* address(std::int64_t place) const {
     return reinterpret_cast<std::byte*>(base_ + place * unit_);
@@ -103,8 +102,10 @@ class PlacedExperts {
     std::vector<std::byte> block(static_cast<std::size_t>(unit_), std::byte{0});
     auto offset = offsets_.begin();
     for (const WeightMatrix* matrix : matrices(expert)) {
-      for (const auto& bytes : arrays(*matrix))
-        std::memcpy(block.data() + *offset++, bytes.data(), bytes.size());
+      for (const auto& bytes : arrays(*matrix)) {
+        if (!bytes.empty()) std::memcpy(block.data() + *offset, bytes.data(), bytes.size());
+        ++offset;
+      }
     }
     return block;
   }
@@ -113,12 +114,8 @@ class PlacedExperts {
     auto offset = offsets_.begin();
     for (WeightMatrix* matrix : {&expert.w1, &expert.w3, &expert.w2}) {
       matrix->data = address(place) + *offset++;
-      const std::byte* scales = address(place) + *offset++;
-      if (matrix->format == WeightFormat::kFp4) {
-        matrix->group_scales = reinterpret_cast<const std::uint8_t*>(scales);
-      } else {
-        matrix->block_scales = reinterpret_cast<const float*>(scales);
-      }
+      matrix->set_scales(address(place) + *offset++);
+      matrix->set_matrix_scale(address(place) + *offset++);
     }
     return expert;
   }
@@ -127,7 +124,7 @@ class PlacedExperts {
   CudaPinnedMemory pinned_;
   Buffer host_;
   std::int64_t unit_ = 0;
-  std::vector<std::int64_t> offsets_;  ///< of codes and scales of w1, w3, w2 in a block
+  std::vector<std::int64_t> offsets_;  ///< of the arrays of w1, w3, w2 in a block
   std::intptr_t base_ = 0;             ///< of place 0
   std::vector<std::int32_t> place_, copied_;
   std::vector<ExpertWeights> at_;
@@ -143,7 +140,7 @@ std::set<int> chosen_of(const Tokens& tokens) {
 TEST(CopiedExperts, ComeOnceAndGiveTheSameBits) {
   BALEEN_NEEDS_GPU();
   // One row, both shapes of the kernel, more rows of an expert than a tile has.
-  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8}) {
+  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kNvfp4}) {
     for (const int num_experts : {7, 40}) {
       TestCuda cuda;
       const Layer layer(cuda, {.num_experts = num_experts, .routed = routed});

@@ -27,6 +27,7 @@ TEST(ExpertsSm90, AgreeWithPlainLoops) {
   TestCuda cuda;
   const std::pair<WeightFormat, WeightFormat> formats[] = {{WeightFormat::kFp4, WeightFormat::kFp8},
                                                            {WeightFormat::kFp8, WeightFormat::kFp8},
+                                                           {WeightFormat::kNvfp4, WeightFormat::kFp8},
                                                            {WeightFormat::kBF16, WeightFormat::kBF16}};
   for (const auto& [routed, shared] : formats) {
     const Layer layer(cuda, {.routed = routed, .shared = shared});
@@ -47,12 +48,16 @@ TEST(ExpertsSm90, GeometriesOfSmallModels) {
   TestCuda cuda;
   // Also one block of 128 in either direction, an odd number of slices, and rows that fill no whole item.
   const Geometry geometries[] = {{256, 128, 8}, {256, 256, 16}, {128, 128, 3}, {384, 640, 4}, {640, 384, 4}};
-  for (const Geometry& geometry : geometries) {
-    const Layer layer(cuda, geometry);
-    for (const std::int64_t num_rows : {1, 3, 80}) {
-      SCOPED_TRACE(fmt::format("{} wide, {} inside, {} rows", geometry.width, geometry.inner, num_rows));
-      const Tokens tokens(geometry, num_rows, 2, 6);
-      EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
+  for (Geometry geometry : geometries) {
+    for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kNvfp4}) {
+      geometry.routed = routed;
+      const Layer layer(cuda, geometry);
+      for (const std::int64_t num_rows : {1, 3, 80}) {
+        SCOPED_TRACE(fmt::format("{} weights, {} wide, {} inside, {} rows", weight_format_name(routed),
+                                 geometry.width, geometry.inner, num_rows));
+        const Tokens tokens(geometry, num_rows, 2, 6);
+        EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
+      }
     }
   }
 }
@@ -60,7 +65,8 @@ TEST(ExpertsSm90, GeometriesOfSmallModels) {
 TEST(ExpertsSm90, RowsDoNotDependOnCompany) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
-  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kBF16}) {
+  for (const WeightFormat routed :
+       {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kNvfp4, WeightFormat::kBF16}) {
     const Geometry geometry{.width = 512,
                             .inner = 384,
                             .routed = routed,
@@ -83,7 +89,7 @@ TEST(ExpertsSm90, ATokenAloneIsTheSame) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
   // Also odd numbers of slices, and more slots than the kernels of a single token take.
-  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8}) {
+  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kNvfp4}) {
     for (const auto& [width, inner] : {std::pair{512, 384}, {384, 128}, {128, 1152}}) {
       const Geometry geometry{.width = width, .inner = inner, .num_experts = 12, .routed = routed};
       const Layer layer(cuda, geometry);
@@ -228,15 +234,35 @@ TEST(ExpertsSm90, NobodyAtAll) {
 TEST(ExpertsSm90, ReleasedGeometry) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
-  const Geometry geometry{.width = 4096, .inner = 2048, .num_experts = 4};
-  const Layer layer(cuda, geometry);
-  const Tokens tokens(geometry, 2, 3, 21);
-  EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
-  const Tokens many(geometry, 200, 3, 22);
-  const auto whole = run(cuda, layer, many);
-  const auto part = run(cuda, layer, many.cut(150, 152));
-  EXPECT_SAME_BITS(part, std::span(whole).subspan(150 * 4096, part.size()));
-  EXPECT_CLOSE(part, reference(layer, many.cut(150, 152)), kRounded);
+  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kNvfp4}) {
+    SCOPED_TRACE(weight_format_name(routed));
+    const Geometry geometry{.width = 4096, .inner = 2048, .num_experts = 4, .routed = routed};
+    const Layer layer(cuda, geometry);
+    const Tokens tokens(geometry, 2, 3, 21);
+    EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
+    const Tokens many(geometry, 200, 3, 22);
+    const auto whole = run(cuda, layer, many);
+    const auto part = run(cuda, layer, many.cut(150, 152));
+    EXPECT_SAME_BITS(part, std::span(whole).subspan(150 * 4096, part.size()));
+    EXPECT_CLOSE(part, reference(layer, many.cut(150, 152)), kRounded);
+  }
+}
+
+/// Each binade of scales alone, zero and the smallest ones, which are subnormal, among them.
+TEST(ExpertsSm90, EveryScaleOfNvfp4Counts) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  Layer layer(cuda, {.num_experts = 3, .routed = WeightFormat::kNvfp4});
+  const Tokens tokens(layer.geometry(), 20, 2, 9);
+  for (int first = 0; first < 120; first += 8) {
+    SCOPED_TRACE(first);
+    layer.change_group_scales(cuda, [&](std::int64_t row, std::uint8_t* scales, std::int64_t groups) {
+      for (std::int64_t group = 0; group < groups; ++group)
+        scales[group] = static_cast<std::uint8_t>(first + (row + group) % 8);
+    });
+    EXPECT_CLOSE(run(cuda, layer, tokens, {.with_shared = false}),
+                 reference(layer, tokens, {.with_shared = false}), kRounded);
+  }
 }
 
 /// Ranks that share the experts: each returns its own terms, in float32 and in the order of one rank.
@@ -263,7 +289,8 @@ TEST(ExpertsSm90, ManyCallsGiveTheSameBits) {
 
 TEST(ExpertsSm90, ARankAddsUpItsShare) {
   BALEEN_NEEDS_GPU();
-  for (const WeightFormat format : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kBF16}) {
+  for (const WeightFormat format :
+       {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kNvfp4, WeightFormat::kBF16}) {
     const Geometry geometry{.num_experts = 8,
                             .routed = format,
                             .shared = format == WeightFormat::kBF16 ? format : WeightFormat::kFp8};

@@ -15,7 +15,8 @@ constexpr ExpertSplit kBoth{.routed = true, .shared = true}, kShared{.shared = t
 TEST(SplitExpertsSm90, AgreeWithPlainLoops) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
-  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kBF16}) {
+  for (const WeightFormat routed :
+       {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kNvfp4, WeightFormat::kBF16}) {
     const WeightFormat shared = routed == WeightFormat::kBF16 ? routed : WeightFormat::kFp8;
     for (const auto& [inner, shared_inner, split] :
          {std::tuple{384, 384, kBoth}, {512, 256, kShared}, {256, 640, kRouted}, {640, 512, kBoth}}) {
@@ -41,7 +42,7 @@ TEST(SplitExpertsSm90, AgreeWithPlainLoops) {
 TEST(SplitExpertsSm90, OutputsAreNotRounded) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
-  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kBF16}) {
+  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kNvfp4, WeightFormat::kBF16}) {
     const Layer layer(cuda, {.routed = routed});
     for (const std::int64_t num_rows : {1, 4, 20, 150}) {
       SCOPED_TRACE(num_rows);
