@@ -99,6 +99,14 @@ void decode_nvfp4_row(const StoredMatrix& matrix, std::int64_t row, float* value
   }
 }
 
+void decode_q8_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
+  for (std::int64_t col = 0; col < matrix.cols; ++col) {
+    const std::int64_t place = row * matrix.cols + col;
+    values[col] = static_cast<float>(static_cast<std::int8_t>(byte_at(matrix.weight, place))) *
+                  scale_at(matrix, place / kIndexerGroup);
+  }
+}
+
 void encode_f32_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
   std::memcpy(matrix.weight.data() + row * matrix.cols * 4, values,
               static_cast<std::size_t>(matrix.cols) * 4);
@@ -208,7 +216,8 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
       set_matrix_scale(kMadeMatrixScale);
       break;
     case WeightFormat::kInt8:
-      BALEEN_CHECK(false && "int8 is in no file");
+    case WeightFormat::kQ8:
+      BALEEN_CHECK(false && "in no checkpoint that is written");
       break;
   }
 }
@@ -265,6 +274,9 @@ void decode_panel(const StoredMatrix& matrix, std::int64_t panel, std::span<floa
         break;
       case WeightFormat::kNvfp4:
         decode_nvfp4_row(matrix, row, target);
+        break;
+      case WeightFormat::kQ8:
+        decode_q8_row(matrix, row, target);
         break;
       case WeightFormat::kInt8:
         BALEEN_CHECK(false && "int8 is in no file");

@@ -15,14 +15,15 @@ enum class WeightFormat : std::uint8_t {
   kNvfp4,
   /// Integers of +-63, one e8m0 scale per row and 32 inputs (numeric/int8_group.h): in no file, copies that
   /// variants named `int8` make of FP8 weights (ops/matmul/int8_copies.h).
-  kInt8
+  kInt8,
+  kQ8  ///< int8, one scale per row and 32 inputs: GGUF's Q8_0, whose F16 scales are held in float32
 };
 
 /// How a matrix in a format lies: bits of a weight, and the weights that share a scale.
 struct FormatLayout {
   int bits = 0;
   int scale_rows = 0, scale_cols = 0;  ///< 0: no scales
-  /// Size in memory: float32 for kFp8, whose checkpoints may have more than powers of two.
+  /// Size in memory: float32 for kFp8 and kQ8, whose scales may be more than powers of two.
   int scale_bytes = 0;
   int matrix_scale_bytes = 0;  ///< size of a scale that the whole matrix shares; 0: none
 
@@ -55,11 +56,13 @@ struct FormatLayout {
       return {.bits = 4, .scale_rows = 1, .scale_cols = 16, .scale_bytes = 1, .matrix_scale_bytes = 4};
     case WeightFormat::kInt8:
       return {.bits = 8, .scale_rows = 1, .scale_cols = 32, .scale_bytes = 1};
+    case WeightFormat::kQ8:
+      return {.bits = 8, .scale_rows = 1, .scale_cols = 32, .scale_bytes = 4};
   }
   return {};
 }
 
-/// "f32", "bf16", "fp8", "fp4", "nvfp4", "int8"
+/// "f32", "bf16", "fp8", "fp4", "nvfp4", "int8", "q8"
 [[nodiscard]] constexpr std::string_view weight_format_name(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:
@@ -74,6 +77,8 @@ struct FormatLayout {
       return "nvfp4";
     case WeightFormat::kInt8:
       return "int8";
+    case WeightFormat::kQ8:
+      return "q8";
   }
   return "?";
 }

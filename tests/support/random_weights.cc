@@ -53,6 +53,14 @@ RandomWeight::RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t 
       matrix_scale_ = 0.03F + 0.01F * static_cast<float>(random() % 8);  // no power of two
       matrix_.matrix_scale = &matrix_scale_;
       break;
+    case WeightFormat::kQ8:
+      for (std::int64_t i = 0; i < count; ++i) data[i] = static_cast<std::byte>(random());
+      block_scales_.resize(static_cast<std::size_t>(rows * (cols / 32)));
+      for (float& scale : block_scales_)
+        scale = std::ldexp(1.0F + static_cast<float>(random() % 1024) / 1024.0F,
+                           -8 - static_cast<int>(random() % 4));
+      matrix_.block_scales = block_scales_.data();
+      break;
     case WeightFormat::kInt8:
       for (std::int64_t i = 0; i < count; ++i)
         data[i] = static_cast<std::byte>(kInt8Offset + static_cast<int>(random() % 127) - 63);

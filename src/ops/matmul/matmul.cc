@@ -142,6 +142,7 @@ MathFormat product_format(WeightFormat format, ActivationRounding rounding) {
     case WeightFormat::kFp4:
       return rounding == ActivationRounding::kFp8 ? MathFormat::kFp8 : MathFormat::kBF16;
     case WeightFormat::kNvfp4:
+    case WeightFormat::kQ8:
       return MathFormat::kBF16;
     case WeightFormat::kInt8:
       return MathFormat::kFp8;  // operands of as many bits

@@ -31,11 +31,13 @@ HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
 
-/// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4 has one for
-/// every four lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds need not
-/// wait for that before it.
+/// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4 and Q8 have
+/// scales for every few lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds
+/// need not wait for that before it.
 template <WeightFormat kFormat>
-constexpr std::int64_t kSummedInputs = kFormat == WeightFormat::kFp4 ? 8 * kLanes : kWeightBlock;
+constexpr std::int64_t kSummedInputs = kFormat == WeightFormat::kFp4  ? 8 * kLanes
+                                       : kFormat == WeightFormat::kQ8 ? 4 * kLanes
+                                                                      : kWeightBlock;
 
 /// Adds a block's sum to the accumulator.
 template <WeightFormat kFormat>
@@ -292,6 +294,8 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
       return use(FloatProducts<WeightFormat::kNvfp4>());
     case WeightFormat::kInt8:
       return choose_int8<WeightFormat::kInt8>(use);
+    case WeightFormat::kQ8:
+      return use(FloatProducts<WeightFormat::kQ8>());
   }
 }
 

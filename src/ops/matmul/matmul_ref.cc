@@ -43,6 +43,9 @@ float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
       const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair : pair >> 4);
       return e2m1_to_float(code) * e4m3_to_float(weight.group_scales[n * (weight.cols / 16) + k / 16]);
     }
+    case WeightFormat::kQ8:
+      return static_cast<float>(static_cast<std::int8_t>(row[k])) *
+             weight.block_scales[n * (weight.cols / 32) + k / 32];
     case WeightFormat::kInt8: {
       const int value = static_cast<std::uint8_t>(row[int8_place(k)]) - kInt8Offset;
       return static_cast<float>(value) * e8m0_to_float(weight.group_scales[n * (weight.cols / 32) + k / 32]);

@@ -1,7 +1,7 @@
 // Unpacks weights into float vectors, one instruction set at a time (Highway).
 //
-// A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8
-// FP4), so a load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float
+// A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8 or
+// Q8, 8 FP4), so a load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float
 // vectors. `RowBlock::LoadInputs` gives activations in the same order, and `kActivationFactor` is what they
 // must still be multiplied by, so nothing is shuffled here. `scale`, of FP8 and FP4, is still to multiply;
 // values of NVFP4, products of six bits at most, have theirs.
@@ -37,11 +37,12 @@ constexpr std::int64_t packed_per_lane(WeightFormat format) {
   return format == WeightFormat::kF32    ? 1
          : format == WeightFormat::kBF16 ? 2
          : format == WeightFormat::kFp8  ? 4
+         : format == WeightFormat::kQ8   ? 4
                                          : 8;
 }
 
 constexpr bool has_scales(WeightFormat format) {
-  return format == WeightFormat::kFp8 || format == WeightFormat::kFp4;
+  return format == WeightFormat::kFp8 || format == WeightFormat::kFp4 || format == WeightFormat::kQ8;
 }
 
 /// Where a row is, and its scale for one block of inputs.
@@ -58,6 +59,8 @@ HWY_INLINE RowCursor cursor_of(const WeightMatrix& weight, std::int64_t row) {
   if constexpr (kFormat == WeightFormat::kFp8) {
     cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
   }
+  if constexpr (kFormat == WeightFormat::kQ8)
+    cursor.block_scales = weight.block_scales + row * (weight.cols / 32);
   if constexpr (kFormat == WeightFormat::kFp4 || kFormat == WeightFormat::kInt8)
     cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
   if constexpr (kFormat == WeightFormat::kNvfp4)
@@ -143,6 +146,34 @@ struct RowBlock<WeightFormat::kFp8> {
   }
   static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[4]) {
     hn::LoadInterleaved4(FloatTag(), from, inputs[0], inputs[2], inputs[1], inputs[3]);
+  }
+};
+
+/// A byte of each lane, sign-extended; one scale per 32 inputs = per 8 lanes.
+template <>
+struct RowBlock<WeightFormat::kQ8> {
+  static constexpr float kActivationFactor = 1.0F;
+  HWY_INLINE RowBlock() {}
+  WordVec words;
+  FloatVec scale;
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    const FloatTag d;
+    words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + k));
+    const float* const scales = row.block_scales + k / 32;
+    if constexpr (kLanes == 16) {
+      scale = hn::IfThenElse(hn::FirstN(d, 8), hn::Set(d, scales[0]), hn::Set(d, scales[1]));
+    } else {
+      scale = hn::Set(d, scales[0]);
+    }
+  }
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    const hn::RebindToSigned<FloatTag> di;
+    const auto at_top = hn::ShiftLeft<24 - 8 * kPart>(hn::BitCast(di, words));
+    return hn::ConvertTo(FloatTag(), hn::ShiftRight<24>(at_top));
+  }
+  static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[4]) {
+    hn::LoadInterleaved4(FloatTag(), from, inputs[0], inputs[1], inputs[2], inputs[3]);
   }
 };
 

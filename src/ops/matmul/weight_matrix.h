@@ -20,7 +20,7 @@ struct WeightMatrix {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
-  const float* block_scales = nullptr;         ///< kFp8: [ceil(N / 128), ceil(K / 128)]
+  const float* block_scales = nullptr;         ///< kFp8: [ceil(N / 128), ceil(K / 128)]; kQ8: [N, K / 32]
   const std::uint8_t* group_scales = nullptr;  ///< kFp4, kInt8: [N, K / 32] e8m0; kNvfp4: [N, K / 16] e4m3
   const float* matrix_scale = nullptr;         ///< kNvfp4: one, which multiplies outputs
 
@@ -42,16 +42,18 @@ struct WeightMatrix {
                                    : reinterpret_cast<const std::byte*>(group_scales);
   }
   void set_scales(const std::byte* scales) {
-    block_scales = format == WeightFormat::kFp8 ? reinterpret_cast<const float*>(scales) : nullptr;
-    group_scales = format == WeightFormat::kFp8 ? nullptr : reinterpret_cast<const std::uint8_t*>(scales);
+    const bool in_float32 = layout().scale_bytes == sizeof(float);
+    block_scales = in_float32 ? reinterpret_cast<const float*>(scales) : nullptr;
+    group_scales = in_float32 ? nullptr : reinterpret_cast<const std::uint8_t*>(scales);
   }
   void set_matrix_scale(const std::byte* scale) {
     matrix_scale = format == WeightFormat::kNvfp4 ? reinterpret_cast<const float*>(scale) : nullptr;
   }
-  /// Weights and scales as checkpoints store them: a scale is a byte (e8m0, e4m3), whatever it is held in
-  /// here.
+  /// Weights and scales as checkpoints store them: a scale is a byte (e8m0, e4m3), of kQ8 two, whatever it is
+  /// held in here.
   [[nodiscard]] double stored_bytes() const {
-    return double(size_bytes()) + double(num_scales()) + double(matrix_scale_bytes());
+    return double(size_bytes()) + double(num_scales()) * (format == WeightFormat::kQ8 ? 2 : 1) +
+           double(matrix_scale_bytes());
   }
   /// Rows [begin, end) as a matrix. For kFp8 `begin` is a multiple of 128.
   [[nodiscard]] WeightMatrix slice_rows(std::int64_t begin, std::int64_t end) const {

@@ -46,7 +46,7 @@ double bound_of(const WeightMatrix& weight, std::span<const float> x) {
 }
 
 constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8,
-                                     WeightFormat::kFp4, WeightFormat::kNvfp4};
+                                     WeightFormat::kFp4, WeightFormat::kNvfp4, WeightFormat::kQ8};
 
 struct Case {
   WeightFormat format;
