@@ -126,6 +126,12 @@ Checkpoint::Checkpoint(std::string_view label, std::vector<TensorInfo> tensors,
   std::ranges::sort(tensors_, {}, &TensorInfo::name);
 }
 
+Checkpoint::Checkpoint(std::string_view label, std::vector<TensorInfo> tensors,
+                       std::shared_ptr<const void> owner, ForeignFiles foreign)
+    : Checkpoint(label, std::move(tensors), std::move(owner)) {
+  foreign_ = std::move(foreign);
+}
+
 void Checkpoint::open_shards(const std::filesystem::path& index_path) {
   const WeightMap weight_map = parse_weight_map(read_text_file(index_path), index_path.string());
   std::map<std::string_view, const SafetensorsFile*> shards;
@@ -156,7 +162,7 @@ void Checkpoint::open_shards(const std::filesystem::path& index_path) {
 }
 
 std::vector<const MappedFile*> Checkpoint::files() const {
-  std::vector<const MappedFile*> files;
+  std::vector<const MappedFile*> files = foreign_.files;
   for (const std::unique_ptr<SafetensorsFile>& file : files_) files.push_back(&file->file());
   return files;
 }

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file.h"
+#include "checkpoint/made_bytes.h"
 #include "checkpoint/safetensors.h"
 
 namespace baleen {
@@ -23,6 +25,19 @@ using WeightMap = std::map<std::string, std::string, std::less<>>;
 /// names to plain file names (no folders), each name once.
 [[nodiscard]] WeightMap parse_weight_map(std::string_view text, std::string_view label);
 
+/// Tensors out of files that are no safetensors.
+struct ForeignFiles {
+  /// One tensor as its file has it.
+  struct Stored {
+    std::string format;  ///< "Q8_0"
+    std::int64_t bytes = 0;
+  };
+
+  std::vector<const MappedFile*> files;   ///< `owner` keeps them
+  std::shared_ptr<const MadeBytes> made;  ///< those of tensors that the files have in another form
+  std::vector<Stored> stored;
+};
+
 /// Maps all files at once and copies nothing: opening reads headers only, weights come from disk when
 /// touched. Movable; `TensorInfo`s stay valid. Thread-safe to read.
 class Checkpoint {
@@ -34,6 +49,9 @@ class Checkpoint {
 
   /// Tensors that lie in memory, which `owner` keeps; `label` names them in messages.
   Checkpoint(std::string_view label, std::vector<TensorInfo> tensors, std::shared_ptr<const void> owner);
+  /// The same of foreign files. Bytes of tensors that are made have to be acquired before they are read.
+  Checkpoint(std::string_view label, std::vector<TensorInfo> tensors, std::shared_ptr<const void> owner,
+             ForeignFiles foreign);
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   /// In name order.
@@ -44,9 +62,15 @@ class Checkpoint {
   [[nodiscard]] const TensorInfo& at(std::string_view name) const;
   /// Names of tensors that lie in a shard though the index does not list them there; they are not loaded.
   [[nodiscard]] const std::vector<std::string>& unlisted() const { return unlisted_; }
-  [[nodiscard]] std::size_t num_files() const { return files_.size(); }
+  [[nodiscard]] std::size_t num_files() const { return files().size(); }
   /// The files that the tensors lie in; none where they lie in memory.
   [[nodiscard]] std::vector<const MappedFile*> files() const;
+  /// Whether they are no safetensors: their matrices may differ in format from one to the next.
+  [[nodiscard]] bool is_foreign() const { return !foreign_.files.empty(); }
+  /// As foreign files have them; empty for others.
+  [[nodiscard]] const std::vector<ForeignFiles::Stored>& stored() const { return foreign_.stored; }
+  /// Makes the bytes at some addresses; null where all bytes are there already.
+  [[nodiscard]] const std::shared_ptr<const MadeBytes>& made() const { return foreign_.made; }
 
  private:
   void open_shards(const std::filesystem::path& index_path);
@@ -54,6 +78,7 @@ class Checkpoint {
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::shared_ptr<const void> owner_;
+  ForeignFiles foreign_;
   std::vector<TensorInfo> tensors_;
   std::vector<std::string> unlisted_;
 };

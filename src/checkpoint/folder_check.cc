@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
+#include "checkpoint/gguf/gguf_file.h"
 
 namespace baleen {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kConfigName = "config.json", kSnapshots = "snapshots", kHubPrefix = "models--";
-constexpr std::string_view kGgufMagic = "GGUF", kLfsBegin = "version https://git-lfs.github.com/spec/";
+constexpr std::string_view kLfsBegin = "version https://git-lfs.github.com/spec/";
 constexpr std::size_t kBeginBytes = 4096;
 
 /// The first bytes of a file; none of what cannot be read.
@@ -54,31 +55,10 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// `general.architecture` of a GGUF file, which writers put first: a key is followed by the type of its value
-/// (8: a string), the string's length and its bytes.
-std::optional<std::string> gguf_architecture(std::string_view bytes) {
-  constexpr std::string_view kKey = "general.architecture";
-  constexpr std::uint32_t kString = 8;
-  constexpr std::size_t kMaxLength = 64;
-  const std::size_t key = bytes.find(kKey);
-  std::uint32_t type = 0;
-  std::uint64_t length = 0;
-  if (key == std::string_view::npos) return std::nullopt;
-  const std::string_view rest = bytes.substr(key + kKey.size());
-  if (rest.size() < sizeof(type) + sizeof(length)) return std::nullopt;
-  std::memcpy(&type, rest.data(), sizeof(type));
-  std::memcpy(&length, rest.data() + sizeof(type), sizeof(length));
-  const std::string_view text = rest.substr(sizeof(type) + sizeof(length));
-  if (type != kString || length > std::min(kMaxLength, text.size())) return std::nullopt;
-  return std::string(text.substr(0, length));
-}
-
 std::string gguf_sentence(const fs::path& file) {
-  const auto architecture = gguf_architecture(beginning_of(file));
   return fmt::format(
-      "{}: a GGUF file{}, which baleen does not read yet; pass a folder with the safetensors files that "
-      "DeepSeek publishes",
-      file.string(), architecture ? fmt::format(" (architecture {})", quoted_text(*architecture)) : "");
+      "{}: a GGUF file, where this needs a checkpoint folder; `baleen convert FILE FOLDER` writes one",
+      file.string());
 }
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
@@ -120,7 +100,7 @@ std::optional<std::string> hub_name(const fs::path& path) {
 
 [[noreturn]] void refuse_file(const fs::path& path) {
   const std::string begin = beginning_of(path);
-  if (begin.starts_with(kGgufMagic)) fail("{}", gguf_sentence(path));
+  if (has_gguf_magic(std::as_bytes(std::span(begin)))) fail("{}", gguf_sentence(path));
   if (const auto sentence = lfs_pointer_sentence(path.string(), std::as_bytes(std::span(begin))))
     fail("{}", *sentence);
   fail("{}: a file; expected a checkpoint folder with config.json and *.safetensors{}", path.string(),
@@ -213,8 +193,12 @@ bool has_tensor_files(const fs::path& folder) {
 std::optional<std::string> other_weights_sentence(const fs::path& folder) {
   constexpr std::array<std::string_view, 4> kPickles{".bin", ".pt", ".pth", ".ckpt"};
   const std::vector<fs::path> entries = entries_of(folder);
-  for (const fs::path& entry : entries)
-    if (entry.extension() == ".gguf") return gguf_sentence(entry);
+  for (const fs::path& entry : entries) {
+    if (entry.extension() != ".gguf") continue;
+    const std::string begin = beginning_of(entry);
+    const auto pointer = lfs_pointer_sentence(entry.string(), std::as_bytes(std::span(begin)));
+    return pointer ? *pointer : gguf_sentence(entry);
+  }
   for (const fs::path& entry : entries) {
     if (std::ranges::count(kPickles, entry.extension().string()) == 0) continue;
     return fmt::format(

@@ -13,7 +13,8 @@ namespace baleen {
 
 /// Throws `Error` unless `path` is a folder with a config.json, none of whose JSON and safetensors files is
 /// a Git LFS pointer. The sentence says what `path` is instead (a name of the Hub, the root or a parent of
-/// a Hub cache, a GGUF file or a folder of them, a file of a checkpoint, a folder beside one) and what to
+/// a Hub cache, a GGUF file or a folder of them (which most commands take, but not as a folder), a file of a
+/// checkpoint, a folder beside one) and what to
 /// pass. Reads the beginning of each file in the folder.
 void check_checkpoint_folder(const std::filesystem::path& path);
 

@@ -116,8 +116,7 @@ TEST_F(FolderCheck, Gguf) {
   const fs::path file = put("gguf/model-Q8_0.gguf", gguf("deepseek4"));
   const std::string sentence =
       file.string() +
-      ": a GGUF file (architecture \"deepseek4\"), which baleen does not read yet; pass a "
-      "folder with the safetensors files that DeepSeek publishes";
+      ": a GGUF file, where this needs a checkpoint folder; `baleen convert FILE FOLDER` writes one";
   EXPECT_EQ(refusal(file), sentence);
   EXPECT_EQ(refusal(folder_ / "gguf"), sentence);
   put("gguf/config.json");  // as some repositories of GGUF files have

@@ -149,7 +149,8 @@ class Reader {
 
  private:
   void read_beginning() {
-    if (!has_gguf_magic(file_)) fail("{}: does not begin with \"{}\"; is this a GGUF file?", label_, kMagic);
+    if (!has_gguf_magic(file_))
+      fail("{}: does not begin with {}; is this a GGUF file?", label_, quoted_text(kMagic));
     cursor_.take(kMagic.size(), "the magic");
     const auto version = cursor_.number<std::uint32_t>("the version");
     if (version == 0x0200'0000 || version == 0x0300'0000)
@@ -224,8 +225,8 @@ class Reader {
     constexpr std::int64_t kMaxAlignment = 1 << 20;
     if (alignment < 1 || alignment > kMaxAlignment ||
         !std::has_single_bit(static_cast<std::uint64_t>(alignment)))
-      fail("{}: key \"{}\" is {}, expected a power of two; is the file damaged?", label_, kAlignmentKey,
-           alignment);
+      fail("{}: key {} is {}, expected a power of two; is the file damaged?", label_,
+           quoted_text(kAlignmentKey), alignment);
     const auto unit = static_cast<std::size_t>(alignment);
     const std::size_t begin = std::min(file_.size(), (cursor_.place() + unit - 1) / unit * unit);
     for (std::size_t i = 0; i < offsets.size(); ++i)
@@ -326,7 +327,8 @@ const GgufValue* GgufKeys::find(std::string_view key) const {
 }
 
 void GgufKeys::refuse(std::string_view key, std::string_view expected) const {
-  fail("{}: key \"{}\": expected {}; is this the file of a DeepSeek-V4 model?", label_, key, expected);
+  fail("{}: key {}: expected {}; is this the file of a DeepSeek-V4 model?", label_, quoted_text(key),
+       expected);
 }
 
 template <class T>
