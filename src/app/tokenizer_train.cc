@@ -17,7 +17,7 @@
 #include "parallel/thread_pool.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer_training/pair_merges.h"
-#include "tokenizer_training/v4_format.h"
+#include "tokenizer_training/trained_tokenizer.h"
 #include "training_data/corpus_words.h"
 
 namespace baleen {
@@ -68,7 +68,7 @@ void run_train(const TokenizerTrainFlags& flags) {
 
   const std::vector<WordCount> words = count_words(flags);
   const TrainedMerges merges = merge_pairs(flags, words, flags.vocab_size - num_special);
-  const std::string json = v4_tokenizer_json(merges, set);
+  const std::string json = v4_tokenizer_json(trained_tokenizer(merges, set));
   const Tokenizer tokenizer = Tokenizer::parse(json, "tokenizer.json");  // what is written loads
   std::filesystem::create_directories(folder);
   write_file(folder / "tokenizer_config.json", v4_tokenizer_config_json());

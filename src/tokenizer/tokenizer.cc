@@ -10,7 +10,9 @@
 #include "base/quoted_text.h"
 #include "base/utf8.h"
 #include "base/work_budget.h"
+#include "checkpoint/gguf/gguf_model.h"
 #include "tokenizer/byte_pair_merger.h"
+#include "tokenizer/gguf_tokenizer.h"
 #include "tokenizer/word_cache.h"
 
 namespace baleen {
@@ -84,6 +86,13 @@ Tokenizer Tokenizer::parse(std::string_view tokenizer_json, std::string_view nam
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& model) {
+  if (const auto gguf = find_gguf(model)) {
+    const GgufModel opened(*gguf);
+    Tokenizer tokenizer(gguf_tokenizer(opened.keys()), opened.keys().label());
+    tokenizer.bos_ = gguf_token(opened.keys(), kGgufBosKey);
+    tokenizer.eos_ = gguf_token(opened.keys(), kGgufEosKey);
+    return tokenizer;
+  }
   const bool folder = std::filesystem::is_directory(model);
   const std::filesystem::path path = folder ? model / "tokenizer.json" : model;
   const MappedFile file(path);

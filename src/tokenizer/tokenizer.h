@@ -26,8 +26,8 @@ namespace baleen {
 class Tokenizer {
  public:
   /// `model` is a folder with `tokenizer.json`, or such a file. `tokenizer_config.json` beside it, where
-  /// there is one, names the tokens that begin and end a text. Throws `Error` when a file is absent, damaged
-  /// or not supported.
+  /// there is one, names the tokens that begin and end a text. Of a GGUF model (`find_gguf`) everything is in
+  /// its keys. Throws `Error` when a file is absent, damaged or not supported.
   static Tokenizer load(const std::filesystem::path& model);
 
   /// The same from memory, without a config. `name` is what sentences call the file.

@@ -14,7 +14,7 @@
 
 #include "tests/tokenizer_training/slow_trainer.h"
 #include "tokenizer/byte_level.h"
-#include "tokenizer_training/v4_format.h"
+#include "tokenizer/v4_format.h"
 #include "tokenizer_training/word_counts.h"
 
 namespace baleen {

@@ -1,5 +1,5 @@
 // The file that training writes: the parts of the release, and a tokenizer that loads.
-#include "tokenizer_training/v4_format.h"
+#include "tokenizer_training/trained_tokenizer.h"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,8 @@ TEST(V4Format, ChatTokensAreWhatTheChatFormatWrites) {
 TEST(V4Format, AWrittenFileLoadsAndKeepsText) {
   for (const SpecialTokenSet set : {SpecialTokenSet::kChat, SpecialTokenSet::kAll}) {
     const std::size_t num_special = v4_special_tokens(set).size();
-    const Tokenizer tokenizer = Tokenizer::parse(v4_tokenizer_json(small_merges(), set), "test");
+    const Tokenizer tokenizer =
+        Tokenizer::parse(v4_tokenizer_json(trained_tokenizer(small_merges(), set)), "test");
     EXPECT_EQ(static_cast<std::size_t>(tokenizer.vocab_size()), small_merges().tokens.size() + num_special);
     EXPECT_EQ(tokenizer.id_of("<｜begin▁of▁sentence｜>"), TokenId{0});
     EXPECT_EQ(tokenizer.id_of("<｜▁pad▁｜>"), TokenId{2});

@@ -2,13 +2,11 @@
 /// tokens. (source: tokenizer.json of the released checkpoints)
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tokenizer/tokenizer_json.h"
-#include "tokenizer_training/pair_merges.h"
 
 namespace baleen {
 
@@ -20,15 +18,15 @@ enum class SpecialTokenSet { kChat, kAll };
 /// the release.
 inline constexpr std::size_t kNumLeadingTokens = 3;
 
-/// Their texts and flags; ids are given by `v4_tokenizer_json`. The leading ones come first.
+/// Their texts and flags, without ids. The leading ones come first.
 [[nodiscard]] std::vector<AddedToken> v4_special_tokens(SpecialTokenSet set);
 
 /// The patterns of the release's pre-tokenizer, in order.
 [[nodiscard]] std::vector<SplitRule> v4_split_rules();
 
-/// A complete tokenizer.json: the leading tokens, the alphabet and the trained tokens, then the other special
-/// tokens. `Tokenizer::parse` and the `tokenizers` library read it. Ends with a newline.
-[[nodiscard]] std::string v4_tokenizer_json(const TrainedMerges& merges, SpecialTokenSet set);
+/// A complete tokenizer.json of these tokens and merges, with the release's other parts. `Tokenizer::parse` and
+/// the `tokenizers` library read it. Ends with a newline.
+[[nodiscard]] std::string v4_tokenizer_json(const TokenizerJson& tokenizer);
 
 /// The tokenizer_config.json beside it, which names the tokens that begin and end a text.
 [[nodiscard]] std::string v4_tokenizer_config_json();

@@ -1,16 +1,15 @@
-#include "tokenizer_training/v4_format.h"
+#include "tokenizer/v4_format.h"
 
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
 #include "base/json.h"
-#include "tokenizer/byte_level.h"
 
 namespace baleen {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct SpecialToken {
   std::string_view text;
@@ -182,23 +181,17 @@ constexpr std::string_view kConfig = R"json({
   "tokenizer_class": "PreTrainedTokenizerFast"
 })json";
 
-const Json& parts() {
-  static const Json kParsed = [] {
-    Result<Json> parsed = parse_ordered_json(kParts);
+const OrderedJson& parts() {
+  static const OrderedJson kParsed = [] {
+    Result<OrderedJson> parsed = parse_ordered_json(kParts);
     BALEEN_CHECK(parsed.ok());
     return std::move(parsed).value();
   }();
   return kParsed;
 }
 
-std::string byte_level_text(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += byte_level_character(static_cast<std::uint8_t>(byte));
-  return text;
-}
-
-Json added_token_json(const AddedToken& token, TokenId id) {
-  return {{"id", id},        {"content", token.text},          {"single_word", false},    {"lstrip", false},
+OrderedJson added_token_json(const AddedToken& token) {
+  return {{"id", token.id},  {"content", token.text},          {"single_word", false},    {"lstrip", false},
           {"rstrip", false}, {"normalized", token.normalized}, {"special", token.special}};
 }
 
@@ -216,33 +209,21 @@ std::vector<AddedToken> v4_special_tokens(SpecialTokenSet set) {
 
 std::vector<SplitRule> v4_split_rules() {
   std::vector<SplitRule> rules;
-  for (const Json& step : parts()["pre_tokenizer"]["pretokenizers"]) {
+  for (const OrderedJson& step : parts()["pre_tokenizer"]["pretokenizers"]) {
     if (step["type"] == "Split") rules.push_back({step["pattern"]["Regex"].get<std::string>()});
   }
   return rules;
 }
 
-std::string v4_tokenizer_json(const TrainedMerges& merges, SpecialTokenSet set) {
-  const std::vector<AddedToken> special = v4_special_tokens(set);
-  Json added = Json::array(), rules = Json::array();
-  Json::object_t
+std::string v4_tokenizer_json(const TokenizerJson& tokenizer) {
+  OrderedJson added = OrderedJson::array(), rules = OrderedJson::array();
+  for (const AddedToken& token : tokenizer.added_tokens) added.push_back(added_token_json(token));
+  OrderedJson::object_t
       vocabulary;  // appended to as a vector: looking for the key each time would take the square of its size
-  std::vector<std::string> texts;
-  texts.reserve(merges.tokens.size());
-  for (const std::string& token : merges.tokens) texts.push_back(byte_level_text(token));
-  TokenId next = 0;
-  for (std::size_t i = 0; i < kNumLeadingTokens; ++i) {
-    vocabulary.emplace_back(special[i].text, next);
-    added.push_back(added_token_json(special[i], next++));
-  }
-  for (const std::string& text : texts) vocabulary.emplace_back(text, next++);
-  for (std::size_t i = kNumLeadingTokens; i < special.size(); ++i)
-    added.push_back(added_token_json(special[i], next++));
-  for (const TrainedMerges::Rule& rule : merges.rules) {
-    rules.push_back(texts[static_cast<std::size_t>(rule.left)] + " " +
-                    texts[static_cast<std::size_t>(rule.right)]);
-  }
-  Json file = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
+  for (const VocabularyEntry& entry : tokenizer.vocabulary) vocabulary.emplace_back(entry.text, entry.id);
+  for (const MergeRule& rule : tokenizer.merges)
+    rules.push_back(rule.merged.substr(0, rule.left_size) + " " + rule.merged.substr(rule.left_size));
+  OrderedJson file = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
   file["added_tokens"] = std::move(added);
   for (const auto& [name, part] : parts().items()) file[name] = part;
   file["model"] = {{"type", "BPE"},
