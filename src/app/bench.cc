@@ -53,7 +53,7 @@ EngineOptions engine_options(const BenchFlags& flags) {
 /// Of a step of decoding, whether its plan has one rank or several.
 WeightFormat expert_weights(const BenchFlags& flags, const ModelConfig& config) {
   if (!flags.load.made_up.empty()) return config.expert_format;
-  return detect_formats(config, Checkpoint(flags.engine.model)).experts;
+  return detect_formats(config, read_model_files(flags.engine.model).checkpoint).experts;
 }
 
 void run_bench(const BenchFlags& flags) {

@@ -53,7 +53,7 @@ void run(const ConvertFlags& flags) {
 
 void add_convert_command(Options& command) {
   const auto flags = std::make_shared<ConvertFlags>();
-  command.path("in", flags->in, "Checkpoint folder to read").required();
+  command.path("in", flags->in, "Checkpoint folder or GGUF file to read").required();
   command.path("out", flags->out, "Folder to write; absent or empty").required();
   command.choice("--experts", flags->experts, {"fp4", "nvfp4", "fp8", "bf16"},
                  "Format of the routed experts");

@@ -9,6 +9,7 @@
 #include "base/piped_text.h"
 #include "chat/json_lines.h"
 #include "checkpoint/folder_check.h"
+#include "checkpoint/gguf/gguf_model.h"
 #include "log/log.h"
 #include "model/found_prompt_profile.h"
 
@@ -23,7 +24,7 @@ struct EncodeChatFlags {
 PromptProfile profile_of(const EncodeChatFlags& flags) {
   if (flags.prompts.chosen()) return *flags.prompts.chosen();
   if (flags.model.empty()) return PromptProfile::kPreview;
-  check_checkpoint_folder(flags.model);
+  if (!find_gguf(flags.model)) check_checkpoint_folder(flags.model);
   const FoundPromptProfile found = find_prompt_profile(flags.model);
   const std::string_view name = prompt_profile_name(found.profile.value);
   if (found.is_assumed)

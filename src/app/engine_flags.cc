@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/quoted_text.h"
 #include "checkpoint/folder_check.h"
+#include "checkpoint/gguf/gguf_model.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/shared_gpus.h"
 #include "device/make_device.h"
@@ -24,7 +25,8 @@ std::string default_model_folder() { return data_file("models/stories"); }
 
 void add_model_option(Options& command, std::string& model) {
   model = default_model_folder();
-  command.path("--model,-m", model, "Folder with config.json, tokenizer.json and *.safetensors");
+  command.path("--model,-m", model,
+               "Folder with config.json, tokenizer.json and *.safetensors, or a GGUF file");
 }
 
 void EngineFlags::add_to(Options& command) {
@@ -113,7 +115,7 @@ bool EngineFlags::cpu_only() const {
 }
 
 EngineOptions EngineFlags::options(const EnginePurpose& purpose) const {
-  check_checkpoint_folder(model);
+  if (!find_gguf(model)) check_checkpoint_folder(model);
   return with_plan(purpose, [&] { return SimulatedModelFlags{.model = model}.load(); });
 }
 

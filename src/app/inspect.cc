@@ -33,7 +33,7 @@ void run(const InspectFlags& flags) {
 
 void add_inspect_command(Options& command) {
   const auto flags = std::make_shared<InspectFlags>();
-  command.path("model,--model,-m", flags->folder, "Checkpoint folder");
+  command.path("model,--model,-m", flags->folder, "Checkpoint folder or GGUF file");
   command.flag("--json", flags->json, "One JSON object instead of a table");
   command.action([flags] { run(*flags); });
 }

@@ -1,5 +1,6 @@
 #include "app/open_model.h"
 
+#include "app/option_names.h"
 #include "base/error.h"
 #include "drafts/heads/draft_heads.h"
 #include "log/log.h"
@@ -12,7 +13,7 @@ void check_drafts(const CheckpointKind& kind, std::string_view option) {
 
 void log_findings(const CheckpointKind& kind) {
   if (!kind.left_out.empty()) log_line("left unread: {}", left_out_text(kind.left_out));
-  for (const std::string& sentence : kind.contradictions) log_line("{}", sentence);
+  for (const std::string& sentence : kind.contradictions) log_line("{}", in_options(sentence));
 }
 
 void log_prompt_profile(const CheckpointKind& kind) {

@@ -54,6 +54,7 @@ constexpr OptionName kNames[] = {
     {"pipeline parallelism", "--pp"},
     {"prefill groups", "--prefill-groups"},
     {"prefix hit rate", "--prefix-cache-hit-rate"},
+    {"prompt profile", "--prompt-profile"},
     {"prompt tokens", "--isl"},
     {"queries", "--num-queries"},
     {"query length", "--query-length"},

@@ -41,7 +41,7 @@ SimulatedModel SimulatedModelFlags::load(std::optional<CheckpointKind>* kind) co
   if (std::ranges::find(presets(), model, &Preset::name) != presets().end()) {
     loaded.config = preset_config(model);
     from_config();
-  } else if (std::filesystem::is_directory(model) && has_tensor_files(model)) {
+  } else if (has_weights(model)) {
     ModelFolder folder = open_model_folder(model);
     check_tensors(folder.stored, folder.checkpoint);
     loaded.formats = detect_formats(folder.config, folder.checkpoint);

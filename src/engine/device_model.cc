@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/lost_maps.h"
+#include "log/log.h"
+#include "model/gpu_formats.h"
 
 namespace baleen {
 namespace {
@@ -11,8 +13,11 @@ namespace {
 /// Null where `device` reads the host's memory.
 std::unique_ptr<DeviceWeights> copy_to(Device& device, const ModelShare& share) {
   if (device.traits().shares_host_memory) return nullptr;
+  ThreadPool pool(default_num_threads());
+  const GpuFormats formats(share.weights, pool);
+  if (!formats.text().empty() && share.layout.rank() == 0) log_line("{}", formats.text());
   const bool has_store = share.plan.experts.num_blocks > 0;
-  return std::make_unique<DeviceWeights>(share.weights, device.memory(),
+  return std::make_unique<DeviceWeights>(formats.tree(), device.memory(),
                                          has_store ? RoutedExperts::kElsewhere : RoutedExperts::kCopied);
 }
 
@@ -20,7 +25,8 @@ std::unique_ptr<DeviceWeights> copy_to(Device& device, const ModelShare& share) 
 std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& share, DeviceWeights* copy) {
   if (copy == nullptr || share.plan.experts.num_blocks == 0) return nullptr;
   auto store = std::make_unique<ExpertStore>(share.weights.blocks, share.plan.experts, device.memory(),
-                                             device.host_visible_memory(), device.background_copies());
+                                             device.host_visible_memory(), device.background_copies(),
+                                             share.weights.made);
   store->bind(copy->tree());
   return store;
 }
@@ -41,6 +47,10 @@ DeviceModel::DeviceModel(ModelShare share, const EngineOptions& options)
       device_(open_device(options)),
       copy_(copy_to(*device_, share_)),
       experts_(in_two_memories(*device_, share_, copy_.get())) {
+  if (copy_ == nullptr && share_.weights.made != nullptr) {
+    ThreadPool pool(options.num_threads);
+    make_all(share_.weights, pool);
+  }
   if (experts() != nullptr) experts()->set_guessing(options.fetch_ahead);
 }
 

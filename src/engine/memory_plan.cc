@@ -57,6 +57,7 @@ MemoryPlan plan_memory(const RankConfig& rank, const StorageFormats& formats, co
     return plan_memory(rank, device_weight_bytes(rank, formats), options);
   MemoryPlan plan = plan_memory(rank, 0, options);
   plan.int8_copy_bytes = int8_copies(rank, formats, options);
+  if (formats.made) plan.weight_bytes = device_weight_bytes(rank, formats);
   return plan;
 }
 

@@ -24,8 +24,9 @@ struct MemoryPlan {
   std::int64_t activation_bytes = 0;
   std::int64_t scratch_bytes = 0;
   std::int64_t logit_bytes = 0;
-  std::int64_t message_bytes = 0;     ///< arrays that only exchanges between ranks need
-  std::int64_t weight_bytes = 0;      ///< on a device of its own memory; the CPU maps the checkpoint
+  std::int64_t message_bytes = 0;  ///< arrays that only exchanges between ranks need
+  std::int64_t weight_bytes =
+      0;  ///< on a device of its own memory; the CPU maps the checkpoint, but not a GGUF file
   std::int64_t int8_copy_bytes = 0;   ///< what copies of weights take, for variants named `int8` on a CPU
   std::int64_t overhead_bytes = 0;    ///< a CUDA device's context, modules and graphs
   std::int64_t host_logit_bytes = 0;  ///< host memory: not part of the total

@@ -288,6 +288,8 @@ std::string_view tensor_names_name(TensorNames names) {
       return "DeepSeek's names behind \"model.\"";
     case TensorNames::kTransformers:
       return "the module names of Hugging Face transformers";
+    case TensorNames::kGguf:
+      return "GGUF's names";
     case TensorNames::kUnknown:
       break;
   }
@@ -323,6 +325,7 @@ CheckpointKind detect_kind(const Checkpoint& checkpoint, std::string_view config
   kind.contradictions = config_contradictions(config, kind);
   kind.published = published_release(config, kind);
   kind.why_not = why_not_runnable(scan, kind);
+  kind.converts = kind.why_not.empty();
   return kind;
 }
 

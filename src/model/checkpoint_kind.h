@@ -20,8 +20,8 @@ namespace baleen {
 
 enum class Release : std::uint8_t { kUnknown, kV4, kV41 };
 /// `kPrefixed`: the released names behind "model.". `kTransformers`: module names of Hugging Face
-/// transformers.
-enum class TensorNames : std::uint8_t { kUnknown, kReleased, kPrefixed, kTransformers };
+/// transformers. `kGguf`: those of GGUF files.
+enum class TensorNames : std::uint8_t { kUnknown, kReleased, kPrefixed, kTransformers, kGguf };
 
 [[nodiscard]] std::string_view release_name(Release release);
 [[nodiscard]] std::string_view draft_head_name(DraftKind head);
@@ -58,6 +58,7 @@ struct CheckpointKind {
   /// Why none of this can be run, without the folder's name, and what to do; empty: nothing here says so.
   /// Whether shapes fit the config is `mismatches`' question (tensor_table.h).
   std::string why_not;
+  bool converts = false;  ///< `convert` reads it, whatever `why_not` says
 };
 
 /// Reads headers and the encoder beside them, no weights. `config_text`: config.json, of which few fields are

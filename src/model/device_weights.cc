@@ -92,6 +92,24 @@ std::int64_t device_bytes_beside_experts(const WeightTree& tree) {
   return device_weight_bytes(without_experts(tree));
 }
 
+void make_all(const WeightTree& tree, ThreadPool& pool) {
+  if (tree.made == nullptr) return;
+  std::vector<std::span<const std::byte>> arrays;
+  WeightTree copy = tree;
+  walk(copy, [&](const std::byte*& data, std::int64_t size) {
+    arrays.emplace_back(data, static_cast<std::size_t>(size));
+  });
+  constexpr std::int64_t kMegabyte = 1'000'000, kArraysAtATime = 512;
+  Progress progress("reading weights", "MB", tree.made->size_bytes() / kMegabyte);
+  for (std::int64_t begin = 0; begin < std::ssize(arrays); begin += kArraysAtATime) {
+    const std::int64_t count = std::min(kArraysAtATime, std::ssize(arrays) - begin);
+    pool.parallel_for(count, [&](std::int64_t i, int /*thread*/) {
+      tree.made->acquire(arrays[static_cast<std::size_t>(begin + i)]);
+    });
+    progress.update(tree.made->made_bytes() / kMegabyte);
+  }
+}
+
 DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, RoutedExperts routed)
     : tree_(routed == RoutedExperts::kCopied ? host : without_experts(host)),
       arena_(device_weight_bytes(tree_), memory) {
@@ -100,7 +118,9 @@ DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, RoutedExper
   Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);
   walk(tree_, [&](const std::byte*& data, std::int64_t size) {
     auto* copy = arena_.allocate<std::byte>(size);
-    memory.upload(copy, {data, static_cast<std::size_t>(size)});
+    const std::span bytes(data, static_cast<std::size_t>(size));
+    const AcquiredBytes acquired(tree_.made.get(), bytes);
+    memory.upload(copy, bytes);
     data = copy;
     progress.update(arena_.mark() / kMegabyte);
   });

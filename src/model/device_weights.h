@@ -7,6 +7,7 @@
 #include "model/rank_config.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
+#include "parallel/thread_pool.h"
 #include "tensor/buffer.h"
 
 namespace baleen {
@@ -18,6 +19,10 @@ namespace baleen {
 [[nodiscard]] std::int64_t device_bytes_beside_experts(const WeightTree& tree);
 /// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);
+
+/// Makes all bytes that `tree` reads and that files have in another form (`WeightTree::made`), to stay: for a
+/// device that reads the host's memory.
+void make_all(const WeightTree& tree, ThreadPool& pool);
 
 /// Whether the routed experts are among the copied arrays, or lie elsewhere: the tree has none of them then.
 enum class RoutedExperts : std::uint8_t { kCopied, kElsewhere };

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/gguf/gguf_model.h"
 
 namespace baleen {
 namespace {
@@ -43,18 +44,39 @@ bool has_keys(std::string_view table, const std::array<std::string_view, 3>& key
   });
 }
 
+FoundPromptProfile profile_of_template(std::string_view text, std::string_view source) {
+  constexpr std::string_view kOfficial = "Reasoning Effort: Beyond maximum",
+                             kPreview = "Reasoning Effort: Absolute maximum";
+  if (text.find(kOfficial) != std::string_view::npos)
+    return {{PromptProfile::kOfficial, fmt::format("{}: \"{}\"", source, kOfficial)}, false};
+  if (text.find(kPreview) != std::string_view::npos)
+    return {{PromptProfile::kPreview, fmt::format("{}: \"{}\", not \"{}\"", source, kPreview, kOfficial)},
+            false};
+  return {{PromptProfile::kPreview, fmt::format("assumed: {} has no text of efforts", source)}, true};
+}
+
 }  // namespace
 
 std::filesystem::path encoder_path() { return std::filesystem::path("encoding") / "encoding_dsv4.py"; }
 
 FoundPromptProfile find_prompt_profile(const std::filesystem::path& folder) {
+  if (const auto gguf = find_gguf(folder)) {
+    const GgufModel model(*gguf);
+    if (const auto text = model.keys().text(kGgufTemplateKey))
+      return profile_of_template(*text, kGgufTemplateKey);
+    return {{PromptProfile::kPreview, fmt::format("assumed: there is no {}", kGgufTemplateKey)}, true};
+  }
   const std::string name = encoder_path().string();
   const auto assumed = [](std::string why) {
     return FoundPromptProfile{{PromptProfile::kPreview, "assumed: " + std::move(why)}, true};
   };
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(folder / encoder_path(), ignored))
-    return assumed(fmt::format("there is no {}", name));
+  if (!std::filesystem::is_regular_file(folder / encoder_path(), ignored)) {
+    constexpr const char* kTemplate = "chat_template.jinja";
+    if (!std::filesystem::is_regular_file(folder / kTemplate, ignored))
+      return assumed(fmt::format("there is no {}", name));
+    return profile_of_template(read_text_file(folder / kTemplate, kMaxEncoderBytes), kTemplate);
+  }
   std::string text;
   try {
     text = read_text_file(folder / encoder_path(), kMaxEncoderBytes);

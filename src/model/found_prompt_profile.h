@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "chat/prompt_profile.h"
 #include "model/finding.h"
@@ -18,7 +19,11 @@ struct FoundPromptProfile {
   bool is_assumed = false;  ///< there is no encoder, or none that is known: preview
 };
 
-/// By the encoder in `folder`.
+/// The key of GGUF files with the chat template.
+inline constexpr std::string_view kGgufTemplateKey = "tokenizer.chat_template";
+
+/// By the encoder in `folder`; where there is none, by its chat_template.jinja, which has the efforts' texts of
+/// its release. Of a GGUF model (`find_gguf`) by its own template.
 [[nodiscard]] FoundPromptProfile find_prompt_profile(const std::filesystem::path& folder);
 
 }  // namespace baleen

@@ -205,6 +205,7 @@ std::string sampled_identity(const Checkpoint& checkpoint) {
     hash.add(tensor.name);
     hash.add(tensor.type_text());
     if (i % every != 0) continue;
+    const AcquiredBytes acquired(checkpoint.made().get(), tensor.bytes);
     const auto middle = tensor.bytes.subspan(tensor.bytes.size() / 2);
     const auto sample = middle.first(std::min(middle.size(), kSampleBytes));
     hash.add({reinterpret_cast<const char*>(sample.data()), sample.size()});

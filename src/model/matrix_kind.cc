@@ -110,6 +110,10 @@ void describe_weight(const Parts& parts, const TensorInfo& weight, MatrixKind& k
   if (weight.dtype == DType::kF8E4M3) kind.format = MatrixFormat::kFp8;
   if (weight.dtype == DType::kI8 && kind.scale.value_or(DType::kF8E8M0) == DType::kF8E8M0)
     kind.format = MatrixFormat::kMxfp4;
+  if (weight.dtype == DType::kI8 && kind.scale == DType::kF32) {
+    kind.format = MatrixFormat::kQ8;
+    kind.block = {1, kIndexerGroup};
+  }
   if (weight.dtype == DType::kBF16 && !kind.scale) kind.format = MatrixFormat::kBF16;
   if (weight.dtype == DType::kF32 && !kind.scale) kind.format = MatrixFormat::kF32;
 }
@@ -124,6 +128,8 @@ std::string_view matrix_format_name(MatrixFormat format) {
       return "F32";
     case MatrixFormat::kBF16:
       return "BF16";
+    case MatrixFormat::kQ8:
+      return "Q8_0";
     case MatrixFormat::kFp8:
       return "FP8";
     case MatrixFormat::kMxfp4:
@@ -156,10 +162,12 @@ std::optional<WeightFormat> MatrixKind::weight_format() const {
   if (format == MatrixFormat::kMxfp4) return WeightFormat::kFp4;
   if (format == MatrixFormat::kNvfp4) return WeightFormat::kNvfp4;
   if (format == MatrixFormat::kFp8) return WeightFormat::kFp8;
+  if (format == MatrixFormat::kQ8) return WeightFormat::kQ8;
   return std::nullopt;
 }
 
 std::string MatrixKind::text() const {
+  if (!stored_as.empty()) return stored_as;
   std::string text(matrix_format_name(format));
   if (!weight_format() || !scale) return text;
   std::string_view name = dtype_name(*scale);

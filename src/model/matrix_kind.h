@@ -17,6 +17,7 @@ enum class MatrixFormat : std::uint8_t {
   kAbsent,  ///< no tensor of that stem
   kF32,
   kBF16,
+  kQ8,     ///< int8 with one F32 scale per row and 32 inputs: GGUF's Q8_0 as it is presented
   kFp8,    ///< F8_E4M3 with scales of blocks of `MatrixKind::block`
   kMxfp4,  ///< e2m1 packed in I8, one E8M0 scale per row and 32 inputs
   kNvfp4,  ///< ModelOpt: e2m1 packed in U8, one E4M3 scale per row and 16 inputs, one of the whole tensor
@@ -38,7 +39,8 @@ struct MatrixKind {
   std::optional<DType> scale;           ///< type of what scales the weight; none: the weight is not scaled
   std::string scale_name;               ///< "scale" in the released layout, "weight_scale" of NVFP4
   std::array<std::int64_t, 2> block{};  ///< rows and inputs that share a scale
-  std::string evidence;                 ///< `layers.0.attn.wq_a: weight F8_E4M3 [1024, 4096], scale ...`
+  std::string stored_as;  ///< what files that are no safetensors call it: `Q4_K`; empty otherwise
+  std::string evidence;   ///< `layers.0.attn.wq_a: weight F8_E4M3 [1024, 4096], scale ...`
 
   /// What the forward pass calls it; nothing where it has no such format.
   [[nodiscard]] std::optional<WeightFormat> weight_format() const;

@@ -11,6 +11,21 @@
 
 namespace baleen {
 
+/// A model's files as they are: config.json, or what stands for it, tensors, and what they are.
+struct ModelFiles {
+  std::string config_text;
+  std::string config_label;  ///< what sentences call it
+  Checkpoint checkpoint;
+  CheckpointKind kind;
+};
+
+/// Of a folder, or of a GGUF model (`find_gguf`). Reads config.json, headers and the encoder, no weights.
+/// Throws `Error` with a sentence for what is neither, or is damaged.
+[[nodiscard]] ModelFiles read_model_files(const std::filesystem::path& path);
+
+/// Whether there are weights at `path`: a folder of safetensors, or a GGUF model.
+[[nodiscard]] bool has_weights(const std::filesystem::path& path);
+
 struct ModelFolder {
   /// Of what runs: it has as many draft blocks as the engine can draft with, whatever config.json says.
   ModelConfig config;
@@ -30,7 +45,8 @@ struct ModelFolder {
 /// What the table has of a checkpoint's draft head: nothing where its matrices are in formats not read here.
 [[nodiscard]] DraftBlocks stored_drafts(const CheckpointKind& kind);
 
-/// `folder`/config.json as text. Throws `Error` as `check_checkpoint_folder` does.
+/// `folder`/config.json as text, or what stands for it in a GGUF model. Throws `Error` as
+/// `check_checkpoint_folder` does.
 [[nodiscard]] std::string config_text_of(const std::filesystem::path& folder);
 
 /// The config of `open_model_folder`, or of config.json alone where the folder has no weights.

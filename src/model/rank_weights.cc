@@ -13,7 +13,9 @@ namespace {
 
 /// Columns [begin, end), multiples of 128: weights and scales, copied to `data` and `scales`.
 WeightMatrix columns(const WeightMatrix& whole, const RowRange& part, std::vector<std::byte>& data,
-                     std::vector<std::byte>& scales) {
+                     std::vector<std::byte>& scales, const MadeBytes* made) {
+  const AcquiredBytes weights(made, {whole.data, static_cast<std::size_t>(whole.size_bytes())});
+  const AcquiredBytes their_scales(made, {whole.scales(), static_cast<std::size_t>(whole.scale_bytes())});
   BALEEN_CHECK(part.begin % kWeightBlock == 0 && part.end % kWeightBlock == 0 && part.end <= whole.cols);
   const FormatLayout lies = whole.layout();
   WeightMatrix own = whole;
@@ -42,6 +44,7 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
                          std::span<const ExpertMap> maps)
     : rank_(rank_config(config, layout.plan(), layout.stage())), whole_(whole), layout_(layout) {
   tree_.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(rank_));
+  tree_.made = whole.made;
   if (rank_.share().embedding) tree_.embedding = whole.embedding;
   if (rank_.share().head) {
     tree_.head = whole.head;
@@ -152,7 +155,8 @@ void RankWeights::cut(const TensorSpec& spec, HeldTensor tensor, Copies& copies)
       const RowRange rows = part_of((*matrix)->rows);
       **matrix = (*matrix)->slice_rows(rows.begin, rows.end);
     } else {
-      **matrix = columns(**matrix, part_of((*matrix)->cols), copies.emplace_back(), copies.emplace_back());
+      **matrix = columns(**matrix, part_of((*matrix)->cols), copies.emplace_back(), copies.emplace_back(),
+                         whole_.made.get());
     }
     return;
   }

@@ -307,7 +307,7 @@ StoredFormat detect(const Checkpoint& checkpoint, const std::string& stem, Store
   const MatrixKind kind = matrix_kind(checkpoint, stem);
   const auto format = kind.weight_format();
   if (!format) return otherwise;
-  const bool is_f32 = kind.format == MatrixFormat::kFp8 && kind.scale == DType::kF32;
+  const bool is_f32 = kind.scale == DType::kF32;
   return {*format, is_f32 ? DType::kF32 : DType::kF8E8M0};
 }
 
@@ -350,6 +350,8 @@ std::int64_t TensorSpec::num_elements() const {
 }
 
 StoredFormat StorageFormats::stored(const TensorSpec& tensor) const {
+  if (!single.empty())
+    if (const auto found = single.find(tensor.name); found != single.end()) return found->second;
   const bool is_expert = tensor.storage == Storage::kExpert;
   const std::optional<StoredFormat>& own = is_expert ? draft_experts : draft_dense;
   if (tensor.of_draft_head && own) return *own;
@@ -433,6 +435,20 @@ StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& check
                          .experts = experts.weight,
                          .dense_scale = dense.scale,
                          .expert_scale = experts.scale};
+  formats.made = checkpoint.made() != nullptr;
+  if (checkpoint.is_foreign()) {
+    std::map<std::string, StoredFormat, std::less<>>
+        of_first;  // of a layer's experts, which lie in one tensor
+    for (const TensorSpec& spec : tensor_table(config)) {
+      if (!spec.is_matrix()) continue;
+      const std::string matrix = spec.name.substr(spec.name.rfind('.'));
+      const StoredFormat own =
+          spec.expert > 0 ? of_first.at(matrix) : detect(checkpoint, spec.name, formats.stored(spec));
+      if (spec.expert == 0) of_first.insert_or_assign(matrix, own);
+      if (own != formats.stored(spec)) formats.single.emplace(spec.name, own);
+    }
+    return formats;
+  }
   if (config.num_draft_blocks() == 0) return formats;
   const StoredFormat draft_dense = detect(checkpoint, "mtp.0.attn.wq_a", dense);
   const StoredFormat draft_experts = detect(checkpoint, "mtp.0.ffn.experts.0.w1", experts);
@@ -479,8 +495,8 @@ void check_tensors(const ModelConfig& config, const Checkpoint& checkpoint) {
   std::string shown;
   for (std::size_t i = 0; i < std::min(kMaxShown, found.size()); ++i) shown += "\n  " + found[i];
   if (found.size() > kMaxShown) shown += fmt::format("\n  and {} more", found.size() - kMaxShown);
-  fail("{}: config.json and tensors do not fit together; `baleen inspect` lists everything.{}",
-       checkpoint.folder().string(), shown);
+  fail("{}: {} and tensors do not fit together; `baleen inspect` lists everything.{}",
+       checkpoint.folder().string(), checkpoint.is_foreign() ? "keys" : "config.json", shown);
 }
 
 }  // namespace baleen

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -93,6 +94,10 @@ struct StorageFormats {
   /// Of a draft head's blocks, where they are others than the layers'.
   std::optional<StoredFormat> draft_dense = std::nullopt;
   std::optional<StoredFormat> draft_experts = std::nullopt;
+  /// Of single matrices that differ from these, by name: foreign files mix formats.
+  std::map<std::string, StoredFormat, std::less<>> single{};
+  /// They lie in memory of ours, not in a file's map.
+  bool made = false;
 
   [[nodiscard]] StoredFormat stored(const TensorSpec& tensor) const;
   [[nodiscard]] WeightFormat of(const TensorSpec& tensor) const { return stored(tensor).weight; }

@@ -20,7 +20,7 @@ T element(std::span<const std::byte> bytes, std::int64_t idx) {
 
 }  // namespace
 
-void check_scale(const TensorInfo& scale) {
+void check_scale(const TensorInfo& scale, WeightFormat format) {
   if (scale.dtype == DType::kF8E8M0) {
     if (scale.bytes.empty()) return;
     const void* found = std::memchr(scale.bytes.data(), kE8m0NaN, scale.bytes.size());
@@ -42,7 +42,8 @@ void check_scale(const TensorInfo& scale) {
   BALEEN_CHECK(scale.dtype == DType::kF32);
   for (std::int64_t i = 0; i < scale.num_elements(); ++i) {
     const auto value = element<float>(scale.bytes, i);
-    if (!(value > 0) || std::isinf(value)) {
+    const bool is_fine = format == WeightFormat::kQ8 ? value >= 0 : value > 0;
+    if (!is_fine || std::isinf(value)) {
       fail("tensor \"{}\" in {}: scale {} is {}, expected a positive number; is the file damaged?",
            scale.name, scale.file, i, value);
     }

@@ -6,9 +6,9 @@
 
 namespace baleen {
 
-/// Throws `Error` at the first scale that is NaN, or, in F32, not positive and finite, or, in E4M3, negative.
-/// `scale`: F8_E8M0, F8_E4M3 or F32. Reads all of it.
-void check_scale(const TensorInfo& scale);
+/// Throws `Error` at the first scale that is NaN, or, in F32, not positive and finite (of integers, `format`
+/// kQ8, it may be zero), or, in E4M3, negative. `scale`: F8_E8M0, F8_E4M3 or F32. Reads all of it.
+void check_scale(const TensorInfo& scale, WeightFormat format = WeightFormat::kFp8);
 
 /// Throws `Error` at the first row of a hash routing table [vocab, k] I64 whose ids are not k distinct
 /// experts.

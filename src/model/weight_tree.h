@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/made_bytes.h"
 #include "numeric/bf16.h"
 #include "ops/dispatch/expert_map.h"
 #include "ops/experts/experts.h"
@@ -151,6 +152,9 @@ struct WeightTree : WeightTreeOf<ViewLeaves> {
   /// What it has, in the order of the table (model/tensor_table.h); of a block's routed experts, which are
   /// all alike, the first stands for all. Null only for a tree without anything.
   std::shared_ptr<const std::vector<TensorSpec>> table;
+  /// Makes the bytes at some of its addresses, which have to be acquired before they are read; null: all bytes
+  /// are there.
+  std::shared_ptr<const MadeBytes> made;
 };
 
 }  // namespace baleen

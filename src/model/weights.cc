@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "model/weight_binding.h"
@@ -58,22 +59,28 @@ void ModelWeights::bind() {
   check_scales(table, formats);
   mapped_bytes_ = stored_bytes(table, formats);
   tree_ = bind_weights(config_, table, formats, [this](const HeldArray& held) { return array(held); });
+  tree_.made = checkpoint_.made();
 }
 
 void ModelWeights::check_scales(const std::vector<TensorSpec>& table, const StorageFormats& formats) const {
-  std::vector<const TensorInfo*> scales, of_experts;
+  std::vector<std::pair<const TensorInfo*, WeightFormat>> scales, of_experts;
   std::int64_t num_bytes = 0;
   for (const TensorSpec& spec : table) {
     const std::vector<TensorHeader> stored = stored_tensors(spec, formats);
     for (std::size_t i = 1; i < stored.size(); ++i) {
       const TensorInfo& scale = checkpoint_.at(stored[i].name);
-      (spec.storage == Storage::kExpert ? of_experts : scales).push_back(&scale);
+      (spec.storage == Storage::kExpert ? of_experts : scales).emplace_back(&scale, formats.of(spec));
       num_bytes += scale.size_bytes();
     }
   }
-  for (const TensorInfo* scale : scales) check_scale(*scale);
-  if (num_bytes > kScaleBytesReadAtLoad) return;
-  for (const TensorInfo* scale : of_experts) check_scale(*scale);
+  const auto check = [this](const auto& all) {
+    for (const auto& [scale, format] : all) {
+      const AcquiredBytes acquired(checkpoint_.made().get(), scale->bytes);
+      check_scale(*scale, format);
+    }
+  };
+  check(scales);
+  if (num_bytes <= kScaleBytesReadAtLoad) check(of_experts);
 }
 
 const std::byte* ModelWeights::array(const HeldArray& array) {
@@ -81,6 +88,7 @@ const std::byte* ModelWeights::array(const HeldArray& array) {
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
   if (array.dtype == tensor.dtype && address % static_cast<std::uintptr_t>(array.alignment) == 0)
     return tensor.bytes.data();
+  const AcquiredBytes acquired(checkpoint_.made().get(), tensor.bytes);
   if (array.dtype == DType::kI32) check_hash_table(tensor, config_);
   std::vector<std::byte>& own = owned_.emplace_back(static_cast<std::size_t>(array.size_bytes()));
   if (array.dtype == tensor.dtype) {

@@ -1,6 +1,7 @@
 #include "model_files/convert.h"
 
 #include <algorithm>
+#include <deque>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -45,10 +46,18 @@ PanelLoss compare(std::span<const float> before, std::span<const float> after) {
   return loss;
 }
 
-/// NVFP4 becomes FP4 only where that is exact; what its scales are not is powers of two.
+/// Scales of NVFP4 are no powers of two, and it becomes FP4 only where that is exact; those of Q8 have 11 bits.
 bool can_be_lossless(WeightFormat from, WeightFormat to) {
+  if (from == WeightFormat::kQ8) return to == WeightFormat::kF32;
   if (from == WeightFormat::kNvfp4) return to == WeightFormat::kFp4;
   return format_layout(from).bits < format_layout(to).bits || to == WeightFormat::kNvfp4;
+}
+
+/// "layers.3.ffn.experts.*.w1"
+std::string name_of_all_experts(const TensorSpec& tensor) {
+  if (tensor.expert < 0) return tensor.name;
+  const std::size_t end = tensor.name.rfind('.'), begin = tensor.name.rfind('.', end - 1);
+  return tensor.name.substr(0, begin + 1) + "*" + tensor.name.substr(end);
 }
 
 class ConvertingSource final : public WeightSource {
@@ -63,11 +72,15 @@ class ConvertingSource final : public WeightSource {
 
   void write_plain(const TensorSpec& tensor, const Sink& sink) override {
     const TensorInfo& stored = checkpoint_.at(tensor.name);
+    const AcquiredBytes acquired(checkpoint_.made().get(), stored.bytes);
     if (tensor.storage == Storage::kI64) check_hash_table(stored, config_);
     sink(stored.bytes);
   }
 
   void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
+    std::deque<AcquiredBytes> acquired;
+    for (const TensorHeader& stored : stored_tensors(tensor, report_.from))
+      acquired.emplace_back(checkpoint_.made().get(), checkpoint_.at(stored.name).bytes);
     const StoredMatrix source = stored_matrix(checkpoint_, tensor, report_.from);
     const WeightFormat to = report_.to.of(tensor);
     if (report_.from.stored(tensor) == report_.to.stored(tensor)) {
@@ -139,16 +152,21 @@ class ConvertingSource final : public WeightSource {
       sum.sum_change += loss.sum_change;
       sum.sum_value += loss.sum_value;
     }
-    RoundingLoss& role = report_.changed[tensor.role];
-    ++role.num_tensors;
-    role.sum_change += sum.sum_change;
-    role.sum_value += sum.sum_value;
-    if (sum.max_change == 0) {
-      ++role.num_exact;
-      return;
-    }
-    role.max_relative_error = std::max(role.max_relative_error, sum.max_change / sum.max_value);
+    add(sum, report_.changed[tensor.role]);
+    if (checkpoint_.is_foreign()) add(sum, report_.lossy_tensors[name_of_all_experts(tensor)]);
+    if (sum.max_change == 0) return;
     if (can_be_lossless(from, to)) report_.unexpected_losses.push_back(tensor.name);
+  }
+
+  static void add(const PanelLoss& loss, RoundingLoss& to) {
+    ++to.num_tensors;
+    to.sum_change += loss.sum_change;
+    to.sum_value += loss.sum_value;
+    if (loss.max_change == 0) {
+      ++to.num_exact;
+    } else {
+      to.max_relative_error = std::max(to.max_relative_error, loss.max_change / loss.max_value);
+    }
   }
 
   const Checkpoint& checkpoint_;
@@ -160,10 +178,11 @@ class ConvertingSource final : public WeightSource {
 
 /// The original config.json with its formats changed, and without the fields of heads and towers that are not
 /// written; others that are unknown here stay.
-std::string adapted_config(const fs::path& path, const ModelConfig& config, const StorageFormats& formats) {
+std::string adapted_config(const ModelFiles& files, const ModelConfig& config,
+                           const StorageFormats& formats) {
   using Json = nlohmann::ordered_json;
-  Result<Json> parsed = parse_ordered_json(read_text_file(path));
-  if (!parsed) fail("{}: not JSON: {}", path.string(), parsed.error());
+  Result<Json> parsed = parse_ordered_json(files.config_text);
+  if (!parsed) fail("{}: not JSON: {}", files.config_label, parsed.error());
   Json& object = parsed.value();
   const bool has_dspark = config.draft_kind == DraftKind::kDspark;  // whose releases count otherwise
   if (!has_dspark) object["num_nextn_predict_layers"] = config.num_nextn_predict_layers;
@@ -186,6 +205,9 @@ StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& 
   if (options.dense == WeightFormat::kFp4) {
     fail("dense weights cannot become FP4, the released layout has none; expected bf16 or fp8");
   }
+  const auto is_foreign = [](WeightFormat format) {
+    return format == WeightFormat::kQ8 || format == WeightFormat::kF32;
+  };
   // What keeps its format keeps its bytes, so scales stay as they are.
   const auto target = [](const StoredFormat& stored, std::optional<WeightFormat> wanted) {
     return wanted.value_or(stored.weight) == stored.weight ? stored : StoredFormat{.weight = *wanted};
@@ -195,14 +217,17 @@ StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& 
     const std::optional<StoredFormat> own = stored ? std::optional(target(*stored, wanted)) : std::nullopt;
     return own == layers ? std::nullopt : own;
   };
-  const StoredFormat experts = target({from.experts, from.expert_scale}, options.experts);
-  const StoredFormat dense = target({from.dense, from.dense_scale}, options.dense);
+  ConvertOptions wanted = options;
+  if (is_foreign(from.experts) && !wanted.experts) wanted.experts = WeightFormat::kFp8;
+  if (is_foreign(from.dense) && !wanted.dense) wanted.dense = WeightFormat::kBF16;
+  const StoredFormat experts = target({from.experts, from.expert_scale}, wanted.experts);
+  const StoredFormat dense = target({from.dense, from.dense_scale}, wanted.dense);
   return {.dense = dense.weight,
           .experts = experts.weight,
           .dense_scale = dense.scale,
           .expert_scale = experts.scale,
-          .draft_dense = draft_target(from.draft_dense, options.dense, dense),
-          .draft_experts = draft_target(from.draft_experts, options.experts, experts)};
+          .draft_dense = draft_target(from.draft_dense, wanted.dense, dense),
+          .draft_experts = draft_target(from.draft_experts, wanted.experts, experts)};
 }
 
 /// Of every matrix of `table` that is NVFP4.
@@ -256,12 +281,14 @@ bool ConvertReport::lossless() const {
 ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const ConvertOptions& options,
                                  ThreadPool& pool) {
   check_apart(in, out);
-  const ModelFolder folder = open_model_folder(in);
-  const ModelConfig& config = folder.stored;
-  const Checkpoint& checkpoint = folder.checkpoint;
+  const ModelFiles files = read_model_files(in);
+  if (!files.kind.converts) fail("{}: {}", in.string(), files.kind.why_not);
+  const ModelConfig config = parse_config(files.config_text, files.config_label, stored_drafts(files.kind));
+  const Checkpoint& checkpoint = files.checkpoint;
   check_tensors(config, checkpoint);
   ConvertReport report;
-  std::vector<LeftOut> left_out = folder.kind.left_out;
+  if (checkpoint.is_foreign()) report.notes = files.kind.contradictions;
+  std::vector<LeftOut> left_out = files.kind.left_out;
   if (config.num_draft_blocks() > 0)
     std::erase_if(left_out, [](const LeftOut& part) { return part.is_draft_head; });
   report.left_out = left_out_text(left_out);
@@ -282,11 +309,13 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
                   .other_files = std::move(companions),
                   .job = "convert",
                   .cancelled = options.cancelled};
-  plan.other_files.push_back({"config.json", adapted_config(in / "config.json", config, report.to)});
+  plan.other_files.push_back({"config.json", adapted_config(files, config, report.to)});
   ConvertingSource source(checkpoint, config, report, pool);
   const Checksums checksums = write_weights(plan, source);
   verify_weights(staged.path(), config, checksums, options.cancelled);
   staged.commit();
+  std::erase_if(report.lossy_tensors,
+                [](const auto& entry) { return entry.second.num_exact == entry.second.num_tensors; });
   report.num_tensors = static_cast<std::int64_t>(checksums.size());
   report.total_bytes = stored_bytes(plan.table, plan.formats);
   return report;
@@ -328,15 +357,18 @@ std::string report_text(const ConvertReport& report) {
                   weight_format_name(report.to.experts), weight_format_name(report.from.dense),
                   weight_format_name(report.to.dense));
   if (report.fp4_proof.num_matrices > 0) text += proof_text(report.fp4_proof);
-  for (const auto& [role, loss] : report.changed) {
-    text +=
-        fmt::format("  {:<16} {:>6} matrices, {} exact", role_name(role), loss.num_tensors, loss.num_exact);
+  const auto line = [&text](std::string_view name, const RoundingLoss& loss) {
+    text += fmt::format("  {:<16} {:>6} matrices, {} exact", name, loss.num_tensors, loss.num_exact);
     if (loss.num_exact < loss.num_tensors) {
       text += fmt::format("; relative error mean {:.2e}, max {:.2e}", loss.mean_relative_error(),
                           loss.max_relative_error);
     }
     text += '\n';
-  }
+  };
+  for (const auto& [role, loss] : report.changed) line(role_name(role), loss);
+  if (!report.lossy_tensors.empty()) text += "lost of single tensors:\n";
+  for (const auto& [name, loss] : report.lossy_tensors) line(name, loss);
+  for (const std::string& note : report.notes) text += note + '\n';
   if (!report.left_out.empty()) text += fmt::format("left out: {}\n", report.left_out);
   text += report.lossless()
               ? "lossless: every weight has the value it had\n"

@@ -49,6 +49,9 @@ struct ConvertReport {
   std::string left_out;  ///< what of `in` was not written, in words (`left_out_text`); empty: nothing
   Fp4Proof fp4_proof;    ///< what kept NVFP4 experts, or let them become FP4
   std::map<TensorRole, RoundingLoss> changed;  ///< roles whose format changed
+  /// Of foreign files the same of single tensors that lost something; "*" stands for all experts of a layer.
+  std::map<std::string, RoundingLoss> lossy_tensors;
+  std::vector<std::string> notes;  ///< what else is to be said of the values
   /// Matrices that lost something though their conversion can be lossless: FP4 to FP8 (scales of a block
   /// further apart than 2^14), FP4 or FP8 to BF16 (scales that are no powers of two, or at the edge of the
   /// range).
@@ -61,7 +64,8 @@ struct ConvertReport {
 /// as ModelOpt casts it; NVFP4 becomes FP4 where every matrix has the same values there, and otherwise stays;
 /// everything else is decoded and rounded anew where its format changes and copied where not. Companion
 /// files (tokenizer, licence) are copied, config.json is adapted. A draft head is written too, whether the
-/// engine computes it or not; vision is left out and said. The result is read back and compared before this
+/// engine computes it or not; vision is left out and said. Foreign formats (of GGUF files) become, unless
+/// `options` say otherwise, FP8 experts and BF16 dense matrices. The result is read back and compared before this
 /// returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit together,
 /// weights are not numbers, `out` is `in`, inside it or around it, holds anything but a checkpoint to be
 /// replaced, or the disk is full. `out` stays as it was until the result has been verified (`StagedFolder`).

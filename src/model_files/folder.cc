@@ -5,13 +5,30 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/gguf/gguf_model.h"
 #include "model/found_prompt_profile.h"
+#include "model/gguf_checkpoint.h"
+#include "tokenizer/gguf_tokenizer.h"
+#include "tokenizer/v4_format.h"
 
 namespace baleen {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::vector<TextFile> companions_of(const GgufModel& model) {
+  std::vector<TextFile> files{{"tokenizer.json", v4_tokenizer_json(gguf_tokenizer(model.keys()))},
+                              {"tokenizer_config.json", v4_tokenizer_config_json()}};
+  if (const auto text = model.keys().text(kGgufTemplateKey))
+    files.push_back({"chat_template.jinja", std::string(*text)});
+  return files;
+}
+
+}  // namespace
+
 std::vector<TextFile> companion_files(const fs::path& folder) {
+  if (const auto gguf = find_gguf(folder)) return companions_of(GgufModel(*gguf));
   std::vector<TextFile> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!entry.is_regular_file()) continue;

@@ -121,19 +121,24 @@ ParameterCount count_parameters(const ModelConfig& config) {
 CheckpointReport inspect_checkpoint(const std::filesystem::path& folder) {
   CheckpointReport report;
   report.folder = folder;
-  const std::string config = config_text_of(folder);
-  const Checkpoint checkpoint(folder);
-  report.kind = detect_kind(checkpoint, config);
+  ModelFiles files = read_model_files(folder);
+  const Checkpoint& checkpoint = files.checkpoint;
+  report.kind = std::move(files.kind);
   report.num_files = static_cast<std::int64_t>(checkpoint.num_files());
-  report.num_tensors = static_cast<std::int64_t>(checkpoint.tensors().size());
-  for (const TensorInfo& tensor : checkpoint.tensors()) {
-    FormatTotal& total = report.by_format[format_text(tensor, report.kind)];
+  const auto add = [&report](const std::string& format, std::int64_t bytes) {
+    FormatTotal& total = report.by_format[format];
     ++total.num_tensors;
-    total.bytes += tensor.size_bytes();
-    report.total_bytes += tensor.size_bytes();
+    total.bytes += bytes;
+    ++report.num_tensors;
+    report.total_bytes += bytes;
+  };
+  for (const ForeignFiles::Stored& tensor : checkpoint.stored()) add(tensor.format, tensor.bytes);
+  if (!checkpoint.is_foreign()) {
+    for (const TensorInfo& tensor : checkpoint.tensors())
+      add(format_text(tensor, report.kind), tensor.size_bytes());
   }
   if (!report.kind.why_not.empty()) return report;
-  report.config = parse_config(config, (folder / "config.json").string(), stored_drafts(report.kind));
+  report.config = parse_config(files.config_text, files.config_label, stored_drafts(report.kind));
   report.formats = detect_formats(report.config, checkpoint);
   report.parameters = count_parameters(report.config);
   report.kv = cache_geometry(report.config, Precision::kReleased);

@@ -249,7 +249,7 @@ StoredMatrix stored_matrix(const Checkpoint& checkpoint, const TensorSpec& tenso
                       .scale = {}};
   for (std::size_t i = 1; i < stored.size(); ++i) {
     const TensorInfo& scale = checkpoint.at(stored[i].name);
-    check_scale(scale);
+    check_scale(scale, matrix.format);
     (i == 1 ? matrix.scale : matrix.matrix_scale) = scale.bytes;
   }
   return matrix;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "comm/meet.h"
 #include "engine/fabricated_history.h"
 #include "engine/finite_values.h"
@@ -57,6 +58,12 @@ RankWorker::RankWorker(std::shared_ptr<const ModelWeights> weights, const Engine
 
 ModelShare RankWorker::share(Communicator& communicator, const PeerRank* peers) const {
   const WeightTree& tree = weights_->tree();
+  if (tree.made != nullptr && options_.balance.enabled) {
+    fail(
+        "‹balancing› reads experts while ranks serve, and those of a GGUF file are made when they are "
+        "loaded; "
+        "leave it out, or write a checkpoint folder with `baleen convert`");
+  }
   return {
       .rank = rank_config_,
       .weights = tree,

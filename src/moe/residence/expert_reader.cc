@@ -21,9 +21,11 @@ std::uint64_t load(std::uint64_t& word) { return std::atomic_ref(word).load(std:
 }  // namespace
 
 ExpertReader::ExpertReader(std::span<const BlockWeights> blocks, std::span<const ExpertBlock> shapes,
-                           std::int64_t unit, Memory& pinned, Memory& device)
+                           std::int64_t unit, Memory& pinned, Memory& device,
+                           std::shared_ptr<const MadeBytes> made)
     : shapes_(shapes.begin(), shapes.end()),
       unit_(unit),
+      made_(std::move(made)),
       request_(std::int64_t{sizeof(ExpertReadRequest)}, pinned),
       stages_(kStages * unit, pinned),
       prompt_stages_(kPromptStages * unit, pinned),
@@ -59,10 +61,17 @@ void ExpertReader::read(std::int64_t block, std::int64_t expert, std::byte* to) 
           {to + piece.offset + at, piece.bytes.subspan(at, std::min(kReadBytes, piece.bytes.size() - at))});
   }
   const std::scoped_lock lock(reading_);
+  if (made_ != nullptr) {
+    const auto all = pieces(block, expert);
+    pool_.parallel_for(std::ssize(all),
+                       [&](std::int64_t i, int) { made_->acquire(all[static_cast<std::size_t>(i)].bytes); });
+  }
   pool_.parallel_for(std::ssize(parts), [&](std::int64_t i, int) {
     const Part& part = parts[static_cast<std::size_t>(i)];
     std::memcpy(part.to, part.from.data(), part.from.size());
   });
+  if (made_ == nullptr) return;
+  for (const ExpertBlock::Piece& piece : pieces(block, expert)) made_->release(piece.bytes);
 }
 
 void ExpertReader::check() const {

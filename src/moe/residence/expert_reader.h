@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <stop_token>
@@ -24,8 +25,9 @@ class ExpertReader {
  public:
   /// Of `blocks`, whose arrays must outlive this, and of each of which `shapes` has the shape; `unit` bytes
   /// hold any. `pinned`: memory that kernels reach at the same addresses as the host does; `device`: theirs.
+  /// `made` makes arrays that are not there yet, each time that one is read.
   ExpertReader(std::span<const BlockWeights> blocks, std::span<const ExpertBlock> shapes, std::int64_t unit,
-               Memory& pinned, Memory& device);
+               Memory& pinned, Memory& device, std::shared_ptr<const MadeBytes> made = nullptr);
   ExpertReader(const ExpertReader&) = delete;
   ExpertReader& operator=(const ExpertReader&) = delete;
   ~ExpertReader();
@@ -63,6 +65,7 @@ class ExpertReader {
 
   std::vector<ExpertBlock> shapes_;
   std::int64_t unit_ = 0;
+  std::shared_ptr<const MadeBytes> made_;
   std::vector<std::vector<ExpertWeights>> experts_;  ///< [blocks][experts] in the checkpoint
   Buffer request_;
   Buffer stages_;

@@ -56,7 +56,7 @@ std::int64_t ExpertStore::host_bytes(const ExpertCounts& counts, std::int64_t bl
 }
 
 ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device,
-                         Memory& host, BackgroundCopies* copies)
+                         Memory& host, BackgroundCopies* copies, std::shared_ptr<const MadeBytes> made)
     : placement_(counts),
       shapes_(shapes_of(blocks.first(static_cast<std::size_t>(counts.num_blocks)))),
       unit_(std::ranges::max(shapes_, {}, &ExpertBlock::bytes).bytes()),
@@ -67,8 +67,9 @@ ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCount
       tables_(counts.num_blocks * Tables(counts.num_experts).bytes, device),
       shared_(Arena::bytes_for<Shared>(1), device),
       guesses_(counts, kMaxRowsOfKernelCopies, device),
-      reader_(counts.num_on_disk > 0 ? std::make_unique<ExpertReader>(blocks, shapes_, unit_, host, device)
-                                     : nullptr),
+      reader_(counts.num_on_disk > 0
+                  ? std::make_unique<ExpertReader>(blocks, shapes_, unit_, host, device, made)
+                  : nullptr),
       places_(static_cast<std::size_t>(counts.num_in_all())) {
   BALEEN_CHECK(counts.num_slots <= kMaxSlotsOfBlock && counts.num_experts <= kMaxExpertsOfBlock);
   const std::int64_t unit = unit_;
@@ -86,10 +87,10 @@ ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCount
   spare_ = first_on_device_ + static_cast<std::int32_t>(counts.num_on_device());
   first_in_buffers_ = spare_ + 1;
   first_slot_ = first_in_buffers_ + static_cast<std::int32_t>(2 * counts.most_away_of_a_block());
-  fill(blocks);
+  fill(blocks, made.get());
 }
 
-void ExpertStore::fill(std::span<const BlockWeights> blocks) {
+void ExpertStore::fill(std::span<const BlockWeights> blocks, const MadeBytes* made) {
   constexpr std::int64_t kMegabyte = 1'000'000;
   const std::int64_t num_blocks = placement_.counts().num_blocks;
   const std::int64_t num_experts = placement_.counts().num_experts;
@@ -111,6 +112,7 @@ void ExpertStore::fill(std::span<const BlockWeights> blocks) {
     const std::vector<ExpertWeights>& routed = blocks[static_cast<std::size_t>(block)].moe.routed;
     const auto load = [&](std::int64_t expert, auto&& copy) {
       for (const ExpertBlock::Piece& piece : shape(block).pieces(routed[static_cast<std::size_t>(expert)])) {
+        const AcquiredBytes acquired(made, piece.bytes);
         if (!piece.bytes.empty()) copy(at(place(block, expert)) + piece.offset, piece.bytes);
       }
     };

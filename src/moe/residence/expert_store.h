@@ -36,9 +36,9 @@ class ExpertStore {
   /// from block to block; an expert takes what the largest of them does. With experts on disk, the
   /// arrays of `blocks` must outlive this. `device`: what kernels run in; `host`: memory that they reach at
   /// the same addresses as the host does; `copies` from there to the device: null where nothing is to be
-  /// copied for steps of many tokens. Throws `Error` when either memory has not enough.
+  /// copied for steps of many tokens; `made` makes arrays of `blocks` that are not there yet. Throws `Error` when either memory has not enough.
   ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device, Memory& host,
-              BackgroundCopies* copies);
+              BackgroundCopies* copies, std::shared_ptr<const MadeBytes> made = nullptr);
   ExpertStore(const ExpertStore&) = delete;
   ExpertStore& operator=(const ExpertStore&) = delete;
 
@@ -134,7 +134,7 @@ class ExpertStore {
   void for_each_away(std::int64_t block, Each each) const;
   void copy_to_buffer(std::int64_t block);
   void copy_from_disk(std::int64_t block, std::int64_t expert, std::byte* to);
-  void fill(std::span<const BlockWeights> blocks);
+  void fill(std::span<const BlockWeights> blocks, const MadeBytes* made);
   void write_tables(std::int64_t block);
 
   ExpertPlacement placement_;
