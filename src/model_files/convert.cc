@@ -1,9 +1,9 @@
 #include "model_files/convert.h"
 
 #include <algorithm>
-#include <deque>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/weight_checks.h"
 #include "model_files/matrix_codec.h"
 #include "numeric/bf16.h"
 #include "trainer/graph/finite_values.h"
