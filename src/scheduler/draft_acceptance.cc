@@ -15,7 +15,7 @@ constexpr double kCommonWeight = 8;
 /// Before anything is known.
 constexpr double kFirstGuess = 0.6, kFirstGuessWeight = 4;
 
-void add(DraftRecord::AtDepth& at, double accepted, double memory) {
+void add(DraftHistory::AtDepth& at, double accepted, double memory) {
   const double kept = 1 - 1 / memory;
   at.num_checked = kept * at.num_checked + 1;
   at.num_accepted = kept * at.num_accepted + accepted;
@@ -25,7 +25,7 @@ void add(DraftRecord::AtDepth& at, double accepted, double memory) {
 
 double stated_chance(double logit) { return 1 / (1 + std::exp(-logit)); }
 
-void DraftAcceptance::see(DraftRecord& record, const CheckedDrafts& drafts) {
+void DraftAcceptance::see(DraftHistory& record, const CheckedDrafts& drafts) {
   const std::int64_t num_checked = drafts.num_accepted + (drafts.was_refused ? 1 : 0);
   BALEEN_CHECK_LE(num_checked, std::ssize(of_all_));
   record.depths.resize(of_all_.size());
@@ -43,13 +43,13 @@ void DraftAcceptance::see(DraftRecord& record, const CheckedDrafts& drafts) {
   }
 }
 
-double DraftAcceptance::chance(const DraftRecord& record, std::int64_t depth) const {
+double DraftAcceptance::chance(const DraftHistory& record, std::int64_t depth) const {
   const auto i = static_cast<std::size_t>(depth);
-  const DraftRecord::AtDepth& all = of_all_[i];
+  const DraftHistory::AtDepth& all = of_all_[i];
   const double common =
       (all.num_accepted + kFirstGuessWeight * kFirstGuess) / (all.num_checked + kFirstGuessWeight);
   if (record.depths.empty()) return common;
-  const DraftRecord::AtDepth& own = record.depths[i];
+  const DraftHistory::AtDepth& own = record.depths[i];
   return (own.num_accepted + kCommonWeight * common) / (own.num_checked + kCommonWeight);
 }
 

@@ -11,7 +11,7 @@
 namespace baleen {
 
 /// Drafts of one request that steps have checked, older ones counting less.
-struct DraftRecord {
+struct DraftHistory {
   struct AtDepth {
     double num_checked = 0, num_accepted = 0;
   };
@@ -33,10 +33,10 @@ class DraftAcceptance {
   explicit DraftAcceptance(std::int64_t most_drafts)
       : of_all_(static_cast<std::size_t>(most_drafts)), scales_(static_cast<std::size_t>(most_drafts)) {}
 
-  void see(DraftRecord& record, const CheckedDrafts& drafts);
+  void see(DraftHistory& record, const CheckedDrafts& drafts);
 
   /// Of a request's next draft at that depth: its own record, where it is short that of all requests.
-  [[nodiscard]] double chance(const DraftRecord& record, std::int64_t depth) const;
+  [[nodiscard]] double chance(const DraftHistory& record, std::int64_t depth) const;
   /// The same where the draft's confidence is known: the sigmoid of logit / temperature, where the
   /// temperature of each depth is learned from what was accepted.
   [[nodiscard]] double chance(float confidence, std::int64_t depth) const;
@@ -51,7 +51,7 @@ class DraftAcceptance {
   };
   void calibrate(Scale& scale, double logit, bool accepted);
 
-  std::vector<DraftRecord::AtDepth> of_all_;
+  std::vector<DraftHistory::AtDepth> of_all_;
   std::vector<Scale> scales_;
 };
 

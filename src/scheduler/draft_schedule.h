@@ -33,7 +33,7 @@ namespace baleen {
 
 /// A request that decodes in the next step.
 struct DraftCandidate {
-  const DraftRecord* record = nullptr;
+  const DraftHistory* record = nullptr;
   std::int64_t most = 0;                   ///< drafts that it has room for
   std::span<const float> confidence = {};  ///< tells `most` drafts that are made already
   std::int64_t num_drafts = 0;             ///< what it gets
@@ -77,7 +77,7 @@ class DraftSchedule {
   void cut(std::span<DraftCandidate> candidates, const DraftDecision& decision) const;
 
   /// A step checked a chain of drafts.
-  void see(DraftRecord& record, const CheckedDrafts& drafts) { acceptance_.see(record, drafts); }
+  void see(DraftHistory& record, const CheckedDrafts& drafts) { acceptance_.see(record, drafts); }
   /// A step of `num_drafts` drafts, `num_accepted` of them right, took `seconds`.
   void took(const DraftDecision& decision, std::int64_t num_drafts, std::int64_t num_accepted,
             double seconds);

@@ -40,7 +40,7 @@ struct DraftingWorld {
   }
   void step() {
     std::vector<DraftCandidate> candidates;
-    for (const DraftRecord& record : records) candidates.push_back({.record = &record, .most = 5});
+    for (const DraftHistory& record : records) candidates.push_back({.record = &record, .most = 5});
     const DraftDecision decision = schedule.allot(candidates, prompt_tokens);
     std::int64_t drafts = 0, accepted = 0;
     given.clear();
@@ -70,7 +70,7 @@ struct DraftingWorld {
     tokens = num_steps = num_with_drafts = num_probes = 0;
   }
 
-  std::vector<DraftRecord> records;
+  std::vector<DraftHistory> records;
   std::vector<std::vector<double>> chances;
   StepPrice price;
   DraftSchedule schedule;
@@ -224,7 +224,7 @@ TEST(DraftSchedule, KnowsOtherBatchesByTheirNeighbours) {
 
 TEST(DraftSchedule, HasDraftsForNobodyWithoutRoom) {
   DraftSchedule schedule(3, true);
-  const DraftRecord record;
+  const DraftHistory record;
   std::vector<DraftCandidate> candidates{{.record = &record, .most = 0}, {.record = &record, .most = 2}};
   EXPECT_FALSE(schedule.allot(candidates, 0).without_drafts);
   EXPECT_EQ(candidates[0].num_drafts, 0);
@@ -259,7 +259,7 @@ TEST(DraftSchedule, CutsWhatTheHeadDoubts) {
 
 TEST(DraftAcceptance, LearnsTheTemperatureOfEveryDepth) {
   DraftAcceptance acceptance(2);
-  DraftRecord record;
+  DraftHistory record;
   const double temperatures[2] = {2, 0.5};
   std::uint64_t drawn = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -278,7 +278,7 @@ TEST(DraftAcceptance, LearnsTheTemperatureOfEveryDepth) {
 
 TEST(DraftAcceptance, ARequestsOwnRecordCountsMoreTheLongerItIs) {
   DraftAcceptance acceptance(1);
-  DraftRecord others, own;
+  DraftHistory others, own;
   for (int i = 0; i < 1000; ++i) acceptance.see(others, {.num_accepted = 1});
   EXPECT_NEAR(acceptance.chance(own, 0), 1, 0.02);
   double before = 1;
