@@ -9,6 +9,7 @@
 
 #include "ops/matmul/weight_matrix.h"
 #include "rank_engine/rank_engine.h"
+#include "scheduler/scheduler_options.h"
 #include "simulator/serving/acceptance.h"
 
 namespace baleen {

@@ -745,11 +745,11 @@ struct PublishedFiles {
   std::int64_t bytes = 0;
 };
 
-constexpr StorageFormats kFp8Experts{.experts = WeightFormat::kFp8};
-constexpr StorageFormats kF32Scales{
+const StorageFormats kFp8Experts{.experts = WeightFormat::kFp8};
+const StorageFormats kF32Scales{
     .experts = WeightFormat::kFp8, .dense_scale = DType::kF32, .expert_scale = DType::kF32};
-constexpr StorageFormats kNvfp4Experts{.experts = WeightFormat::kNvfp4,
-                                       .draft_experts = StoredFormat{.weight = WeightFormat::kFp4}};
+const StorageFormats kNvfp4Experts{.experts = WeightFormat::kNvfp4,
+                                   .draft_experts = StoredFormat{.weight = WeightFormat::kFp4}};
 constexpr const char* kFp8E8m0Text = "FP8, E8M0 scales of 128 x 128";
 constexpr const char* kFp8F32Text = "FP8, F32 scales of 128 x 128";
 constexpr const char* kInputScales =

@@ -134,7 +134,7 @@ TEST(Speculation, AQueuedStepGoesOnWithoutDraftsThatAreNoNumbers) {
 
 TEST(Speculation, ATokenThatABudgetForcesIsDrafted) {
   for (const bool chooses : {false, true}) {
-    SchedulerWorld world({.chooses = chooses, .draft_quality = 1}, {.speculate = 3});
+    SchedulerWorld world({.chooses = chooses, .draft_quality = 1}, {.speculate = 3, .draft_schedule = false});
     Request request = request_of(1, {.seed = 1}, 41);
     request.thinking = thinking_within(18);
     const auto submitted = world.submit(request);

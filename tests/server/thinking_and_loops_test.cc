@@ -120,7 +120,7 @@ std::vector<Speaker> speakers() {
 
 Received ask(RunningServer& server, const Speaker& speaker, const Json& fields, bool stream) {
   Json request = speaker.request;
-  request.update(fields);
+  if (!fields.is_null()) request.update(fields);
   if (!stream) return speaker.read(server.ask(speaker.path, request));
   request["stream"] = true;
   if (std::string(speaker.path) == "/v1/chat/completions")

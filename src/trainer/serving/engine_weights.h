@@ -10,7 +10,7 @@
 namespace baleen {
 
 /// Every matrix in BF16: for `Precision::kExact`, which then differs from the trainer by that rounding alone.
-inline constexpr StorageFormats kBf16Formats{.dense = WeightFormat::kBF16, .experts = WeightFormat::kBF16};
+inline const StorageFormats kBf16Formats{.dense = WeightFormat::kBF16, .experts = WeightFormat::kBF16};
 
 /// A copy of `weights` with matrices in `formats`, the bytes that an export in them has.
 [[nodiscard]] std::shared_ptr<const ModelWeights> engine_weights(const ModelConfig& config,
