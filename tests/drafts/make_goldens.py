@@ -8,7 +8,7 @@ Run in the repository root. Checks the DSpark of dspark_oracle.py first: what mu
 
 tiny-dspark.safetensors   logits and confidences in `exact` of blocks behind prompts of several lengths, for
     given tokens and for the likeliest ones, of the checkpoint that `baleen init --preset tiny-dspark --seed
-    SEED` writes again wherever the test runs
+    SEED` writes again wherever the test runs; behind a few tokens also in `released`
 tiny-dspark-f32-scales.safetensors   the same with F32 scales that are no powers of two (`OddScales`)
 """
 import os, subprocess, sys, tempfile
@@ -21,12 +21,16 @@ sys.path[:0] = [ORACLE, HERE, os.path.join(HERE, '..', 'support')]
 import golden_arrays
 from dspark_oracle import DsparkModel
 
-# Few positions, blocks of 4 and their ends, the ring's wrap, a page, beyond top-k (16 entries of 4 tokens).
-LENGTHS = [1, 2, 5, 64, 126, 127, 128, 129, 131, 200, 254, 257, 300]
+# Few positions, beyond top-k (16 entries of 4 tokens), the ring's wrap, a page of 256, where the ring's first
+# row is the last one of a page.
+LENGTHS = [1, 2, 5, 126, 127, 128, 129, 200, 254, 257, 383, 384, 512]
+# In `released` a sum in another order may round another value to FP8, and all that follows is then off:
+# prompts [begin, begin + 3) of the tokens, so short that many agree beyond that.
+SHORT_BEGINS, SHORT_LENGTH = range(0, 120, 10), 3
 # Between a token that is chosen and the next likeliest: far more than the error of float32.
 LEAST_MARGIN = 1e-3
 
-def prompt(model): return np.random.default_rng(4).integers(0, model.cfg['vocab_size'], 305)
+def prompt(model): return np.random.default_rng(4).integers(0, model.cfg['vocab_size'], 517)
 
 def distance(a, b): return float(np.linalg.norm(a - b) / np.linalg.norm(b))
 
@@ -100,6 +104,17 @@ def check_rings(model, ids):
     model.follow(ids)
 
 # ------------------------------------------------------------------ goldens
+def released(folder):
+    model, blocks = DsparkModel(folder, 'released'), []
+    ids = prompt(model)
+    for begin in SHORT_BEGINS:
+        short = ids[begin:begin + SHORT_LENGTH]
+        model.follow(short)
+        fed = ids[begin + SHORT_LENGTH:begin + SHORT_LENGTH + 5]
+        blocks.append(model.draft(model.prefill(SHORT_LENGTH), SHORT_LENGTH - 1, fed).logits)
+    return {'short_begins': np.array(SHORT_BEGINS), 'short_length': np.array([SHORT_LENGTH]),
+            'released_draft_logits': np.stack(blocks)}
+
 def golden(name, seed, f32_scales):
     with tempfile.TemporaryDirectory() as parent:
         folder = os.path.join(parent, 'model')
@@ -123,7 +138,8 @@ def golden(name, seed, f32_scales):
             'draft_logits': np.stack([block.logits for block in given]),
             'confidence': np.stack([block.confidence for block in given]),
             'likeliest': np.array([b.fed[1:] + [int(b.logits[-1].argmax())] for b in likeliest]),
-            'likeliest_confidence': np.stack([block.confidence for block in likeliest])})
+            'likeliest_confidence': np.stack([block.confidence for block in likeliest]),
+            **({} if f32_scales else released(folder))})
 
 golden('tiny-dspark.safetensors', 3, False)
 golden('tiny-dspark-f32-scales.safetensors', 2, True)
