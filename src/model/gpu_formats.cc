@@ -49,7 +49,7 @@ GpuFormats::GpuFormats(const WeightTree& tree, ThreadPool& pool) : tree_(tree) {
         *std::get<WeightMatrix*>(spec.place.in(tree_, spec.block, std::max<std::int64_t>(0, spec.expert)));
     const bool is_taken = matrix.format == WeightFormat::kFp8 || matrix.format == WeightFormat::kBF16;
     if (spec.storage == Storage::kExpert) {
-      if (is_taken || matrix.format == WeightFormat::kFp4) continue;
+      if (is_taken || matrix.format == WeightFormat::kFp4 || matrix.format == WeightFormat::kNvfp4) continue;
       fail(
           "{}: routed experts in {}, which GPUs do not compute; ‹device› cpu does, and `baleen convert IN "
           "OUT` "

@@ -111,10 +111,12 @@ class ConvertingSource final : public WeightSource {
   /// w1 and w3 of an expert share the scale of the whole matrix in NVFP4: kernels elsewhere take them as one.
   int shared_exponent(const TensorSpec& tensor, const StoredMatrix& matrix) const {
     std::vector<std::span<const std::byte>> scales{matrix.scale};
+    std::deque<AcquiredBytes> acquired;
     for (const auto& [own, other] : {std::pair(".w1", ".w3"), {".w3", ".w1"}}) {
       if (!tensor.name.ends_with(own)) continue;
       const std::string stem = tensor.name.substr(0, tensor.name.size() - std::string_view(own).size());
       scales.push_back(checkpoint_.at(stem + other + ".scale").bytes);
+      acquired.emplace_back(checkpoint_.made().get(), scales.back());
     }
     return nvfp4_exponent(scales);
   }

@@ -40,6 +40,13 @@ TEST_F(GpuFormatsTest, WhatKernelsTakeStaysWhereItIs) {
   EXPECT_EQ(formats.tree().block(1).moe.shared.w1.data, weights.tree().block(1).moe.shared.w1.data);
 }
 
+TEST_F(GpuFormatsTest, Nvfp4ExpertsStayWhereTheyAre) {
+  const ModelWeights weights(converted({.experts = WeightFormat::kNvfp4}));
+  const GpuFormats formats(weights.tree(), pool_);
+  EXPECT_EQ(formats.text(), "");
+  EXPECT_EQ(formats.tree().block(1).moe.routed[0].w1.format, WeightFormat::kNvfp4);
+}
+
 TEST_F(GpuFormatsTest, SharedExpertsInBf16ComeBackToFp8Exactly) {
   const ModelWeights released(released_.path()), bf16(converted({.dense = WeightFormat::kBF16}));
   ASSERT_EQ(bf16.tree().block(1).moe.shared.w2.format, WeightFormat::kBF16);
