@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "base/interrupt_flag.h"
@@ -42,7 +43,7 @@ void run(const ConvertFlags& flags) {
                                .cancelled = [&] { return interrupt.raised(); }};
   try {
     const ConvertReport report = convert_checkpoint(flags.in, flags.out, convert, pool);
-    fmt::print("{}\n{}", flags.out, report_text(report));
+    fmt::print("{}\n{}", flags.out, in_options(report_text(report)));
   } catch (const Cancelled& cancelled) {
     log_line("baleen: {}", cancelled.what());
     interrupt.end_process();

@@ -249,8 +249,9 @@ TEST_F(GgufCommands, OtherTypesAreConvertedWithTheLossSaid) {
 }
 
 TEST_F(GgufCommands, Mxfp4AndBf16AreConvertedExactly) {
-  const ProgramResult converted = baleen({"convert", write(gguf()), folder_ / "out"});
+  const ProgramResult converted = baleen({"convert", write(gguf({.name = "V4-0731"})), folder_ / "out"});
   EXPECT_EQ(converted.status, 0) << converted.err;
+  EXPECT_TRUE(has(converted.out, "which --prompt-profile official takes")) << converted.out;
   EXPECT_TRUE(has(converted.out, "lossless: every weight has the value it had")) << converted.out;
   const Checkpoint want(bf16_folder()), found(folder_ / "out");
   ASSERT_EQ(found.tensors().size(), want.tensors().size());
