@@ -1,5 +1,5 @@
-/// Bytes of tensors that files have in another form: addresses from the start, memory only while the bytes are
-/// used.
+/// Bytes of tensors that files have in another form: addresses from the start, memory only while the bytes
+/// are used.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ class MadeBytes {
   /// What all pieces take.
   [[nodiscard]] std::int64_t size_bytes() const { return size_bytes_; }
 
-  /// Makes the pieces that any of these bytes belong to, unless they are there: they stay until each `acquire`
-  /// has had its `release`. Other addresses are passed over.
+  /// Makes the pieces that any of these bytes belong to, unless they are there: they stay until each
+  /// `acquire` has had its `release`. Other addresses are passed over.
   void acquire(std::span<const std::byte> bytes) const;
   /// Gives the memory of pieces that nobody uses any more back, whole pages of it.
   void release(std::span<const std::byte> bytes) const;

@@ -22,8 +22,8 @@ struct FoundPromptProfile {
 /// The key of GGUF files with the chat template.
 inline constexpr std::string_view kGgufTemplateKey = "tokenizer.chat_template";
 
-/// By the encoder in `folder`; where there is none, by its chat_template.jinja, which has the efforts' texts of
-/// its release. Of a GGUF model (`find_gguf`) by its own template.
+/// By the encoder in `folder`; where there is none, by its chat_template.jinja, which has the efforts' texts
+/// of its release. Of a GGUF model (`find_gguf`) by its own template.
 [[nodiscard]] FoundPromptProfile find_prompt_profile(const std::filesystem::path& folder);
 
 }  // namespace baleen

@@ -152,8 +152,8 @@ struct WeightTree : WeightTreeOf<ViewLeaves> {
   /// What it has, in the order of the table (model/tensor_table.h); of a block's routed experts, which are
   /// all alike, the first stands for all. Null only for a tree without anything.
   std::shared_ptr<const std::vector<TensorSpec>> table;
-  /// Makes the bytes at some of its addresses, which have to be acquired before they are read; null: all bytes
-  /// are there.
+  /// Makes the bytes at some of its addresses, which have to be acquired before they are read; null: all
+  /// bytes are there.
   std::shared_ptr<const MadeBytes> made;
 };
 

@@ -46,7 +46,8 @@ PanelLoss compare(std::span<const float> before, std::span<const float> after) {
   return loss;
 }
 
-/// Scales of NVFP4 are no powers of two, and it becomes FP4 only where that is exact; those of Q8 have 11 bits.
+/// Scales of NVFP4 are no powers of two, and it becomes FP4 only where that is exact; those of Q8 have 11
+/// bits.
 bool can_be_lossless(WeightFormat from, WeightFormat to) {
   if (from == WeightFormat::kQ8) return to == WeightFormat::kF32;
   if (from == WeightFormat::kNvfp4) return to == WeightFormat::kFp4;

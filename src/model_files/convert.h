@@ -65,10 +65,11 @@ struct ConvertReport {
 /// everything else is decoded and rounded anew where its format changes and copied where not. Companion
 /// files (tokenizer, licence) are copied, config.json is adapted. A draft head is written too, whether the
 /// engine computes it or not; vision is left out and said. Foreign formats (of GGUF files) become, unless
-/// `options` say otherwise, FP8 experts and BF16 dense matrices. The result is read back and compared before this
-/// returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit together,
-/// weights are not numbers, `out` is `in`, inside it or around it, holds anything but a checkpoint to be
-/// replaced, or the disk is full. `out` stays as it was until the result has been verified (`StagedFolder`).
+/// `options` say otherwise, FP8 experts and BF16 dense matrices. The result is read back and compared before
+/// this returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit
+/// together, weights are not numbers, `out` is `in`, inside it or around it, holds anything but a checkpoint
+/// to be replaced, or the disk is full. `out` stays as it was until the result has been verified
+/// (`StagedFolder`).
 ConvertReport convert_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out,
                                  const ConvertOptions& options, ThreadPool& pool);
 

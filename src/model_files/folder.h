@@ -9,9 +9,9 @@
 
 namespace baleen {
 
-/// The text files beside the weights of a folder: tokenizer, generation settings, licence, the encoder by which
-/// the prompt profile is known (model/found_prompt_profile.h). Neither config.json nor the index, and no
-/// README, which describes the original. Of a GGUF model the same out of its keys: tokenizer and chat
+/// The text files beside the weights of a folder: tokenizer, generation settings, licence, the encoder by
+/// which the prompt profile is known (model/found_prompt_profile.h). Neither config.json nor the index, and
+/// no README, which describes the original. Of a GGUF model the same out of its keys: tokenizer and chat
 /// template. Throws `Error` when one cannot be read.
 [[nodiscard]] std::vector<TextFile> companion_files(const std::filesystem::path& folder);
 

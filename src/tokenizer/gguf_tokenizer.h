@@ -15,8 +15,8 @@ inline constexpr std::string_view kGgufBosKey = "tokenizer.ggml.bos_token_id";
 inline constexpr std::string_view kGgufEosKey = "tokenizer.ggml.eos_token_id";
 
 /// Control and user-defined tokens are the added ones; what a file leaves out of them (whether they are
-/// special, which characters were changed) is the release's. Throws `Error` when a key is missing or wrong, or
-/// the pre-tokenizer is not DeepSeek's.
+/// special, which characters were changed) is the release's. Throws `Error` when a key is missing or wrong,
+/// or the pre-tokenizer is not DeepSeek's.
 [[nodiscard]] TokenizerJson gguf_tokenizer(const GgufKeys& keys);
 
 /// The token that a key names; nothing where there is no such key.

@@ -24,8 +24,8 @@ inline constexpr std::size_t kNumLeadingTokens = 3;
 /// The patterns of the release's pre-tokenizer, in order.
 [[nodiscard]] std::vector<SplitRule> v4_split_rules();
 
-/// A complete tokenizer.json of these tokens and merges, with the release's other parts. `Tokenizer::parse` and
-/// the `tokenizers` library read it. Ends with a newline.
+/// A complete tokenizer.json of these tokens and merges, with the release's other parts. `Tokenizer::parse`
+/// and the `tokenizers` library read it. Ends with a newline.
 [[nodiscard]] std::string v4_tokenizer_json(const TokenizerJson& tokenizer);
 
 /// The tokenizer_config.json beside it, which names the tokens that begin and end a text.

@@ -7,8 +7,8 @@
 
 namespace baleen {
 
-/// The leading special tokens, the alphabet and the trained tokens, then the other special tokens, with ids in
-/// this order.
+/// The leading special tokens, the alphabet and the trained tokens, then the other special tokens, with ids
+/// in this order.
 [[nodiscard]] TokenizerJson trained_tokenizer(const TrainedMerges& merges, SpecialTokenSet set);
 
 }  // namespace baleen

@@ -1,5 +1,5 @@
-// GGUF files through the commands: the same model as safetensors gives the same bits, what is computed as it is
-// stored is near the same values in float32, and everything else is said.
+// GGUF files through the commands: the same model as safetensors gives the same bits, what is computed as it
+// is stored is near the same values in float32, and everything else is said.
 #include <gtest/gtest.h>
 
 #include <cmath>

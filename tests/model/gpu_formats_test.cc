@@ -1,5 +1,5 @@
-// Dense matrices that GPUs' kernels do not take, in FP8: exactly where they were widened from it, and with what
-// is lost said where not.
+// Dense matrices that GPUs' kernels do not take, in FP8: exactly where they were widened from it, and with
+// what is lost said where not.
 #include "model/gpu_formats.h"
 
 #include <gtest/gtest.h>

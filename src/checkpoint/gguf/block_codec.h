@@ -1,5 +1,5 @@
-/// Blocks of GGUF tensors to the layouts that are computed with, exactly where those have the same values, and
-/// to float32 otherwise.                                      (source: ggml's block layouts; releases 4.1)
+/// Blocks of GGUF tensors to the layouts that are computed with, exactly where those have the same values,
+/// and to float32 otherwise. (source: ggml's block layouts; releases 4.1)
 #pragma once
 
 #include <cstddef>

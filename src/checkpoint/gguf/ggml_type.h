@@ -1,5 +1,5 @@
-/// How tensors of GGUF files are stored: types by the ids that files have, each a block of elements in so many
-/// bytes.                                             (source: ggml's type list; releases specification 4.1, 9.D)
+/// How tensors of GGUF files are stored: types by the ids that files have, each a block of elements in so
+/// many bytes. (source: ggml's type list; releases specification 4.1, 9.D)
 #pragma once
 
 #include <cstdint>

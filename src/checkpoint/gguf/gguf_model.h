@@ -18,8 +18,8 @@ namespace baleen {
 /// Maps all parts, and reads headers only. Movable; tensors and keys point into the maps.
 class GgufModel {
  public:
-  /// `path`: any part. Throws `Error` as `parse_gguf` does, and where parts are missing, are not each other's,
-  /// or name a tensor twice.
+  /// `path`: any part. Throws `Error` as `parse_gguf` does, and where parts are missing, are not each
+  /// other's, or name a tensor twice.
   explicit GgufModel(const std::filesystem::path& path);
 
   /// The first part.

@@ -1,5 +1,5 @@
 /// The tables of GGUF's IQ types: which rows of magnitudes there are. A row is packed in 16 bits, the first
-/// element in the lowest ones.                              (source: data of the format, as llama.cpp ships it)
+/// element in the lowest ones. (source: data of the format, as llama.cpp ships it)
 #pragma once
 
 #include <array>
