@@ -53,8 +53,8 @@ struct Params {
   Matrix routed[3];  ///< w1, w3, w2
   Matrix shared[3];
   const std::int32_t* places;
-  Fp8Rows x;      ///< in the order of `product_word`
-  Fp8Rows inner;  ///< the same, `inner_pitch` from row to row
+  Fp8Rows x;      ///< words lie as `product_word` says
+  Fp8Rows inner;  ///< so do these; rows are `inner_pitch` apart
   const float* row_weight;
   AssignmentOutputs y;
   std::int32_t num_experts;
@@ -77,11 +77,11 @@ struct RowReader<WeightFormat::kNvfp4> {
   /// Its part of a slice.
   struct Slice {
     uint4 codes;
-    std::uint16_t scales;  ///< of two groups
+    std::uint16_t scales;  ///< two groups have one each
   };
   const std::uint8_t* codes;
   const std::uint8_t* scales;
-  float factor;  ///< of outputs
+  float factor;  ///< multiplies outputs
 
   __device__ RowReader(const Matrix& matrix, int place, int row, int num_inputs) {
     const int q = threadIdx.x % 4;
@@ -160,7 +160,8 @@ struct RowReader<WeightFormat::kFp8> {
 /// in slice s at pairs[s][t][4 e + q]. Unused tokens are zero.
 template <int kTokens>
 struct Columns {
-  static constexpr int kStride = 20;  ///< in 16 bytes; two neighbours begin in different halves of the banks
+  /// Units of 16 bytes; neighbours begin in different halves of the banks.
+  static constexpr int kStride = 20;
   uint4 pairs[kChunkSlices][kTokens][kStride];
   alignas(8) float scales[kChunkSlices][kTokens];
 };
@@ -171,7 +172,7 @@ struct Memory {
     Columns<kTokens> columns;
     Bf16Bits inner[kTokens][kActivationGroup];  ///< behind the last product
   };
-  std::uint32_t multipliers[kScaleCodes];  ///< of e4m3 scales, twice in a word
+  std::uint32_t multipliers[kScaleCodes];  ///< each e4m3 scale, twice in a word
 };
 
 /// Rows of a tile on their way to `Columns`.
