@@ -44,7 +44,11 @@ TEST_F(GpuFormatsTest, Nvfp4ExpertsStayWhereTheyAre) {
   const ModelWeights weights(converted({.experts = WeightFormat::kNvfp4}));
   const GpuFormats formats(weights.tree(), pool_);
   EXPECT_EQ(formats.text(), "");
-  EXPECT_EQ(formats.tree().block(1).moe.routed[0].w1.format, WeightFormat::kNvfp4);
+  const WeightMatrix &found = formats.tree().block(1).moe.routed[0].w1,
+                     &stored = weights.tree().block(1).moe.routed[0].w1;
+  EXPECT_EQ(found.format, WeightFormat::kNvfp4);
+  EXPECT_EQ(found.data, stored.data);
+  EXPECT_EQ(found.matrix_scale, stored.matrix_scale);
 }
 
 TEST_F(GpuFormatsTest, SharedExpertsInBf16ComeBackToFp8Exactly) {
