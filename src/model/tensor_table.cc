@@ -385,11 +385,11 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
   const WeightFormat format = formats.of(tensor);
   const FormatLayout lies = format_layout(format);
   BALEEN_CHECK(format != WeightFormat::kInt8);  // in no file
-  const DType dtype = format == WeightFormat::kF32    ? DType::kF32
-                      : format == WeightFormat::kBF16 ? DType::kBF16
-                      : format == WeightFormat::kFp8  ? DType::kF8E4M3
-                      : format == WeightFormat::kFp4  ? DType::kI8
-                                                      : DType::kU8;
+  const DType dtype = format == WeightFormat::kF32     ? DType::kF32
+                      : format == WeightFormat::kBF16  ? DType::kBF16
+                      : format == WeightFormat::kFp8   ? DType::kF8E4M3
+                      : format == WeightFormat::kNvfp4 ? DType::kU8
+                                                       : DType::kI8;
   std::vector<TensorHeader> stored = {
       {tensor.name + ".weight",
        dtype,
