@@ -27,7 +27,7 @@ export interface ToolCall {
   began?: true;
 }
 
-export const kEndings = ['stop', 'length', 'tool_calls', 'stopped', 'failed'] as const;
+export const kEndings = ['stop', 'length', 'repetition', 'tool_calls', 'stopped', 'failed'] as const;
 /** Why a reply is over; null while it streams. */
 export type Ending = (typeof kEndings)[number];
 

@@ -12,7 +12,12 @@ export const kEmptyReply: Reply = {
   figures: kNoFigures,
 };
 
-const kEndings: Record<string, Ending> = { stop: 'stop', length: 'length', tool_calls: 'tool_calls' };
+const kEndings: Record<string, Ending> = {
+  stop: 'stop',
+  length: 'length',
+  repetition: 'repetition',
+  tool_calls: 'tool_calls',
+};
 
 /** Grows a reply from the chunks of its stream. `elapsed` is the time since sending, in milliseconds. */
 export class ReplyBuilder {

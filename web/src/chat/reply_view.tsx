@@ -14,6 +14,7 @@ import { VersionSwitch, type Versions } from './version_switch';
 
 const kEndingNotes: Partial<Record<NonNullable<Reply['ending']>, string>> = {
   length: 'Cut at the longest reply',
+  repetition: 'Ended: it repeated itself',
   stopped: 'Stopped',
 };
 

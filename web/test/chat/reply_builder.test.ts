@@ -55,6 +55,13 @@ test('parallel tool calls grow side by side', () => {
   expect(builder.current.ending).toBe('tool_calls');
 });
 
+test('a reply that loops says so', () => {
+  const builder = new ReplyBuilder();
+  builder.add(delta({ content: 'la la la' }), 1);
+  builder.add(end('repetition'), 2);
+  expect(builder.finish(3).ending).toBe('repetition');
+});
+
 test('a reply that is stopped while it reasons keeps what came', () => {
   const builder = new ReplyBuilder();
   builder.add(delta({ reasoning_content: 'hm' }), 10);
