@@ -12,9 +12,10 @@ std::int64_t init_checkpoint(const std::filesystem::path& folder, const ModelCon
                              const InitOptions& options, ThreadPool& pool) {
   validate(config, folder.string());
   StagedFolder staged(folder, options.force, {});
+  const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
   StreamPlan plan{.folder = staged.path(),
                   .table = tensor_table(config),
-                  .formats = {.dense = config.dense_format, .experts = config.expert_format},
+                  .formats = formats,
                   .max_shard_bytes = options.max_shard_bytes,
                   .other_files = {},
                   .job = "init",
