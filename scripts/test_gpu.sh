@@ -118,8 +118,8 @@ layers() {
 }
 
 drafts() {
-  python3 "$root/scripts/bench_drafts.py" "$(program baleen)" --layers "${DRAFT_LAYERS:-6,16}" | tee -a "$out/drafts.jsonl" ||
-    failed=1
+  python3 "$root/scripts/bench_drafts.py" "$(program baleen)" --layers "${DRAFT_LAYERS:-6,16}" |
+    tee -a "$out/drafts.jsonl" || failed=1
 }
 
 num_gpus() { nvidia-smi -L | wc -l; }

@@ -35,6 +35,7 @@ constexpr OptionName kNames[] = {
     {"disk cache", "--cache-dir"},
     {"draft acceptance", "--mtp-acceptance"},
     {"drafts", "--num-mtp-tokens"},
+    {"expert format", "--experts"},
     {"expert map", "--expert-map"},
     {"expert parallelism", "--ep"},
     {"expert transport", "--expert-transport"},

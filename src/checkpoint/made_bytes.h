@@ -36,7 +36,7 @@ class MadeBytes {
   /// Makes the pieces that any of these bytes belong to, unless they are there: they stay until each
   /// `acquire` has had its `release`. Other addresses are passed over.
   void acquire(std::span<const std::byte> bytes) const;
-  /// Gives the memory of pieces that nobody uses any more back, whole pages of it.
+  /// Gives the memory of pieces without a user back, whole pages of it.
   void release(std::span<const std::byte> bytes) const;
 
   /// Bytes of which `acquire` has made them until now, for tests and figures.
@@ -53,7 +53,7 @@ class MadeBytes {
   [[nodiscard]] std::span<std::byte> writable(std::size_t piece) const;
 
   std::vector<Piece> pieces_;
-  std::vector<std::int64_t> begins_;  ///< of each piece, and the end
+  std::vector<std::int64_t> begins_;  ///< offset of each piece, and the end
   std::unique_ptr<State[]> states_;
   std::byte* data_ = nullptr;
   std::int64_t reserved_bytes_ = 0, size_bytes_ = 0;

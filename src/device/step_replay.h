@@ -9,8 +9,8 @@
 
 namespace baleen {
 
-/// Sequences of operations that are run again and again with other batches; kFollow, kDraft: what a draft head
-/// takes up of a step, and its blocks; kHalves: over two batches of as many rows.
+/// Sequences of operations that are run again and again with other batches; kFollow, kDraft: what a draft
+/// head takes up of a step, and its blocks; kHalves: over two batches of as many rows.
 enum class StepPart : std::uint8_t { kMain, kFollow, kDraft, kHalves, kCount };
 
 class StepReplay {

@@ -61,8 +61,8 @@ struct DraftInput {
 struct DraftOutput {
   ConstActivations<2> logits;
   std::span<const TokenId> chosen = {};
-  /// A logit of each: its sigmoid is the chance that the draft is accepted if those before it are. Empty where
-  /// the head tells none (`EngineLimits::tells_confidence`).
+  /// A logit of each: its sigmoid is the chance that the draft is accepted if those before it are. Empty
+  /// where the head tells none (`EngineLimits::tells_confidence`).
   std::span<const float> confidence = {};
 };
 
@@ -146,9 +146,9 @@ class StepEngine : public SequenceKeeper {
   /// no free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
   /// Begins a step, and does not wait for it: behind at most kMaxQueued - 1 that are under way where
-  /// `EngineLimits::runs_ahead` and no input of either has drafts, else with none under way. Every wanted row has its draw. A sequence that the
-  /// step before chooses a token for goes on with that token when its only token here is kNoToken; `collect`
-  /// is then the next call. Sequences are as long as after the step from now on. Fails as `step` does for
+  /// `EngineLimits::runs_ahead` and no input of either has drafts, else with none under way. Every wanted row
+  /// has its draw. A sequence that the step before chooses a token for goes on with it when its only token
+  /// here is kNoToken; `collect` comes next then. Sequences are as long as after it. Fails as `step` for
   /// what is wrong with a token or the room, with nothing begun. Only where `EngineLimits::queues`.
   [[nodiscard]] virtual std::optional<Failure> queue(std::span<const StepInput> inputs);
   /// Waits for the oldest step under way: what it chose, for sequences that were closed meanwhile too. Fails

@@ -57,8 +57,8 @@ struct DraftRun {
   std::function<void(const DraftRows&)> enter;
 };
 
-/// What a draft head takes up of a step: operations of its own that make what its blocks' attention would see,
-/// of which only the cache rows of blocks [begin, end) are made.
+/// What a draft head takes up of a step: operations of its own that make what its blocks' attention would
+/// see, of which only the cache rows of blocks [begin, end) are made.
 struct DraftRecord {
   std::int64_t begin = 0, end = 0;
   /// `u`: [K, d] to be made, of the rows `kept` of the batch; `u_fp8` of the same rows, where it has any, for

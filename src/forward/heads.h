@@ -31,8 +31,8 @@ class Heads {
   /// vocabulary gets all logits.
   void logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
               Activations<2> out);
-  /// Rows [T, d] mixed out of the streams, before the norm. Where ranks share out rows, every rank of the group
-  /// gets all of them.
+  /// Rows [T, d] mixed out of the streams, before the norm. Where ranks share out rows, every rank of the
+  /// group gets all of them.
   void collapse(ConstActivations<3> streams, const HcWeights& mixing, Activations<2> out);
   /// Logits [T, V] of such rows, which every rank has.
   void logits(ConstActivations<2> collapsed, std::span<const float> norm, Activations<2> out);

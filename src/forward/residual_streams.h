@@ -51,7 +51,7 @@ struct StreamArrays {
 
 /// What is left of the streams after some layers for those who read it behind the pass: their mean.
 struct StreamMeans {
-  std::vector<std::int64_t> layers;  ///< of the model, ascending; this stage's and those of others
+  std::vector<std::int64_t> layers;  ///< as the model counts, ascending; of every stage
   /// [max_rows, layers d]: means of the n streams after each layer side by side, of the rows that the rank
   /// keeps. Stages hand on what was left before them.
   Activations<2> values;
@@ -100,7 +100,7 @@ class ResidualStreams {
   [[nodiscard]] bool stops_after(std::int64_t block) const;
   /// At which place among the means that after `block` is wanted; none: nowhere.
   [[nodiscard]] std::optional<std::int64_t> mean_after(std::int64_t block) const;
-  /// Of a pass as one stage hands it on: [K, 1, layers d]; empty where no layer before `layer` leaves its mean.
+  /// As one stage hands them on, [K, 1, layers d]; empty where no layer before `layer` leaves its mean.
   [[nodiscard]] Activations<3> means_before(std::int64_t layer, const Pass& pass) const;
 
   // Arguments of the operations. `own`: rows of `u` that this rank makes.

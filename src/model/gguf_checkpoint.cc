@@ -90,7 +90,7 @@ struct BlockRows {
   GgmlType type = GgmlType::kF32;
   const std::byte* first = nullptr;
   std::int64_t rows = 0, cols = 0;
-  std::int64_t row_bytes = 0;  ///< of `cols`
+  std::int64_t row_bytes = 0;  ///< `cols` values take
   std::int64_t stride = 0;     ///< from row to row
 
   [[nodiscard]] std::span<const std::byte> row(std::int64_t i) const {
@@ -202,7 +202,7 @@ class Builder {
     if (spec.storage == Storage::kBf16) {
       if (source.type == GgmlType::kBF16) return add_mapped(spec.name, DType::kBF16, source);
       if (!has_decoder(source.type)) return refuse(source);
-      // Vectors are widened from BF16 by converters: these come out as they were.
+      // Converters make float32 of vectors in BF16: these come out as they were.
       if (source.type != GgmlType::kF32 || source.shape.size() > 1)
         rounded_[std::string(ggml_type_traits(source.type).name)] += 1;
       add_made(spec.name, DType::kBF16, source.shape, source, bf16_of(rows));
@@ -292,9 +292,9 @@ class Builder {
     if (first_experts_ == nullptr) first_experts_ = &source;
     if (first_experts_->type == source.type || !why_not_.empty()) return;
     why_not_ = fmt::format(
-        "{} is {} and {} is {}; experts of one format run: `baleen convert FILE FOLDER --experts fp8` writes "
-        "them "
-        "so, and says what of the values is lost",
+        "{} is {} and {} is {}; experts of one format run: `baleen convert FILE FOLDER` with ‹expert format› "
+        "fp8 "
+        "writes them so, and says what of the values is lost",
         first_experts_->name, first_experts_->type_text(), source.name, source.type_text());
   }
 

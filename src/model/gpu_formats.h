@@ -16,7 +16,7 @@ namespace baleen {
 class GpuFormats {
  public:
   /// Brings dense matrices of `tree` that kernels do not take to FP8, by the release's rule for scales: exact
-  /// for what was widened from FP8, rounded otherwise. `tree` outlives this. Throws `Error` for routed
+  /// for what was made from FP8, rounded otherwise. `tree` outlives this. Throws `Error` for routed
   /// experts in a format that kernels do not take, and for weights that are not finite.
   GpuFormats(const WeightTree& tree, ThreadPool& pool);
   GpuFormats(const GpuFormats&) = delete;

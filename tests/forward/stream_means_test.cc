@@ -1,5 +1,5 @@
-// Means of the streams after layers, as draft heads want them: those of what an observer of the blocks sees, in
-// a pass with the same logits.
+// Means of the streams after layers, as draft heads want them: those of what an observer of the blocks sees,
+// in a pass with the same logits.
 
 #include <gtest/gtest.h>
 

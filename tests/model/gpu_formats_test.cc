@@ -1,4 +1,4 @@
-// Dense matrices that GPUs' kernels do not take, in FP8: exactly where they were widened from it, and with
+// Dense matrices that GPUs' kernels do not take, in FP8: exactly where they were made from it, and with
 // what is lost said where not.
 #include "model/gpu_formats.h"
 

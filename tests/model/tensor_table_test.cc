@@ -124,7 +124,7 @@ TEST(TensorTable, RowsOfDsparkOnOneOfFourRanks) {
   for (const TensorSpec& spec : rank_table(rank))
     rows[spec.name] = fmt::format("{} [{}]", split_name(spec.split), fmt::join(spec.shape, ", "));
   EXPECT_EQ(rows.at("mtp.2.markov_head.markov_w1.weight"), "replicated [512, 8]");
-  EXPECT_EQ(rows.at("mtp.2.markov_head.markov_w2.weight"), "rows by token [128, 8]");
+  EXPECT_EQ(rows.at("mtp.2.markov_head.markov_w2.weight"), "replicated [512, 8]");
   EXPECT_EQ(rows.at("head.weight"), "rows by token [128, 256]");
   EXPECT_EQ(rows.at("mtp.0.main_proj"), "replicated [256, 768]");
 }

@@ -190,7 +190,7 @@ TEST(DraftSchedule, LeavesOutStepsThatWaited) {
   EXPECT_LE(world.num_with_drafts, 2000 / DraftSchedule::kProbePeriod + DraftSchedule::kFirstSteps);
 }
 
-/// A step that is dear for its prompt's sake says nothing of one without, and rows of drafts weigh less in it.
+/// A step that is dear for its prompt's sake says nothing of one without; rows of drafts weigh less in it.
 TEST(DraftSchedule, MeasuresStepsWithPromptsApart) {
   const StepPrice alone = machine(24, 0.0012);
   DraftingWorld world(8, [&](std::int64_t rows, std::int64_t drafts) {

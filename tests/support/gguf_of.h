@@ -115,7 +115,7 @@ struct GgufOptions {
   std::function<std::string(std::int64_t elements)> expert_blocks = nullptr;
 };
 
-/// Dense matrices are in BF16 (`convert --dense bf16`), experts in FP4. Vectors are widened to F32, hash
+/// Dense matrices are in BF16 (`convert --dense bf16`), experts in FP4. Vectors become F32, hash
 /// tables are I32, e_proj and h_proj are side by side, experts stacked.
 class GgufOf {
  public:

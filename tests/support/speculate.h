@@ -18,7 +18,7 @@ inline TokenId best(const StepOutput& output) {
 }
 
 /// Tokens of two sequences that guess up to three and one tokens ahead, and what was drafted: link by link,
-/// or queued with the step that checks the drafts. `confidence`: of each of `drafted`, where the head tells it.
+/// or queued with the step that checks the drafts. `confidence`: one for each of `drafted`, or none.
 struct Speculated {
   std::vector<TokenId> tokens[2], drafted;
   std::vector<float> confidence;

@@ -92,7 +92,7 @@ class GgufKeys {
 
 struct GgufContents {
   GgufKeys keys;
-  std::vector<GgufTensor> tensors;  ///< in name order
+  std::vector<GgufTensor> tensors;  ///< sorted by name
 };
 
 /// Whether a file that begins with these bytes is meant as a GGUF file.

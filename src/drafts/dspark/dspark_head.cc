@@ -17,9 +17,9 @@ RowPair pair(std::int64_t from, std::int64_t to) {
 /// What the head's arrays are for.
 struct BlockSizes {
   std::int64_t block = 0;       ///< rows of one sequence's draft
-  std::int64_t kept = 0;        ///< of these, rows whose drafts may be wanted
+  std::int64_t kept = 0;        ///< rows whose drafts may be wanted
   std::int64_t block_rows = 0;  ///< most rows of one pass over the blocks
-  std::int64_t kept_rows = 0;   ///< of all sequences
+  std::int64_t kept_rows = 0;   ///< sum over sequences
 
   BlockSizes(const ModelConfig& config, const DraftSizes& sizes)
       : block(config.dspark.block_size),
@@ -123,7 +123,7 @@ class DsparkHead final : public DraftHead {
   Arrays arrays_;
   DraftRecord record_;
   DraftRun blocks_;
-  std::vector<std::int64_t> first_kept_;  ///< by state slot: the first of a sequence's kept rows
+  std::vector<std::int64_t> first_kept_;  ///< [state slots] the first of a sequence's kept rows
 };
 
 void DsparkHead::take_up(const DraftRecord::Rows& rows) const {

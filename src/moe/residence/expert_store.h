@@ -36,7 +36,8 @@ class ExpertStore {
   /// from block to block; an expert takes what the largest of them does. With experts on disk, the
   /// arrays of `blocks` must outlive this. `device`: what kernels run in; `host`: memory that they reach at
   /// the same addresses as the host does; `copies` from there to the device: null where nothing is to be
-  /// copied for steps of many tokens; `made` makes arrays of `blocks` that are not there yet. Throws `Error` when either memory has not enough.
+  /// copied for steps of many tokens; `made` makes arrays of `blocks` that are not there yet. Throws `Error`
+  /// when either memory has not enough.
   ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device, Memory& host,
               BackgroundCopies* copies, std::shared_ptr<const MadeBytes> made = nullptr);
   ExpertStore(const ExpertStore&) = delete;

@@ -45,7 +45,7 @@ double bound_of(const WeightMatrix& weight, std::span<const float> x) {
   return sum * largest;
 }
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8,
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16,  WeightFormat::kFp8,
                                      WeightFormat::kFp4, WeightFormat::kNvfp4, WeightFormat::kQ8};
 
 struct Case {
