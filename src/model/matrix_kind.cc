@@ -110,7 +110,9 @@ void describe_weight(const Parts& parts, const TensorInfo& weight, MatrixKind& k
   if (weight.dtype == DType::kF8E4M3) kind.format = MatrixFormat::kFp8;
   if (weight.dtype == DType::kI8 && kind.scale.value_or(DType::kF8E8M0) == DType::kF8E8M0)
     kind.format = MatrixFormat::kMxfp4;
-  if (weight.dtype == DType::kI8 && kind.scale == DType::kF32) {
+  const std::vector<std::int64_t> q8_scales{weight.shape[0], weight.shape[1] / kIndexerGroup};
+  if (weight.dtype == DType::kI8 && kind.scale == DType::kF32 && kind.scale_name == "scale" &&
+      part(parts, "scale")->shape == q8_scales) {
     kind.format = MatrixFormat::kQ8;
     kind.block = {1, kIndexerGroup};
   }

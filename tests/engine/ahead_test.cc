@@ -216,7 +216,9 @@ TEST(Ahead, LeavesTheDraftHeadWhatSingleStepsLeave) {
       want.push_back(test::best(test::step(engine, by_step, std::span(want).last(1), WantedLogits::kLast)));
     ASSERT_FALSE(queue(engine, ahead, got.front()));
     while (got.size() < want.size()) {
-      if (engine.length(ahead) < end) ASSERT_FALSE(queue(engine, ahead, kNoToken));
+      if (engine.length(ahead) < end) {
+        ASSERT_FALSE(queue(engine, ahead, kNoToken));
+      }
       got.push_back(engine.collect().value().chosen.front());
     }
     ASSERT_EQ(got, want);
