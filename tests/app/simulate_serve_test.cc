@@ -138,12 +138,14 @@ TEST_F(SimulateServe, AcceptanceAsItIsPublishedAndTheScheduleOfDrafts) {
                           .at("group")
                           .at("seconds")
                           .get<double>();
-  EXPECT_LT(seconds("--acceptance 0"), 1.03 * none);
-  EXPECT_GT(seconds("--acceptance 0 --draft-schedule off"), 1.1 * none);
+  // What is left is probing, and the draft head that follows every step.
+  const double fixed = seconds("--acceptance 0 --draft-schedule off");
+  EXPECT_GT(fixed, 1.1 * none);
+  EXPECT_LT(seconds("--acceptance 0") - none, 0.1 * (fixed - none));
   EXPECT_LT(seconds("--acceptance 1"), 1.05 * seconds("--acceptance 1 --draft-schedule off"));
-  EXPECT_NE(
-      error(load + "--acceptance 0.4,0.5").find("--acceptance 0.5: shares of chains that come as far fall"),
-      std::string::npos);
+  EXPECT_NE(error(load + "--acceptance 0.4,0.5")
+                .find("‹published acceptance› 0.5: shares of chains that come as far fall"),
+            std::string::npos);
 }
 
 TEST_F(SimulateServe, RefusesNonsense) {
