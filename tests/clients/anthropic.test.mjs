@@ -112,7 +112,8 @@ test('a thinking budget holds', TEST, async () => {
 });
 
 test('a reply that loops says so', TEST, async () => {
-  const request = params({ messages: user('Tell me a story.'), max_tokens: 400, temperature: 0, ...LOOP });
+  const messages = user('Tell me a story about a bear.');
+  const request = params({ messages, max_tokens: 400, temperature: 0, ...LOOP });
   assert.equal((await client.messages.create(request)).stop_reason, 'repetition');
   assert.equal((await client.messages.stream(request).finalMessage()).stop_reason, 'repetition');
 });

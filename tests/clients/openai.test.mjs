@@ -137,7 +137,7 @@ test('a thinking budget holds', TEST, async () => {
 });
 
 test('a reply that loops says so', TEST, async () => {
-  const messages = user('Tell me a story.');
+  const messages = user('Tell me a story about a bear.');
   const reply = await chat({ messages, max_tokens: 400, ...LOOP });
   assert.equal(reply.choices[0].finish_reason, 'repetition');
   const request = { model: MODEL, temperature: 0, messages, max_tokens: 400, ...LOOP };
