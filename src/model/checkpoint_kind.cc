@@ -191,11 +191,14 @@ std::string why_no_format(Matrices what, const MatrixKind& kind) {
   const bool experts = what == Matrices::kRoutedExperts;
   const auto sentence = [&](const std::string& found) {
     return fmt::format("{} are {} ({}); expected {}: {}", matrices_name(what), found, kind.evidence,
-                       experts ? "MXFP4, NVFP4 as ModelOpt writes it, FP8 or BF16" : "FP8 or BF16",
+                       experts ? "MXFP4, NVFP4 as ModelOpt writes it, int4 of compressed-tensors, FP8 or BF16"
+                               : "FP8 or BF16",
                        kTakeReleased);
   };
   const auto format = kind.weight_format();
   if (kind.format == MatrixFormat::kAbsent) return "";  // the table names what is missing
+  // One that is not as int4_checkpoint.h reads it is refused there, whichever matrix it is.
+  if (kind.format == MatrixFormat::kPackedInt4) return "";
   if (!format) {
     return sentence(
         fmt::format("{}{}", matrix_format_name(kind.format),

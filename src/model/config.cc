@@ -30,6 +30,8 @@ constexpr std::array<std::pair<WeightFormat, std::string_view>, 4> kWeightFormat
 
 /// ModelOpt's, in "quantization_config", which says of FP4 experts which they are.
 constexpr const char* kExpertAlgorithm = "moe_quant_algo";
+/// Of int4 experts: its "quantization_config" lists targets and says nothing of the dense matrices' FP8.
+constexpr const char* kCompressedTensors = "compressed-tensors";
 constexpr std::string_view kNvfp4Algorithm = "NVFP4";
 
 /// config.json says it by having a "quantization_config" or none.
@@ -386,9 +388,12 @@ ModelConfig parse_config(std::string_view text, std::string_view label,
   if (quantization != nullptr) {
     if (!quantization->is_object()) fail("{}: \"quantization_config\": expected an object", label);
     FieldReader inner(*quantization, label);
-    inner.expect("quant_method", "fp8");
-    inner.expect("fmt", "e4m3");
-    inner.expect("weight_block_size", {kWeightBlock, kWeightBlock});
+    const Json* method = inner.find("quant_method", Presence::kOptional);
+    if (method == nullptr || *method != kCompressedTensors) {
+      inner.expect("quant_method", "fp8");
+      inner.expect("fmt", "e4m3");
+      inner.expect("weight_block_size", {kWeightBlock, kWeightBlock});
+    }
     const Json* algorithm = inner.find(kExpertAlgorithm, Presence::kOptional);
     if (algorithm != nullptr && *algorithm == kNvfp4Algorithm && config.expert_format == WeightFormat::kFp4)
       config.expert_format = WeightFormat::kNvfp4;

@@ -41,7 +41,9 @@ std::vector<std::string> config_contradictions(const Json& config, const Checkpo
     differ(fmt::format("\"expert_dtype\": {}", quoted_text(*said)), "routed experts", kind.experts);
   const auto quantization = config.find("quantization_config");
   const bool says_fp8 = quantization != config.end() && quantization->is_object();
-  if (dense && says_fp8 != (*dense == WeightFormat::kFp8))
+  const std::string* method = says_fp8 ? text_field(*quantization, "quant_method") : nullptr;
+  const bool is_silent = method != nullptr && *method == "compressed-tensors";  // of the dense matrices
+  if (dense && !is_silent && says_fp8 != (*dense == WeightFormat::kFp8))
     differ(says_fp8 ? "\"quantization_config\"" : "no \"quantization_config\"", "dense matrices", kind.dense);
   const std::string* algorithm = says_fp8 ? text_field(*quantization, "moe_quant_algo") : nullptr;
   if (algorithm != nullptr && kind.experts.format != MatrixFormat::kAbsent &&

@@ -164,7 +164,8 @@ std::optional<WeightFormat> MatrixKind::weight_format() const {
   if (format == MatrixFormat::kMxfp4) return WeightFormat::kFp4;
   if (format == MatrixFormat::kNvfp4) return WeightFormat::kNvfp4;
   if (format == MatrixFormat::kFp8) return WeightFormat::kFp8;
-  if (format == MatrixFormat::kQ8) return WeightFormat::kQ8;
+  // int4 is presented as kQ8 (int4_checkpoint.h).
+  if (format == MatrixFormat::kQ8 || format == MatrixFormat::kPackedInt4) return WeightFormat::kQ8;
   return std::nullopt;
 }
 
@@ -176,6 +177,7 @@ std::string MatrixKind::text() const {
   if (name.starts_with("F8_")) name.remove_prefix(3);  // E8M0, as everybody says
   text += fmt::format(", {} scales", name);
   if (format == MatrixFormat::kFp8) text += fmt::format(" of {} x {}", block[0], block[1]);
+  if (format == MatrixFormat::kPackedInt4) text += fmt::format(" of {} inputs", block[1]);
   return text;
 }
 
@@ -190,6 +192,13 @@ MatrixKind matrix_kind(const Checkpoint& checkpoint, std::string_view stem) {
     kind.scale = DType::kF8E4M3;
     kind.scale_name = "weight_scale";
     kind.block = {1, format_layout(WeightFormat::kNvfp4).scale_cols};
+  }
+  const TensorInfo* scales = part(parts, "weight_scale");
+  if (kind.format == MatrixFormat::kPackedInt4 && scales != nullptr && scales->shape.size() == 2) {
+    const auto& packed = part(parts, "weight_packed")->shape;
+    kind.scale = scales->dtype;
+    kind.scale_name = "weight_scale";
+    kind.block = {1, packed.size() == 2 && scales->shape[1] > 0 ? packed[1] * 8 / scales->shape[1] : 0};
   }
   if (kind.format == MatrixFormat::kUnknown && weight != nullptr) describe_weight(parts, *weight, kind);
   return kind;

@@ -5,6 +5,7 @@
 #include "checkpoint/folder_check.h"
 #include "checkpoint/gguf/gguf_model.h"
 #include "model/gguf_checkpoint.h"
+#include "model/int4_checkpoint.h"
 
 namespace baleen {
 namespace {
@@ -38,7 +39,7 @@ ModelFiles read_model_files(const std::filesystem::path& path) {
   if (!has_tensor_files(path)) static_cast<void>(parse_config(text, label));
   Checkpoint checkpoint(path);
   CheckpointKind kind = detect_kind(checkpoint, text);
-  return {std::move(text), std::move(label), std::move(checkpoint), std::move(kind)};
+  return {std::move(text), std::move(label), with_int4_presented(std::move(checkpoint)), std::move(kind)};
 }
 
 DraftBlocks stored_drafts(const CheckpointKind& kind) {

@@ -1,6 +1,7 @@
 #include "model/tensor_table.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <unordered_set>
@@ -436,6 +437,12 @@ StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& check
                          .dense_scale = dense.scale,
                          .expert_scale = experts.scale};
   formats.made = checkpoint.made() != nullptr;
+  if (config.num_draft_blocks() > 0) {
+    const StoredFormat draft_dense = detect(checkpoint, "mtp.0.attn.wq_a", dense);
+    const StoredFormat draft_experts = detect(checkpoint, "mtp.0.ffn.experts.0.w1", experts);
+    if (draft_dense != dense) formats.draft_dense = draft_dense;
+    if (draft_experts != experts) formats.draft_experts = draft_experts;
+  }
   if (checkpoint.is_foreign()) {
     std::map<std::string, StoredFormat, std::less<>>
         of_first;  // of a layer's experts, which lie in one tensor
@@ -447,13 +454,7 @@ StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& check
       if (spec.expert == 0) of_first.insert_or_assign(matrix, own);
       if (own != formats.stored(spec)) formats.single.emplace(spec.name, own);
     }
-    return formats;
   }
-  if (config.num_draft_blocks() == 0) return formats;
-  const StoredFormat draft_dense = detect(checkpoint, "mtp.0.attn.wq_a", dense);
-  const StoredFormat draft_experts = detect(checkpoint, "mtp.0.ffn.experts.0.w1", experts);
-  if (draft_dense != dense) formats.draft_dense = draft_dense;
-  if (draft_experts != experts) formats.draft_experts = draft_experts;
   return formats;
 }
 
@@ -495,8 +496,11 @@ void check_tensors(const ModelConfig& config, const Checkpoint& checkpoint) {
   std::string shown;
   for (std::size_t i = 0; i < std::min(kMaxShown, found.size()); ++i) shown += "\n  " + found[i];
   if (found.size() > kMaxShown) shown += fmt::format("\n  and {} more", found.size() - kMaxShown);
+  std::error_code ignored;
+  const bool has_keys =
+      checkpoint.is_foreign() && !std::filesystem::is_directory(checkpoint.folder(), ignored);
   fail("{}: {} and tensors do not fit together; `baleen inspect` lists everything.{}",
-       checkpoint.folder().string(), checkpoint.is_foreign() ? "keys" : "config.json", shown);
+       checkpoint.folder().string(), has_keys ? "keys" : "config.json", shown);
 }
 
 }  // namespace baleen

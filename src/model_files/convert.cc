@@ -179,6 +179,12 @@ class ConvertingSource final : public WeightSource {
   std::vector<Scratch> scratch_;  ///< one a thread
 };
 
+/// Whether it says so in the release's words; compressed-tensors has others.
+bool says_fp8(const nlohmann::ordered_json& config) {
+  const auto found = config.find("quantization_config");
+  return found != config.end() && found->is_object() && found->value("quant_method", "fp8") == "fp8";
+}
+
 /// The original config.json with its formats changed, and without the fields of heads and towers that are not
 /// written; others that are unknown here stay.
 std::string adapted_config(const ModelFiles& files, const ModelConfig& config,
@@ -195,7 +201,7 @@ std::string adapted_config(const ModelFiles& files, const ModelConfig& config,
   for (const std::string& name : gone) object.erase(name);
   if (formats.dense != WeightFormat::kFp8) {
     object.erase("quantization_config");
-  } else if (!object.contains("quantization_config")) {
+  } else if (!says_fp8(object)) {
     ModelConfig fp8 = config;
     fp8.dense_format = WeightFormat::kFp8;
     object["quantization_config"] = parse_ordered_json(config_text(fp8)).value()["quantization_config"];
@@ -211,12 +217,14 @@ StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& 
   const auto is_foreign = [](WeightFormat format) {
     return format == WeightFormat::kQ8 || format == WeightFormat::kF32;
   };
-  // What keeps its format keeps its bytes, so scales stay as they are.
+  // What keeps its format keeps its bytes, so scales stay as they are. A draft head in a foreign one takes
+  // that of the layers.
   const auto target = [](const StoredFormat& stored, std::optional<WeightFormat> wanted) {
     return wanted.value_or(stored.weight) == stored.weight ? stored : StoredFormat{.weight = *wanted};
   };
   const auto draft_target = [&](const std::optional<StoredFormat>& stored, std::optional<WeightFormat> wanted,
                                 const StoredFormat& layers) {
+    if (stored && is_foreign(stored->weight) && !wanted) return std::optional<StoredFormat>();
     const std::optional<StoredFormat> own = stored ? std::optional(target(*stored, wanted)) : std::nullopt;
     return own == layers ? std::nullopt : own;
   };

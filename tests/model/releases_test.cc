@@ -443,17 +443,12 @@ TEST_F(Releases, ForeignFormatsAreToldByName) {
        "(layers.0.ffn.experts.0.w1: "
        "weight_scale F8_E4M3 [128, 16], weight_packed U8 [128, 128], weight_global_scale F32 [1]); expected "
        "MXFP4, "
-       "NVFP4 as ModelOpt writes it, FP8 or BF16: take the checkpoint as DeepSeek publishes it",
+       "NVFP4 as ModelOpt writes it, int4 of compressed-tensors, FP8 or BF16: take the checkpoint as "
+       "DeepSeek publishes it",
        [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
          c.add(stem + ".weight_packed", DType::kU8, {out, in / 2});
          c.add(stem + ".weight_scale", DType::kF8E4M3, {out, in / 16});
          c.add(stem + ".weight_global_scale", DType::kF32, {1});
-       }},
-      {"routed experts are int4 of compressed-tensors, ",
-       [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {
-         c.add(stem + ".weight_packed", DType::kI32, {out, in / 8});
-         c.add(stem + ".weight_scale", DType::kF16, {out, in / 32});
-         c.add(stem + ".weight_shape", DType::kI64, {2});
        }},
       {"routed experts are GPTQ, ",
        [](EditedCheckpoint& c, const std::string& stem, std::int64_t out, std::int64_t in) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/int4_checkpoint.h"
 #include "model/weight_checks.h"
 #include "model_files/matrix_codec.h"
 #include "numeric/bf16.h"
@@ -15,7 +16,13 @@ namespace {
 
 Checkpoint open_checkpoint(const TrainConfig& config) {
   constexpr std::size_t kMaxShown = 3;
-  Checkpoint checkpoint(config.run.from);
+  Checkpoint checkpoint = with_int4_presented(Checkpoint(config.run.from));
+  if (checkpoint.made() != nullptr) {
+    fail(
+        "{}: weights in int4; training begins from the released formats: `baleen convert IN OUT` writes "
+        "such a checkpoint and says what of the values is lost",
+        config.run.from.string());
+  }
   const std::vector<std::string> found = mismatches(config.model, checkpoint);
   if (found.empty()) return checkpoint;
   std::string shown;
