@@ -133,7 +133,8 @@ TEST_F(GgufCommands, Q8_0IsComputedAsItIs) {
 
 TEST_F(GgufCommands, TheTokenizerIsInTheFile) {
   const fs::path model = write(gguf());
-  const nlohmann::json line{{"text", "Once upon a time <｜User｜> 12345 naïve 漢字<think></think>\n\n  it's\n"}};
+  const nlohmann::json line{
+      {"text", "Once upon a time <｜User｜> 12345 naïve 漢字<think></think>\n\n  it's\n"}};
   const auto ids = [&](const std::string& from) {
     const ProgramResult result =
         test::run_program({BALEEN_PROGRAM, "tokenize", "--model", from}, {.in = line.dump() + "\n"});
