@@ -94,10 +94,14 @@ void settle_draft_head(EngineOptions& options, const ModelConfig& config) {
   if (!options.drafts) return;
   if (options.draft_head == nullptr) options.draft_head = draft_head_of(config);
   if (options.draft_head == nullptr) fail("this model has no draft head to run");
-  const std::int64_t most = options.draft_head->traits(config, draft_sizes(options)).most_tokens;
-  if (options.max_draft_tokens > most) {
+  const DraftTraits traits = options.draft_head->traits(config, draft_sizes(options));
+  if (options.max_draft_tokens > traits.most_tokens) {
     fail("draft tokens: {} wanted, the {} drafts {} at most", options.max_draft_tokens,
-         options.draft_head->title, most);
+         options.draft_head->title, traits.most_tokens);
+  }
+  if (options.max_draft_tokens > 0 && options.max_batch_tokens < traits.block_positions) {
+    fail("tokens a step: {} wanted, the {} drafts with at least {}", options.max_batch_tokens,
+         options.draft_head->title, traits.block_positions);
   }
 }
 

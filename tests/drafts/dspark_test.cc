@@ -288,13 +288,29 @@ TEST(DsparkReplies, AreTheSameAtEveryDepth) {
   }
 }
 
-TEST(DsparkOptions, MoreThanABlockIsRefused) {
+std::string refusal(const EngineOptions& wanted) {
   try {
-    static_cast<void>(resolved(options(Precision::kReleased, 6), preset_config("tiny-dspark")));
-    FAIL();
+    static_cast<void>(resolved(wanted, preset_config("tiny-dspark")));
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "draft tokens: 6 wanted, the DSpark head drafts 5 at most");
+    return error.what();
   }
+  return "";
+}
+
+TEST(DsparkOptions, MoreThanABlockIsRefused) {
+  EXPECT_EQ(refusal(options(Precision::kReleased, 6)),
+            "draft tokens: 6 wanted, the DSpark head drafts 5 at most");
+}
+
+TEST(DsparkOptions, AStepHoldsABlock) {
+  EngineOptions narrow = options(Precision::kReleased, 1);
+  narrow.max_logit_rows = 2;
+  narrow.max_batch_tokens = 5;
+  EXPECT_EQ(refusal(narrow), "");
+  narrow.max_batch_tokens = 4;
+  EXPECT_EQ(refusal(narrow), "tokens a step: 4 wanted, the DSpark head drafts with at least 5");
+  narrow.max_draft_tokens = 0;
+  EXPECT_EQ(refusal(narrow), "");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "drafts/dspark/dspark_head.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "base/check.h"
@@ -147,7 +146,7 @@ void DsparkHead::embed(const DraftRows& rows) const {
 }
 
 void DsparkHead::run_blocks(std::span<const DraftRow> rows, std::span<const TokenId> chosen) {
-  const std::int64_t most = std::max<std::int64_t>(parts_.sizes.max_rows / sizes_.block, 1);
+  const std::int64_t most = parts_.sizes.max_rows / sizes_.block;  // a step holds a block (block_positions)
   const std::int64_t own_passes = (std::ssize(rows) + most - 1) / most;
   // Groups with fewer sequences take part in the passes of those with more.
   const std::int64_t num_passes =
