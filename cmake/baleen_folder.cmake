@@ -57,16 +57,21 @@ function(baleen_quick_compilation target)
 endfunction()
 
 # baleen_folder(NAME ops/linear SOURCES linear.cc ... USES base tensor ... LIBRARIES
-# PkgConfig::hwy ...) defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that uses
-# ops/linear. CUDA_SOURCES are left out of builds without CUDA; kernels of a GPU architecture
-# are folders of their own (ops/linear/sm90, by baleen_kernels of cmake/gpu_architectures.cmake).
+# PkgConfig::hwy ...) defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that
+# uses ops/linear. CUDA_SOURCES are left out of builds without CUDA; kernels of a GPU architecture are folders
+# of their own (ops/linear/sm90, by baleen_kernels of cmake/gpu_architectures.cmake). TARGET: another name for
+# the target.
 function(baleen_folder)
-  cmake_parse_arguments(FOLDER "" "NAME" "SOURCES;CUDA_SOURCES;USES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(FOLDER "" "NAME;TARGET" "SOURCES;CUDA_SOURCES;USES;LIBRARIES" ${ARGN})
   if(BALEEN_CUDA)
     list(APPEND FOLDER_SOURCES ${FOLDER_CUDA_SOURCES})
   endif()
-  string(REPLACE "/" "_" flat ${FOLDER_NAME})
+  if(NOT FOLDER_TARGET)
+    set(FOLDER_TARGET ${FOLDER_NAME})
+  endif()
+  string(REPLACE "/" "_" flat ${FOLDER_TARGET})
   set(target baleen_${flat})
+  string(REPLACE "/" "_" flat ${FOLDER_NAME})
   set(root ${CMAKE_BINARY_DIR}/include_roots/${flat})
   get_filename_component(parent ${root}/${FOLDER_NAME} DIRECTORY)
   file(MAKE_DIRECTORY ${parent})
@@ -155,25 +160,39 @@ function(baleen_test_program_of_directory result)
 endfunction()
 
 # The same for a test of kernels, a program of its own that is carried to a machine with a GPU: left out of
-# builds without CUDA; its cases skip themselves where there is no GPU.
+# builds without CUDA; its cases skip themselves where there is no GPU. In a folder called cuda it is a test
+# of each architecture: ops/cuda/rope_test is ops/sm90/rope_test, ...
 function(baleen_cuda_test)
   if(NOT BALEEN_CUDA)
     return()
   endif()
   cmake_parse_arguments(TEST "LOADS_MODULES" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
-  string(REPLACE "/" "_" flat ${TEST_NAME})
-  list(TRANSFORM TEST_USES REPLACE "/" "_")
-  list(TRANSFORM TEST_USES PREPEND baleen_)
+  baleen_architectures_of_folder(architectures)
+  if(NOT architectures)
+    baleen_cuda_test_for("" ${TEST_NAME})
+  endif()
+  foreach(architecture ${architectures})
+    string(REPLACE "/cuda/" "/${architecture}/" name ${TEST_NAME})
+    baleen_cuda_test_for("${architecture}" ${name})
+  endforeach()
+endfunction()
+
+# One of them, with the caller's TEST_SOURCES, ...; architecture "": all.
+function(baleen_cuda_test_for architecture name)
+  string(REPLACE "/" "_" flat ${name})
+  baleen_folders_for(uses "${architecture}" ${TEST_USES})
+  list(TRANSFORM uses REPLACE "/" "_")
+  list(TRANSFORM uses PREPEND baleen_)
   add_executable(${flat} ${TEST_SOURCES})
-  target_link_libraries(${flat} PRIVATE ${TEST_USES} ${TEST_LIBRARIES} GTest::gtest_main)
-  baleen_compile_for_folder(${flat})
+  target_link_libraries(${flat} PRIVATE ${uses} baleen_device ${TEST_LIBRARIES} GTest::gtest_main)
+  baleen_compile_program_for(${flat} ${architecture})
   if(TEST_LOADS_MODULES)
     add_dependencies(${flat} gpu_modules)
   endif()
   baleen_compile_options(${flat})
   baleen_quick_compilation(${flat})
-  add_test(NAME ${TEST_NAME} COMMAND ${flat} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${TEST_NAME} PROPERTIES SKIP_REGULAR_EXPRESSION "[[]  SKIPPED []] [0-9]+ test")
+  add_test(NAME ${name} COMMAND ${flat} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "[[]  SKIPPED []] [0-9]+ test")
 endfunction()
 
 # baleen_fuzzer(NAME safetensors_fuzz SOURCE safetensors_fuzz.cc USES checkpoint CORPUS dir): with clang and
@@ -203,11 +222,13 @@ function(baleen_cuda_benchmark)
   if(NOT BALEEN_CUDA)
     return()
   endif()
+  baleen_architectures_of_folder(architecture)
+  baleen_folders_for(BENCH_USES "${architecture}" ${BENCH_USES})
   list(TRANSFORM BENCH_USES REPLACE "/" "_")
   list(TRANSFORM BENCH_USES PREPEND baleen_)
   add_executable(${BENCH_NAME} ${BENCH_SOURCES})
-  target_link_libraries(${BENCH_NAME} PRIVATE ${BENCH_USES} ${BENCH_LIBRARIES})
-  baleen_compile_for_folder(${BENCH_NAME})
+  target_link_libraries(${BENCH_NAME} PRIVATE ${BENCH_USES} baleen_device ${BENCH_LIBRARIES})
+  baleen_compile_program_for(${BENCH_NAME} ${architecture})
   if(BENCH_LOADS_MODULES)
     add_dependencies(${BENCH_NAME} gpu_modules)
   endif()

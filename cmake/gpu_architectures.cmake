@@ -27,20 +27,58 @@ function(baleen_compile_for target)
   endforeach()
 endfunction()
 
-# baleen_kernels(ARCH sm90 NAME ops/linear/sm90 SOURCES ... USES ...): baleen_folder, for one architecture.
-function(baleen_kernels)
-  cmake_parse_arguments(KERNELS "" "ARCH;NAME" "" ${ARGN})
-  baleen_folder(NAME ${KERNELS_NAME} ${KERNELS_UNPARSED_ARGUMENTS})
-  string(REPLACE "/" "_" flat ${KERNELS_NAME})
-  baleen_compile_for(baleen_${flat} ${KERNELS_ARCH})
+# baleen_folders_for(RESULT ARCHITECTURE FOLDER...): these folders as one architecture has them. Kernels of
+# all architectures (ops/rope/cuda) are compiled for each, as targets called ops/rope/cuda/sm90;
+# ops/matmul/arch is what they use of its own (ops/matmul/sm90).
+function(baleen_folders_for result architecture)
+  list(TRANSFORM ARGN APPEND "/${architecture}" REGEX "^ops/.+/cuda$")
+  list(TRANSFORM ARGN REPLACE "/arch$" "/${architecture}")
+  set(${result} ${ARGN} PARENT_SCOPE)
 endfunction()
 
-# baleen_compile_for_folder(TARGET): for the architecture whose name the current folder has
-# (tests/ops/linear/sm90); in other folders for all of them.
-function(baleen_compile_for_folder target)
+# baleen_kernels(ARCH sm90 NAME ops/linear/sm90 SOURCES ... USES ...): baleen_folder, for one architecture.
+# Without ARCH for each of them, from the same sources: NAME ops/rope/cuda. Whoever uses the folder sees
+# BALEEN_ARCH, the namespace of the architecture's kernels, and BALEEN_ARCH_NAME, the same as a string.
+function(baleen_kernels)
+  cmake_parse_arguments(KERNELS "" "ARCH;NAME" "SOURCES;USES" ${ARGN})
+  set(architectures ${KERNELS_ARCH})
+  if(NOT architectures)
+    set(architectures ${BALEEN_GPU_ARCHITECTURES})
+  endif()
+  foreach(architecture ${architectures})
+    baleen_folders_for(uses ${architecture} ${KERNELS_USES})
+    baleen_folders_for(name ${architecture} ${KERNELS_NAME})
+    baleen_folder(NAME ${KERNELS_NAME} TARGET ${name} SOURCES ${KERNELS_SOURCES} USES ${uses})
+    string(REPLACE "/" "_" flat ${name})
+    set(definitions BALEEN_ARCH=${architecture} BALEEN_ARCH_NAME="${architecture}")
+    if(KERNELS_SOURCES)
+      baleen_compile_for(baleen_${flat} ${architecture})
+      target_compile_definitions(baleen_${flat} PUBLIC ${definitions})
+    else()
+      target_compile_definitions(baleen_${flat} INTERFACE ${definitions})
+    endif()
+  endforeach()
+endfunction()
+
+# baleen_architectures_of_folder(RESULT): the architecture whose name the current folder has
+# (tests/ops/linear/sm90), or all of them, one by one, in folders called cuda; in others none.
+function(baleen_architectures_of_folder result)
   cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME name)
+  set(architectures "")
   if(name IN_LIST BALEEN_GPU_ARCHITECTURES)
-    baleen_compile_for(${target} ${name})
+    set(architectures ${name})
+  elseif(name STREQUAL "cuda")
+    set(architectures ${BALEEN_GPU_ARCHITECTURES})
+  endif()
+  set(${result} ${architectures} PARENT_SCOPE)
+endfunction()
+
+# baleen_compile_program_for(TARGET ARCHITECTURE...): a program of that architecture; if none is named, for
+# all of them.
+function(baleen_compile_program_for target)
+  if(ARGN)
+    baleen_compile_for(${target} ${ARGN})
+    target_compile_definitions(${target} PRIVATE BALEEN_ARCH=${ARGN} BALEEN_ARCH_NAME="${ARGN}")
   else()
     baleen_compile_for(${target} ${BALEEN_GPU_ARCHITECTURES})
   endif()

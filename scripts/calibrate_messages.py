@@ -18,7 +18,7 @@ WIDTH, CHOSEN, EXPERTS, SCALED = 4096, 6, 256, 128
 TOKENS_BY_ASSIGNMENT = 256  # of ops/dispatch: beyond, its messages count a token once for each rank
 BF16_BYTES, FLOAT_BYTES = 2, 4
 FP8_ROW_BYTES = WIDTH + WIDTH // SCALED * FLOAT_BYTES
-WHOLE_UP_TO_BYTES = 1 << 19  # of ops/collectives/sm90: larger all-reduces are shared out
+WHOLE_UP_TO_BYTES = 1 << 19  # of ops/collectives/cuda: larger all-reduces are shared out
 
 
 def dispatched_bytes(tokens, ranks):

@@ -40,9 +40,9 @@ struct OrderOf<First, Rest...> {
 }  // namespace launch_details
 
 /// Queues `kernel`. If its last parameter is a `KernelOrder` (ptx/grid_dependency.h), which is not among
-/// `args`, and where `shape.early`, as a programmatic dependent of whatever is before it on `stream`: it
-/// begins with what does not depend on that and calls `wait_for_previous_kernel` before all else. `name` is
-/// for the error.
+/// `args`, and where `shape.early` and the stream starts kernels early, as a programmatic dependent of
+/// whatever is before it on `stream`: it begins with what does not depend on that and calls
+/// `wait_for_previous_kernel` before all else. `name` is for the error.
 template <class... Params, class... Args>
 void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShape& shape,
                    const LaunchStream& stream, Args&&... args) {
@@ -50,19 +50,26 @@ void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShap
   constexpr std::int64_t kWithoutAsking = 48 << 10;
   if (shape.shared_bytes > kWithoutAsking)
     allow_most_shared_memory(reinterpret_cast<const void*>(kernel), name);
-  const bool early = Order::kIsSaid && shape.early;
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = early ? 1 : 0;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  const bool early = Order::kIsSaid && shape.early && stream.starts_early;
+  cudaLaunchAttribute attributes[2];  // GPUs before sm_90 know neither
+  unsigned num_attributes = 0;
+  if (early) {
+    cudaLaunchAttribute& attribute = attributes[num_attributes++];
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& attribute = attributes[num_attributes++];
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = 2;
+  config.numAttrs = num_attributes;
   NextKernel next = NextKernel::kBehindWait;
   if constexpr (Order::kIsSaid) {
     next = Order::Last::kNextKernel;

@@ -9,6 +9,7 @@ namespace baleen {
 struct LaunchStream {
   CUstream_st* handle = nullptr;
   LaunchOrder* order = nullptr;  ///< null: nothing is known, so nothing may be read early
+  bool starts_early = true;      ///< `DeviceTraits::starts_kernels_early`
 
   operator CUstream_st*() const { return handle; }
 

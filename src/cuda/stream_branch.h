@@ -12,7 +12,7 @@ class StreamBranch {
   /// What is queued on the returned stream runs behind all that was queued on `stream` before, and beside
   /// what is queued there from now on.
   LaunchStream fork(const LaunchStream& stream) {
-    branch_ = {stream_.get(), stream.order};
+    branch_ = {stream_.get(), stream.order, stream.starts_early};
     forked_.record(stream);
     forked_.make_wait(branch_);
     is_open_ = true;

@@ -27,6 +27,7 @@ constexpr std::array<GpuArchitecture, 1> kArchitectures{
                  .l2_bytes = 50 << 20,
                  .has_fp8_units = true,
                  .has_tensor_copies = true,
+                 .starts_kernels_early = true,
                  // What a copy reaches, and a product of one token beyond its bytes, on an H200
                  // (bench/results/kernels-h200.csv).
                  .rates = {.memory_bytes_per_second = 4.25e12, .launch_seconds = 2.5e-6},

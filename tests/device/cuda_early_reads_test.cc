@@ -7,8 +7,8 @@
 #include "model/device_weights.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
+#include "tests/support/needs_gpu.h"
 #include "tests/support/reading_rank.h"
-#include "tests/support/test_cuda.h"
 
 namespace baleen {
 namespace {

@@ -13,7 +13,7 @@
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/thread_team.h"
 #include "tests/support/compare.h"
-#include "tests/support/gpu_ranks.h"
+#include "tests/support/gpus_of_ranks.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 

@@ -151,7 +151,8 @@ TEST(GpuArchitecture, ThePageShowsWhatIsCompiled) {
   test::expect_compiled("docs/adding_an_architecture.md",
                         {"tests/device/sm77/sm77.h", "tests/device/sm77/kernels.cc",
                          "tests/device/sm77/module.cc", "src/device/sm90/module.cc",
-                         "src/device/sm90/CMakeLists.txt", "src/ops/kv_store/sm90/CMakeLists.txt"});
+                         "src/device/sm90/CMakeLists.txt", "src/ops/kv_store/cuda/CMakeLists.txt",
+                         "src/ops/matmul/sm90/CMakeLists.txt"});
 }
 
 }  // namespace

@@ -42,15 +42,21 @@ TEST(Operations, NoFileOutsideAnArchitectureIncludesItsKernels) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator("src")) {
     const std::string path = entry.path().string();
     const std::string extension = entry.path().extension().string();
-    if (!entry.is_regular_file() || path.find("/sm90/") != std::string::npos) continue;
+    if (!entry.is_regular_file()) continue;
     if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh") continue;
     ++num_files;
     std::ifstream file(path);
     std::string line;
     while (std::getline(file, line)) {
-      const bool includes = line.starts_with("#include") && line.find("/sm90/") != std::string::npos;
-      // The list of the architecture is what a device takes.
-      EXPECT_FALSE(includes && line != "#include \"ops/sm90/variants.h\"") << path << ": " << line;
+      if (!line.starts_with("#include")) continue;
+      for (const std::string architecture : {"sm90", "sm80"}) {
+        const std::string folder = "/" + architecture + "/";
+        const bool includes =
+            path.find(folder) == std::string::npos && line.find(folder) != std::string::npos;
+        // The list of the architecture is what a device takes.
+        EXPECT_FALSE(includes && line != "#include \"ops/" + architecture + "/variants.h\"")
+            << path << ": " << line;
+      }
     }
   }
   EXPECT_GT(num_files, 100) << "run from the repository root";

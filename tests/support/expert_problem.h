@@ -14,12 +14,12 @@
 
 #include "numeric/block_scale.h"
 #include "numeric/e8m0.h"
-#include "ops/experts/sm90/experts.h"
+#include "ops/experts/cuda/experts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen::sm90 {
+namespace baleen::BALEEN_ARCH {
 
 using test::random_values;
 using test::RandomWeight;
@@ -168,7 +168,7 @@ struct Options {
   ExpertPlaces places{};                ///< of experts that lie elsewhere than one behind the other
   std::span<const ExpertWeights> at{};  ///< those at the first places, in that case
   ExpertSplit split{};                  ///< the weights are parts of inner widths: sums are partial
-  void (*run)(const ExpertsArgs&, CudaContext&) = sm90::experts;
+  void (*run)(const ExpertsArgs&, CudaContext&) = BALEEN_ARCH::experts;
 
   [[nodiscard]] bool partial() const { return split.routed || split.shared; }
 };
@@ -196,7 +196,7 @@ class Call {
     }
     const std::int64_t inner = std::max(layer.geometry().inner, layer.geometry().shared_inner);
     scratch_bytes_ =
-        sm90::experts_scratch_bytes(num_rows, k, width, inner, layer.geometry().num_experts) +
+        BALEEN_ARCH::experts_scratch_bytes(num_rows, k, width, inner, layer.geometry().num_experts) +
         split_experts_scratch_bytes(num_rows, k, width, layer.geometry().num_experts, options.split);
     EXPECT_LE(scratch_bytes_, cuda.context().scratch.size_bytes());
   }
@@ -259,4 +259,4 @@ inline std::vector<float> reference(const Layer& layer, const Tokens& tokens, co
 // norm.
 inline constexpr test::Tolerance kRounded{.norm = 8e-3};
 
-}  // namespace baleen::sm90
+}  // namespace baleen::BALEEN_ARCH

@@ -16,25 +16,11 @@
 #include "comm/local_communicator.h"
 #include "comm/nccl/nccl_rank.h"
 #include "comm/peer/peer_memory.h"
-#include "comm/shared_gpus.h"
 #include "cuda/cuda_graph.h"
+#include "tests/support/gpus_of_ranks.h"
 #include "tests/support/test_cuda.h"
 
 namespace baleen::test {
-
-[[nodiscard]] inline int num_gpus() {
-  static const bool kPrepared = (prepare_shared_gpus(), true);
-  static_cast<void>(kPrepared);
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
-}
-
-/// Of `count` ranks: all GPUs in turn, so that ranks share them where there are fewer.
-[[nodiscard]] inline std::vector<int> gpus_of_ranks(std::int64_t count) {
-  std::vector<int> gpus;
-  for (std::int64_t rank = 0; rank < count; ++rank) gpus.push_back(static_cast<int>(rank % num_gpus()));
-  return gpus;
-}
 
 /// NCCL for ranks that are threads of a test, each on a GPU of its own.
 class NcclRanks {
@@ -157,7 +143,3 @@ inline void run_and_replay(TestCuda& cuda, GpuRanks& ranks, const std::function<
 }
 
 }  // namespace baleen::test
-
-/// First line of every test that needs `count` GPUs.
-#define BALEEN_NEEDS_GPUS(count) \
-  if (::baleen::test::num_gpus() < (count)) GTEST_SKIP() << "needs " << (count) << " GPUs"

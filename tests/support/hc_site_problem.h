@@ -9,8 +9,8 @@
 #include "numeric/bf16.h"
 #include "numeric/block_scale.h"
 #include "numeric/e8m0.h"
-#include "ops/hc_post/sm90/hc_post.h"
-#include "ops/hc_pre/sm90/hc_pre.h"
+#include "ops/hc_post/cuda/hc_post.h"
+#include "ops/hc_pre/cuda/hc_pre.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
@@ -80,13 +80,14 @@ struct HcSiteProblem {
                            .y = y_view,
                            .y_fp8 = y_fp8};
     if (leaving) {
-      sm90::hc_post_pre_norm({.f = View<const Bf16Bits, 2>(cuda.upload_bf16(part(f, width)), {count, width}),
-                              .post = View<const float, 2>(old_post, {count, n}),
-                              .comb = View<const float, 3>(old_comb, {count, n, n}),
-                              .streams = streams_view},
-                             pre, norm, cuda.context());
+      BALEEN_ARCH::hc_post_pre_norm(
+          {.f = View<const Bf16Bits, 2>(cuda.upload_bf16(part(f, width)), {count, width}),
+           .post = View<const float, 2>(old_post, {count, n}),
+           .comb = View<const float, 3>(old_comb, {count, n, n}),
+           .streams = streams_view},
+          pre, norm, cuda.context());
     } else {
-      sm90::hc_pre_norm(pre, norm, cuda.context());
+      BALEEN_ARCH::hc_pre_norm(pre, norm, cuda.context());
     }
     cuda.synchronise();
     return {cuda.download_bf16(device_streams, count * n * width),

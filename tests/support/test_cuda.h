@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
 
 #include <deque>
 #include <span>
@@ -12,15 +11,17 @@
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/stream_branch.h"
+#include "device/gpu_architecture.h"
 #include "numeric/bf16.h"
 #include "tensor/activations.h"
 #include "tensor/buffer.h"
+#include "tests/support/needs_gpu.h"
 
 namespace baleen::test {
 
-[[nodiscard]] inline bool have_gpu() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+/// Of the architecture that the program is compiled for: see `DeviceTraits`.
+[[nodiscard]] inline const DeviceTraits& architecture_traits() {
+  return architecture_by_name(gpu_architectures(), BALEEN_ARCH_NAME).traits;
 }
 
 /// Everything it hands out lives as long as it does.
@@ -30,7 +31,10 @@ class TestCuda {
       : stream_(make_stream()),
         memory_(stream_),
         scratch_(scratch_bytes, memory_),
-        context_{.stream = {stream_}, .scratch = scratch_, .batch = {}, .branch = &branch_} {
+        context_{.stream = {stream_, nullptr, architecture_traits().starts_kernels_early},
+                 .scratch = scratch_,
+                 .batch = {},
+                 .branch = &branch_} {
     int sms = 0;
     check_cuda(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), "reading the device");
     context_.num_sms = sms;
@@ -122,7 +126,3 @@ class TestCuda {
 };
 
 }  // namespace baleen::test
-
-/// First line of every test of kernels.
-#define BALEEN_NEEDS_GPU() \
-  if (!::baleen::test::have_gpu()) GTEST_SKIP() << "no GPU here"

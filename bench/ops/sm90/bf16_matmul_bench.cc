@@ -16,10 +16,10 @@
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
-#include "ops/grouped_linear/sm90/grouped_linear.h"
+#include "ops/grouped_linear/cuda/grouped_linear.h"
 #include "ops/lm_head/lm_head.h"
+#include "ops/matmul/cuda/matmul_bf16.h"
 #include "ops/matmul/sm90/bf16_products.h"
-#include "ops/matmul/sm90/matmul_bf16.h"
 
 namespace baleen::sm90 {
 namespace {

@@ -4,12 +4,12 @@
 #include <functional>
 
 #include "bench/support/cuda_bench.h"
-#include "ops/embed/sm90/embed.h"
-#include "ops/hc_head/sm90/hc_head.h"
-#include "ops/hc_post/sm90/hc_post.h"
-#include "ops/hc_pre/sm90/hc_pre.h"
-#include "ops/mtp_combine/sm90/mtp_combine.h"
-#include "ops/rms_norm/sm90/rms_norm.h"
+#include "ops/embed/cuda/embed.h"
+#include "ops/hc_head/cuda/hc_head.h"
+#include "ops/hc_post/cuda/hc_post.h"
+#include "ops/hc_pre/cuda/hc_pre.h"
+#include "ops/mtp_combine/cuda/mtp_combine.h"
+#include "ops/rms_norm/cuda/rms_norm.h"
 #include "tests/support/hc_site_problem.h"
 
 namespace baleen::bench {

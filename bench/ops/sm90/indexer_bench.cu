@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/support/cuda_bench.h"
-#include "ops/indexer/sm90/indexer.h"
+#include "ops/indexer/cuda/indexer.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"

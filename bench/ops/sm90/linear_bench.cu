@@ -14,9 +14,9 @@
 #include "bench/support/cublaslt_fp8.h"
 #include "bench/support/cuda_bench.h"
 #include "numeric/e4m3.h"
+#include "ops/linear/cuda/linear.h"
+#include "ops/linear/cuda/quantise_rows.h"
 #include "ops/linear/sm90/fp8_products.h"
-#include "ops/linear/sm90/linear.h"
-#include "ops/linear/sm90/quantise_rows.h"
 #include "tests/support/test_cuda.h"
 
 namespace baleen::bench {

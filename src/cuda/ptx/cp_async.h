@@ -1,4 +1,4 @@
-/// Copies of 16 bytes a thread from device to shared memory.  (PTX: cp.async)
+/// Copies of 16 or 4 bytes a thread from device to shared memory.  (PTX: cp.async)
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,13 @@ namespace baleen::ptx {
 __device__ inline void cp_async_16(void* to, const void* from, bool valid = true) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
                "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+/// 4 bytes, by way of L1.
+__device__ inline void cp_async_4(void* to, const void* from, bool valid = true) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(valid ? 4 : 0)
                : "memory");
 }
 

@@ -1,4 +1,6 @@
 /// Programmatic dependent launch: a kernel starts while its predecessor still runs.  (PTX: griddepcontrol)
+/// Before sm_90 there is none: kernels are launched in full order (`LaunchStream::starts_early`), and what is
+/// here does nothing.
 #pragma once
 
 #include "cuda/next_kernel.h"
@@ -11,7 +13,18 @@ namespace ptx {
 /// what a launch may do before, `LaunchStream::is_settled` says. At once when the kernel was launched the
 /// ordinary way. What kernels of the same chain write is never read with `__ldg` (ld.global.nc), which is for
 /// memory that nothing writes while the kernel runs: it began before they ended.
-__device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ inline void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/// The next kernel of the stream may begin, when every block has said so or ended.
+__device__ inline void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
 
 }  // namespace ptx
 
@@ -29,7 +42,7 @@ class KernelOrder<NextKernel::kAtOnce> {
   static constexpr NextKernel kNextKernel = NextKernel::kAtOnce;
 
   __host__ KernelOrder() {}
-  __device__ void launch_next() const { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+  __device__ void launch_next() const { ptx::launch_dependents(); }
 };
 
 /// The next kernel is launched when every block has waited, called `launch_next` or ended. What earlier
@@ -42,7 +55,7 @@ class KernelOrder<NextKernel::kBehindWait> {
   /// What a thread has that has waited.
   class Waited {
    public:
-    __device__ void launch_next() const { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+    __device__ void launch_next() const { ptx::launch_dependents(); }
 
    private:
     friend class KernelOrder;

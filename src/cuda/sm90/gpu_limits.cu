@@ -1,20 +1,13 @@
 #include "cuda/sm90/gpu_limits.h"
 
-#include <algorithm>
-#include <array>
-
-#include "cuda/cuda_error.h"
-#include "cuda/cuda_memory.h"
-#include "cuda/cuda_stream.h"
+#include "cuda/limit_timing.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
 #include "cuda/ptx/wgmma_e4m3.h"
-#include "tensor/buffer.h"
 
 namespace baleen::sm90 {
 namespace {
 
-constexpr int kRepeats = 9;
 constexpr int kTileRows = 64;  // of A
 constexpr int kTileColumns = 256;
 constexpr int kTileBytes = 128;  // along K: one swizzled row
@@ -60,22 +53,6 @@ __global__ void __launch_bounds__(128 * kWarpgroups, 1) multiply_tiles(float* ou
   out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 
-template <class Work>
-double median_seconds(cudaStream_t stream, Work&& work) {
-  std::array<double, kRepeats> seconds{};
-  work();
-  for (double& time : seconds) {
-    CudaEvent begin, end;
-    begin.record(stream);
-    work();
-    end.record(stream);
-    end.wait();
-    time = begin.seconds_until(end);
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[kRepeats / 2];
-}
-
 template <bool kFp8>
 double tensor_flops(cudaStream_t stream, int num_sms, float* out) {
   constexpr int kSharedBytes = (kTileRows * kWarpgroups + kTileColumns) * kTileBytes + 1024;
@@ -93,16 +70,11 @@ double tensor_flops(cudaStream_t stream, int num_sms, float* out) {
 }  // namespace
 
 GpuLimits measure_gpu_limits(CUstream_st* stream, int num_sms) {
-  std::size_t free_bytes = 0, total_bytes = 0;
-  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
-  constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
-  const std::int64_t size = std::min(kCopyBytes, static_cast<std::int64_t>(free_bytes / 4) / 1024 * 1024);
-  CudaMemory memory(stream);
-  const Buffer from(size, memory), to(size, memory);
   GpuLimits limits;
-  limits.copy_bytes_per_second = 2.0 * static_cast<double>(size) /
-                                 median_seconds(stream, [&] { memory.copy(to.data(), from.data(), size); });
-  auto* out = reinterpret_cast<float*>(to.data());
+  limits.copy_bytes_per_second = copied_bytes_per_second(stream);
+  CudaMemory memory(stream);
+  const Buffer sums(std::int64_t{num_sms} * 128 * kWarpgroups * std::int64_t{sizeof(float)}, memory);
+  auto* out = reinterpret_cast<float*>(sums.data());
   limits.bf16_flops_per_second = tensor_flops<false>(stream, num_sms, out);
   limits.fp8_flops_per_second = tensor_flops<true>(stream, num_sms, out);
   return limits;

@@ -66,7 +66,7 @@ CudaDevice::CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& 
       memory_(stream_.get()),
       copies_(stream_.get()),
       scratch_(options.scratch_bytes, memory_),
-      context_{.stream = {stream_.get(), &order_},
+      context_{.stream = {stream_.get(), &order_, traits_.starts_kernels_early},
                .scratch = scratch_,
                .batch = {},
                .num_sms = traits_.num_units,

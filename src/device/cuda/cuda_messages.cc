@@ -26,7 +26,7 @@ void CudaMessages::post(int number, int num_units, const std::function<void()>& 
   if (!beside_) return messages();
   const auto place = static_cast<std::size_t>(number);
   if (std::ranges::none_of(posted_, std::identity())) num_sms_ = context_.num_sms;
-  const LaunchStream lane{stream_.get(), context_.stream.order};
+  const LaunchStream lane{stream_.get(), context_.stream.order, context_.stream.starts_early};
   forked_.record(context_.stream);
   forked_.make_wait(lane);
   keep_full_order(lane);

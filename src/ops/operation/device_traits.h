@@ -48,6 +48,8 @@ struct DeviceTraits {
   bool has_fp8_units = false;
   /// Kernels queue copies of tensors (TMA).
   bool has_tensor_copies = false;
+  /// A kernel may begin while the one before it still runs.
+  bool starts_kernels_early = false;
   DeviceRates rates;
   PostedMessages posted;
 

@@ -9,11 +9,11 @@
 
 #include "cuda/cuda_graph.h"
 #include "late_copy.h"
-#include "ops/compressor/sm90/compressor.h"
-#include "ops/indexer/sm90/indexer.h"
+#include "ops/compressor/cuda/compressor.h"
+#include "ops/indexer/cuda/indexer.h"
+#include "ops/rope/cuda/rope.h"
 #include "ops/rope/rope_frequencies.h"
-#include "ops/rope/sm90/rope.h"
-#include "ops/route/sm90/route.h"
+#include "ops/route/cuda/route.h"
 #include "tests/support/declared_launch.h"
 #include "tests/support/expert_problem.h"
 

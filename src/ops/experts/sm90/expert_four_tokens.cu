@@ -7,10 +7,11 @@
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/named_barrier.h"
 #include "cuda/scale_group.cuh"
-#include "ops/experts/sm90/expert_activation.cuh"
-#include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/experts/cuda/expert_activation.cuh"
+#include "ops/experts/cuda/expert_dispatch.h"
+#include "ops/experts/cuda/expert_rows.h"
+#include "ops/experts/cuda/expert_weights.h"
 #include "ops/experts/sm90/expert_row_product.cuh"
-#include "ops/experts/sm90/expert_weights.h"
 #include "tensor/fp8_rows.h"
 
 namespace baleen::sm90 {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "cuda/pipeline_ring.cuh"
+#include "ops/experts/cuda/expert_plan.cuh"
 #include "ops/experts/sm90/expert_fragments.cuh"
-#include "ops/experts/sm90/expert_plan.cuh"
 #include "ops/experts/sm90/expert_products.h"
 
 namespace baleen::sm90 {

@@ -14,7 +14,8 @@
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "cuda/warp_reduce.cuh"
-#include "ops/experts/sm90/expert_activation.cuh"
+#include "ops/experts/cuda/expert_activation.cuh"
+#include "ops/experts/cuda/expert_rows.h"
 #include "ops/experts/sm90/expert_items.cuh"
 #include "ops/experts/sm90/expert_weight_scales.cuh"
 

@@ -18,7 +18,7 @@
 #include "cuda/cuda_context.h"
 #include "numeric/bf16.h"
 #include "numeric/weight_format.h"
-#include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/experts/cuda/expert_dispatch.h"
 #include "tensor/fp8_rows.h"
 
 namespace baleen::sm90 {

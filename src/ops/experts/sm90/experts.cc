@@ -10,14 +10,14 @@
 
 #include "base/check.h"
 #include "cuda/stream_branch.h"
-#include "ops/experts/sm90/expert_dispatch.h"
-#include "ops/experts/sm90/expert_fetch.h"
+#include "ops/experts/cuda/expert_dispatch.h"
+#include "ops/experts/cuda/expert_fetch.h"
+#include "ops/experts/cuda/experts_bf16.h"
+#include "ops/experts/cuda/experts_nvfp4.h"
 #include "ops/experts/sm90/expert_four_tokens.h"
 #include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/experts.h"
-#include "ops/experts/sm90/experts_bf16.h"
-#include "ops/experts/sm90/experts_nvfp4.h"
 #include "ops/operation/run_quickest.h"
 
 namespace baleen::sm90 {

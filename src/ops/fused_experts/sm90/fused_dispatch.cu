@@ -3,8 +3,9 @@
 #include "cuda/ptx/device_flags.h"
 #include "cuda/ptx/named_barrier.h"
 #include "cuda/warp_reduce.cuh"
-#include "ops/dispatch/sm90/staged_rows.cuh"
-#include "ops/experts/sm90/expert_plan.cuh"
+#include "ops/dispatch/cuda/staged_rows.cuh"
+#include "ops/experts/cuda/expert_plan.cuh"
+#include "ops/experts/cuda/expert_rows.h"
 #include "ops/fused_experts/sm90/fused_experts.h"
 
 namespace baleen::sm90 {

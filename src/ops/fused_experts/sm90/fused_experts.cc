@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "comm/peer/peer_memory.h"
-#include "ops/collectives/sm90/collectives.h"
+#include "ops/collectives/cuda/collectives.h"
 #include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/experts.h"
 #include "ops/fused_experts/sm90/fused_time.h"

@@ -14,8 +14,8 @@
 #include <optional>
 
 #include "cuda/cuda_context.h"
-#include "ops/dispatch/sm90/dispatch.h"
-#include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/dispatch/cuda/dispatch.h"
+#include "ops/experts/cuda/expert_dispatch.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/fused_experts/fused_experts.h"
 

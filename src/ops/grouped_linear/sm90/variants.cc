@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "ops/grouped_linear/sm90/grouped_linear.h"
+#include "ops/grouped_linear/cuda/grouped_linear.h"
 #include "ops/matmul/sm90/bf16_time.h"
 
 namespace baleen::sm90 {

@@ -12,7 +12,7 @@
 #include "cuda/cuda_context.h"
 #include "cuda/device_batch_rows.h"
 #include "cuda/kernel_launch.h"
-#include "ops/indexer/sm90/indexer.h"
+#include "ops/indexer/cuda/indexer.h"
 #include "ops/indexer/sm90/merge_kernel.cuh"
 #include "ops/indexer/sm90/score_kernel.cuh"
 

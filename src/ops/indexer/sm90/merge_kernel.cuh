@@ -5,63 +5,18 @@
 
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/indexer/sm90/candidates.cuh"
-#include "ops/indexer/sm90/score_kernel.cuh"
+#include "ops/indexer/cuda/candidates.cuh"
+#include "ops/indexer/cuda/split_lists.cuh"
 
 namespace baleen::sm90::index_kernels {
 
-inline constexpr int kMergeThreads = 512;
 /// Blocks that share a row's lists when they are many.
 inline constexpr int kMergeCluster = 8;
 /// Candidates that a block holds.
 inline constexpr int kMergeCapacity = 24 * 1024;
-inline constexpr int kBitmapWords = 4096;
-
-struct MergeArgs {
-  SplitLists lists;
-  DeviceBatch batch;
-  std::int32_t* selected;
-  std::int64_t selected_stride;
-  int top_k;
-  int num_splits;
-};
 
 /// What a block of a cluster may leave to the first one: a little more than the best top_k is found faster.
 __host__ __device__ constexpr int most_of_block(int top_k) { return top_k + top_k / 4; }
-
-struct MergeSpace {
-  SelectionSpace selection;
-  int count;
-  std::uint32_t bitmap[kBitmapWords];
-  alignas(16) Candidate candidates[];
-};
-
-/// By the whole block: the lists rank, rank + ranks, ... of a row, a warp each.
-__device__ inline void gather_lists(const MergeArgs& args, std::int64_t row, int rank, int ranks,
-                                    MergeSpace& space) {
-  constexpr int kBatch = 4;  // loads under way in a lane
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
-            lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  for (int split = rank + warp * ranks; split < args.num_splits;
-       split += kMergeThreads / kWarpLanes * ranks) {
-    const std::int64_t list = row * args.num_splits + split;
-    const Candidate* from = args.lists.candidates + list * args.top_k;
-    const int count = args.lists.counts[list];
-    int to = 0;
-    if (lane == 0) to = atomicAdd(&space.count, count);
-    to = __shfl_sync(kAllLanes, to, 0);
-    for (int begin = lane; begin < count; begin += kBatch * kWarpLanes) {
-      Candidate own[kBatch];
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i)
-        own[i] = begin + i * kWarpLanes < count ? from[begin + i * kWarpLanes] : 0;
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        if (own[i] != 0) space.candidates[to + begin + i * kWarpLanes] = own[i];
-      }
-    }
-  }
-}
 
 /// By the first block of a cluster: what the others have kept joins its own, a few warps for each of them.
 __device__ inline void gather_cluster(MergeSpace& space) {

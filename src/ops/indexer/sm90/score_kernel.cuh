@@ -19,8 +19,9 @@
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "cuda/scale_group.cuh"
-#include "ops/indexer/sm90/candidates.cuh"
-#include "ops/indexer/sm90/query_tile.cuh"
+#include "ops/indexer/cuda/candidates.cuh"
+#include "ops/indexer/cuda/query_tile.cuh"
+#include "ops/indexer/cuda/split_lists.cuh"
 #include "tensor/ragged_batch.h"
 
 namespace baleen::sm90::index_kernels {
@@ -28,18 +29,10 @@ namespace baleen::sm90::index_kernels {
 // Keys from their pages into registers: loaded as FP4, dequantised to e4m3 as the A operand of the product
 // with the queries (query_tile.cuh says how and in which order of dims).
 
-inline constexpr int kCodeBytes = kDim / 2;  ///< bytes that a key takes
 inline constexpr int kLog2TileKeys = 6;
 inline constexpr int kTileKeys = 1 << kLog2TileKeys;  ///< that a warpgroup multiplies at a time
 /// Rows of a tile that a lane has: l / 4 and l / 4 + 8 of the warp's sixteen.
 inline constexpr int kRowsPerLane = 2;
-
-/// A layer's pool: pages of 2^log2_rows rows.
-struct KeyPages {
-  const std::byte* base;
-  std::uint32_t page_stride_bytes;
-  int log2_rows;
-};
 
 /// One group of a key, and the scale codes of all four.
 struct PackedRow {
@@ -250,13 +243,6 @@ inline constexpr int kRoundsOfRoom = kRoundsPerCheck + 1;
 /// two leave room for the registers of a third warpgroup, which hides more of the others' latencies.
 inline constexpr int kMaxQueriesAtOnce = 2;
 
-/// The best of each split of a row's keys, for the kernel that merges them.
-struct SplitLists {
-  Candidate* candidates;  ///< [rows][splits][top_k]
-  std::int32_t* counts;   ///< [rows][splits]; the first is kDone where the first split has had all keys
-};
-inline constexpr std::int32_t kDone = -1;
-
 struct ScoreArgs {
   QueryInputs inputs;
   KeyPages pool;
@@ -268,9 +254,6 @@ struct ScoreArgs {
   int capacity;     ///< candidates of a query
   bool is_settled;  ///< queries may be read, and `selected` written, before the kernel's wait
 };
-
-/// Compressed entries that a query at `position` sees; none for a row of padding.
-__device__ inline int num_visible(std::int32_t position) { return (position + 1) / 4; }
 
 /// Shared memory of a block; what needs an alignment comes first, the candidates [kQueries][capacity] after
 /// it.

@@ -1,8 +1,5 @@
-/// Products of one FP8 input with FP8 weights, as the kernels take them.
-///
-/// The canonical order of a sum over K, to which both kernels keep, so that an output is the same to the bit
-/// whichever computes it and whatever else it computes: the tensor core sums a slice of 128 inputs from
-/// nothing; s = s_x * s_w; sum = fma(slice, s, sum) slice after slice, from zero.
+/// Products of one FP8 input with FP8 weights (ops/linear/cuda/fp8_products.h), as Hopper's kernels take
+/// them.
 #pragma once
 
 #include <cuda.h>
@@ -12,16 +9,10 @@
 #include <span>
 
 #include "cuda/cuda_context.h"
-#include "numeric/block_scale.h"
-#include "ops/linear/linear.h"
+#include "ops/linear/cuda/fp8_products.h"
 #include "tensor/fp8_rows.h"
 
 namespace baleen::sm90 {
-
-inline constexpr int kMaxProducts = 8;
-inline constexpr int kSliceInputs =
-    kActivationGroup;  ///< inputs with one scale, and bytes of a row of a tile
-static_assert(kWeightBlock == kSliceInputs);
 
 /// One weight and where its product goes.
 struct Fp8Product {
@@ -53,13 +44,6 @@ constexpr int product_of_tile(const Fp8Products& all, int tile) {
   while (all.products[product].first_tile > tile) --product;
   return product;
 }
-
-/// The few: narrow tiles of weights, each read once for up to 64 tokens. The many: tiles of 128 weight rows x
-/// 256 tokens. Either takes any number of tokens. x: [T, K].
-void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
-                      CudaContext& context);
-void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
-                       CudaContext& context);
 
 /// What one copy loads.
 struct Fp8Boxes {

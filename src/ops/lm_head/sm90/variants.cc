@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "ops/lm_head/sm90/lm_head.h"
+#include "ops/lm_head/cuda/lm_head.h"
 #include "ops/matmul/sm90/bf16_time.h"
 
 namespace baleen::sm90 {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "ops/markov/sm90/markov.h"
+#include "ops/markov/cuda/markov.h"
 #include "ops/matmul/sm90/bf16_time.h"
 
 namespace baleen::sm90 {

@@ -12,8 +12,9 @@
 #include <span>
 
 #include "cuda/cuda_context.h"
+#include "ops/matmul/cuda/bf16_work.h"
+#include "ops/matmul/cuda/matmul_bf16.h"
 #include "ops/matmul/sm90/bf16_time.h"
-#include "ops/matmul/sm90/matmul_bf16.h"
 
 namespace baleen::sm90 {
 
@@ -22,26 +23,9 @@ constexpr int kSliceInputs = bf16_time::kSliceInputs;
 constexpr int kStagingBytes = 8192;
 using bf16_time::kMaxSegments;
 
-/// One launch, as its caller describes it.
-struct Bf16Work {
-  struct Output {
-    const WeightMatrix* weight = nullptr;  ///< [G N, K]
-    Activations<2> y;                      ///< [T, G N]
-  };
-
-  const std::byte* x = nullptr;  ///< BF16 [T, G, K]
-  std::int64_t num_rows = 0;     ///< T
-  std::int64_t num_groups = 1;   ///< G: rows [g N, (g + 1) N) of a weight multiply x[:, g, :]
-  std::int64_t num_inputs = 0;   ///< K
-  std::int64_t row_stride = 0;   ///< elements from row to row of x
-  std::int64_t group_stride = 0;
-  int num_segments = 1;  ///< 1 or kMaxSegments
-  std::span<const Output> outputs;
-};
-
-/// The same as a kernel's parameter. Matrices that are loaded are seen as columns of 128 (or 64) bytes, the
-/// span of the swizzle: coordinates (0, row, column). A box of several columns lies in shared memory column
-/// after column.
+/// A launch (bf16_work.h) as a kernel's parameter. Matrices that are loaded are seen as columns of 128 (or
+/// 64) bytes, the span of the swizzle: coordinates (0, row, column). A box of several columns lies in shared
+/// memory column after column.
 struct Bf16Products {
   struct Product {
     CUtensorMap weight;
@@ -91,8 +75,5 @@ void bf16_stream_fp8(const Bf16Work& work, CudaContext& context);
 void bf16_split(const Bf16Work& work, CudaContext& context);
 /// Many rows, any segments: as fast as the tensor cores multiply.
 void bf16_tile(const Bf16Work& work, CudaContext& context);
-
-/// Work of any size, by the kernel that is predicted to take the least time.
-void run_bf16(const Bf16Work& work, CudaContext& context);
 
 }  // namespace baleen::sm90

@@ -1,4 +1,4 @@
-#include "ops/matmul/sm90/matmul_bf16.h"
+#include "ops/matmul/cuda/matmul_bf16.h"
 
 #include <algorithm>
 #include <array>

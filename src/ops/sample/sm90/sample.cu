@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
@@ -23,8 +22,9 @@
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/store_async.h"
 #include "cuda/warp_reduce.cuh"
-#include "ops/sample/sm90/candidate_shares.cuh"
-#include "ops/sample/sm90/sample.h"
+#include "ops/sample/cuda/candidate_shares.cuh"
+#include "ops/sample/cuda/device_sample_row.h"
+#include "ops/sample/cuda/sample.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -37,19 +37,9 @@ constexpr int kWarpsPerBlock = kThreads / kWarpLanes;
 constexpr int kWarpsPerRow = kBlocksPerRow * kWarpsPerBlock;
 constexpr int kMaxSteps = 32;  // logits of a lane, in registers
 constexpr int kMaxVocab = kWarpsPerRow * kWarpLanes * kMaxSteps;
-constexpr int kRowsPerLaunch = 64;                                             // 2 KB of parameters
 constexpr std::int64_t kSharedBytes = std::int64_t{4} * kThreads * kMaxSteps;  // weights
 constexpr int kPassesByValue = 16;
 constexpr int kFew = 128;  // candidates that get a thread each
-
-/// `SampleRow`, worked out.
-struct DeviceSampleRow {
-  double min_p_offset;  ///< added to the largest logit: the lowest one kept
-  double uniform;
-  double top_p;
-  float exponent_scale;  ///< log2(e) / temperature; 0: greedy
-  std::int32_t top_k;
-};
 
 struct SampleParams {
   const float* logits;
@@ -68,21 +58,6 @@ struct Board {
   std::uint64_t barriers[2];
   Candidate last;  ///< this block's finding
 };
-
-/// The first lane whose share of a line of masses, laid end to end, holds `target`; what is left of that
-/// inside it.
-__device__ int pick(double mass, double& target) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  const double end = warp_inclusive_sum(mass);
-  const double before = __shfl_up_sync(kAllLanes, end, 1);
-  const unsigned with_mass = __ballot_sync(kAllLanes, mass > 0.0);
-  const unsigned holds = __ballot_sync(kAllLanes, mass > 0.0 && target < end);
-  // Rounding can leave a target just past the end: it belongs to the last that has any.
-  const int chosen =
-      holds != 0 ? __ffs(static_cast<int>(holds)) - 1 : kWarpLanes - 1 - __clz(static_cast<int>(with_mass));
-  target -= __shfl_sync(kAllLanes, lane == 0 ? 0.0 : before, chosen);
-  return chosen;
-}
 
 /// What a lane does for a row: its logits in registers, -infinity once they are dropped, and their weights in
 /// shared memory.
@@ -422,16 +397,6 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (drawn != kNoToken && threadIdx.x % kWarpLanes == 0) p.ids[row] = drawn;
 }
 
-DeviceSampleRow worked_out(const SampleRow& row) {
-  if (row.temperature < kGreedyTemperature) return {};
-  return {.min_p_offset = row.min_p > 0.0 ? row.temperature * std::log(row.min_p)
-                                          : -std::numeric_limits<double>::infinity(),
-          .uniform = row.uniform,
-          .top_p = row.top_p,
-          .exponent_scale = static_cast<float>(std::numbers::log2e / row.temperature),
-          .top_k = row.top_k};
-}
-
 }  // namespace
 
 void sample(const SampleArgs& args, CudaContext& context) {
@@ -447,9 +412,8 @@ void sample(const SampleArgs& args, CudaContext& context) {
                         .vocab = static_cast<std::int32_t>(vocab),
                         .steps = static_cast<std::int32_t>((vocab + kIdsOfStep - 1) / kIdsOfStep),
                         .ids = args.ids.data() + first};
-    for (std::int64_t i = 0; i < count; ++i) {
-      params.rows[i] = worked_out(args.rows[static_cast<std::size_t>(first + i)]);
-    }
+    work_out(args.rows.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+             params.rows);
     launch_kernel("sample", sample_kernel,
                   {.grid = dim3(static_cast<unsigned>(count * kBlocksPerRow)),
                    .threads = kThreads,

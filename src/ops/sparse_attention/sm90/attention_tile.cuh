@@ -9,11 +9,11 @@
 #include "cuda/ptx/exp2.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
-#include "cuda/rotation.cuh"
 #include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "numeric/block_scale.h"
-#include "ops/sparse_attention/sm90/attention_launch.h"
+#include "ops/sparse_attention/cuda/attention_output.cuh"
+#include "ops/sparse_attention/sm90/attention_tiles.h"
 
 namespace baleen::sm90 {
 
@@ -225,13 +225,6 @@ class SoftmaxState {
 
 // From sums to what is stored: the sink, the division, the rotation back.
 
-/// `maximum` and the exponents of `denominator` count in powers of two, `sink` in powers of e. An infinite
-/// sink gives 0 or has no effect.
-__device__ inline float inverse_denominator(float denominator, float maximum, float sink) {
-  constexpr float kLog2E = 1.44269504F;
-  return 1.0F / (denominator + exp2f(fmaf(sink, kLog2E, -maximum)));
-}
-
 /// Of a thread's two heads, `row` and `row` + 8 of `group`.
 __device__ inline float2 sinks_of(const AttentionLaunch& launch, int group, int row) {
   const int head = group * kGroupHeads + row, last = launch.num_heads - 1;
@@ -262,14 +255,6 @@ struct TileAngles {
     return angles;
   }
 };
-
-/// A pair of BF16 values, rotated by minus the angle in float32 and rounded again: what `rope` does with
-/// `inverse`.
-__device__ inline std::uint32_t rotated_back(std::uint32_t pair, float cosine, float sine) {
-  float a = bf16_low(pair), b = bf16_high(pair);
-  rotate_pair(a, b, cosine, -sine);
-  return pack_bf16(a, b);
-}
 
 /// Word k of lane j of every four lanes goes to lane k, as word j.
 __device__ inline void transpose_in_quad(std::uint32_t* words) {

@@ -16,7 +16,7 @@
 #include "cuda/ptx/tma.h"
 #include "cuda/tensor_map.h"
 #include "ops/operation/operation.h"
-#include "ops/sparse_attention/sm90/entry_list.cuh"
+#include "ops/sparse_attention/cuda/entry_list.cuh"
 #include "ops/sparse_attention/sm90/tile_work.cuh"
 
 namespace baleen::sm90 {

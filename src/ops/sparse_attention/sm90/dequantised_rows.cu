@@ -2,9 +2,9 @@
 // each lane 16 bytes of either half of a row.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "ops/sparse_attention/cuda/entry_list.cuh"
 #include "ops/sparse_attention/sm90/attention_tile.cuh"
 #include "ops/sparse_attention/sm90/dequantised_rows.h"
-#include "ops/sparse_attention/sm90/entry_list.cuh"
 
 namespace baleen::sm90 {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "ops/sparse_attention/sm90/attention_launch.h"
+#include "ops/sparse_attention/sm90/attention_tiles.h"
 
 namespace baleen::sm90 {
 

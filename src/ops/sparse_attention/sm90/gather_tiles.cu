@@ -9,7 +9,7 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/sparse_attention/sm90/entry_list.cuh"
+#include "ops/sparse_attention/cuda/entry_list.cuh"
 #include "ops/sparse_attention/sm90/tile_work.cuh"
 
 namespace baleen::sm90 {

@@ -13,13 +13,6 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
                                         shape.max_positions);
 }
 
-std::optional<Reason> why_not_one_pass(const SparseAttentionArgs& args, const RopeArgs& rotation,
-                                       const DeviceTraits& /*traits*/) {
-  if (args.window.format.layout != LatentLayout::kV4) return "values of V3.2's rows are not rotated";
-  if (!rotation.inverse || rotation.x.address() != args.out.address()) return "rotates its own result back";
-  return std::nullopt;
-}
-
 std::optional<Reason> why_not_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation,
                                          const DeviceTraits& traits) {
   const std::optional<Reason> why = why_not_tiles(args);

@@ -1,0 +1,168 @@
+/// The kernel of dispatch_experts. Architectures give the order in which their products want words of codes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/check.h"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/scale_group.cuh"
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/cuda/expert_dispatch.h"
+#include "ops/experts/cuda/expert_plan.cuh"
+
+namespace baleen::BALEEN_ARCH {
+
+namespace dispatch_kernels {
+
+inline constexpr int kThreads = kPlanThreads;
+inline constexpr int kWarps = kThreads / kWarpLanes;
+inline constexpr int kBlocksPerSm = 2;    // each counts all ids anew
+inline constexpr int kLoadsInFlight = 4;  // scale groups that a warp has under way
+
+struct DispatchParams {
+  PlanInput input;
+  const Bf16Bits* x;
+  Fp8Rows x_fp8;
+  const float* weights;
+  std::int64_t width;
+  std::int32_t tokens_per_block;
+  DispatchPlan plan;
+  Fp8Rows rows;
+};
+
+struct QuantisedWord {
+  std::uint32_t codes;
+  float scale;
+};
+
+/// This lane's four values of scale group `scale_group` of token `token`.
+__device__ inline QuantisedWord load_word(const DispatchParams& p, std::int64_t token, int scale_group) {
+  const int lane = threadIdx.x % kWarpLanes;
+  const std::int64_t column = static_cast<std::int64_t>(scale_group) * kActivationGroup + 4 * lane;
+  if (p.x_fp8.codes != nullptr) {
+    return {*reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column),
+            p.x_fp8.scales[scale_group * p.x_fp8.scale_stride + token]};
+  }
+  const uint2 words = *reinterpret_cast<const uint2*>(p.x + token * p.width + column);
+  float values[4];
+  unpack_bf16(words, values);
+  const Fp8Piece<4> piece = quantise_fp8_group(values);
+  return {piece.codes[0], piece.scale};
+}
+
+/// A block plans for its own tokens: it counts all assignments, and those of tokens before its own.
+template <class WordOrder>
+__global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams p, NextBehindWait order) {
+  extern __shared__ int shared[];
+  __shared__ int warp_sums[kWarps];
+  const int num_experts = p.input.num_experts, num_selected = p.input.num_selected;
+  int* const assignments = shared;  // [E]
+  // [E]: assignments of earlier blocks' tokens; then the first row of this block's.
+  int* const next_row = assignments + num_experts;
+  int* const own_ids = next_row + num_experts;
+  int* const own_rows = own_ids + p.tokens_per_block * num_selected;
+  const int thread = threadIdx.x, warp = thread / kWarpLanes, lane = thread % kWarpLanes;
+  const int first_token = blockIdx.x * p.tokens_per_block;
+  const int num_tokens = min(p.tokens_per_block, p.input.num_tokens - first_token);
+  const int first_slot = first_token * num_selected;
+  const int num_own = num_tokens * num_selected;
+  for (int expert = thread; expert < num_experts; expert += kThreads) {
+    assignments[expert] = 0;
+    next_row[expert] = 0;
+  }
+  __syncthreads();
+  order.wait().launch_next();
+
+  for (int i = thread; i < num_own; i += kThreads)
+    own_ids[i] = p.input.local_expert(p.input.ids[first_slot + i]);
+  for_each_assignment(p.input, [&](int slot, int id) {
+    atomicAdd(&assignments[id], 1);
+    if (slot < first_slot) atomicAdd(&next_row[id], 1);
+  });
+  const ExpertPlan expert = plan_expert(p.input, assignments, warp_sums);
+  if (thread < num_experts) next_row[thread] += expert.first_row;
+  __syncthreads();
+  if (blockIdx.x == 0) (void)write_all_tiles(p.input, expert, warp_sums, p.plan.lists);
+  for (std::int64_t i = blockIdx.x * kThreads + thread; i < p.plan.num_counters;
+       i += static_cast<std::int64_t>(gridDim.x) * kThreads) {
+    p.plan.counters[i] = 0;
+  }
+  for (int i = thread; i < num_own; i += kThreads) {
+    const int id = own_ids[i];
+    int row = -1;
+    if (id >= 0) {
+      row = next_row[id];
+      for (int earlier = 0; earlier < i; ++earlier) row += own_ids[earlier] == id ? 1 : 0;
+      p.plan.row_weight[row] = p.weights[first_slot + i];
+    }
+    own_rows[i] = row;
+    p.plan.row_of_slot[first_slot + i] = row;
+  }
+  if (p.input.num_shared > 0) {
+    for (int i = thread; i < num_tokens; i += kThreads)
+      p.plan.row_weight[p.input.first_shared_row + first_token + i] = 1.0F;
+  }
+  __syncthreads();
+  if (p.rows.codes == nullptr) return;
+
+  const int scale_groups = static_cast<int>(p.width / kActivationGroup);
+  const int to_word = WordOrder()(lane);
+  const auto store = [&](const QuantisedWord& word, std::int64_t row, int scale_group) {
+    reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[scale_group * kWarpLanes + to_word] =
+        word.codes;
+    if (lane == 0) p.rows.scales[scale_group * p.rows.scale_stride + row] = word.scale;
+  };
+  for (int item = warp * kLoadsInFlight; item < num_tokens * scale_groups; item += kWarps * kLoadsInFlight) {
+    QuantisedWord words[kLoadsInFlight];
+#pragma unroll
+    for (int i = 0; i < kLoadsInFlight; ++i) {
+      const int one = min(item + i, num_tokens * scale_groups - 1);
+      words[i] = load_word(p, first_token + one / scale_groups, one % scale_groups);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoadsInFlight; ++i) {
+      const int token = (item + i) / scale_groups, scale_group = (item + i) % scale_groups;
+      if (token >= num_tokens) break;
+      for (int slot = 0; slot < num_selected; ++slot) {
+        const int row = own_rows[token * num_selected + slot];
+        if (row >= 0) store(words[i], row, scale_group);
+      }
+      if (p.input.num_shared > 0)
+        store(words[i], p.input.first_shared_row + first_token + token, scale_group);
+    }
+  }
+}
+
+}  // namespace dispatch_kernels
+
+/// `dispatch_experts`. `WordOrder`()(source) says where the word of four codes at word `source` of a scale
+/// group of 128 goes when rows are laid out for the products.
+template <class WordOrder>
+void dispatch_experts_in(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                         const Fp8Rows& rows, CudaContext& context) {
+  using namespace dispatch_kernels;
+  BALEEN_CHECK(extents.num_experts <= kThreads);
+  const auto num_tokens = static_cast<int>(extents.num_tokens);
+  const int tokens_per_block =
+      (num_tokens + kBlocksPerSm * context.num_sms - 1) / (kBlocksPerSm * context.num_sms);
+  const DispatchParams params{.input = PlanInput(args, extents),
+                              .x = args.x.bf16().data(),
+                              .x_fp8 = args.x_fp8,
+                              .weights = args.weights.data(),
+                              .width = args.x.extent(1),
+                              .tokens_per_block = tokens_per_block,
+                              .plan = plan,
+                              .rows = rows};
+  const std::int64_t shared_ints =
+      2 * extents.num_experts + 2 * static_cast<std::int64_t>(tokens_per_block) * extents.num_selected;
+  launch_kernel("dispatching to experts", dispatch_kernel<WordOrder>,
+                {.grid = dim3(static_cast<unsigned>((num_tokens + tokens_per_block - 1) / tokens_per_block)),
+                 .threads = kThreads,
+                 .shared_bytes = shared_ints * static_cast<std::int64_t>(sizeof(int))},
+                context.stream, params);
+}
+
+}  // namespace baleen::BALEEN_ARCH

@@ -1,0 +1,18 @@
+/// Kernels of indexer. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cuda/cuda_context.h"
+#include "ops/indexer/indexer.h"
+
+namespace baleen::BALEEN_ARCH {
+
+void indexer(const IndexerArgs& args, CudaContext& context);
+/// Of the device, for steps of up to `max_rows` rows, whatever the contexts.
+[[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms);
+
+[[nodiscard]] std::span<const CudaVariant<ops::Indexer>> indexer_variants();
+
+}  // namespace baleen::BALEEN_ARCH

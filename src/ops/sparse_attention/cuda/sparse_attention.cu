@@ -1,0 +1,89 @@
+// Attention on the device: what the arguments say, checked, in the form that kernels read.
+#include <bit>
+
+#include "base/check.h"
+#include "cuda/device_batch_rows.h"
+#include "ops/sparse_attention/cuda/attention_launch.h"
+#include "ops/sparse_attention/cuda/sparse_attention.h"
+
+namespace baleen::BALEEN_ARCH {
+namespace {
+
+RowPool row_pool(const LatentPool& pool) {
+  if (pool.base == nullptr) return {};
+  BALEEN_CHECK(pool.rows_per_page > 0 && std::has_single_bit(static_cast<unsigned>(pool.rows_per_page)));
+  return {pool.base, pool.page_stride_bytes, std::countr_zero(static_cast<unsigned>(pool.rows_per_page))};
+}
+
+/// All but the rotation.
+AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& context) {
+  const LatentFormat& format = args.window.format;
+  BALEEN_CHECK(args.precision == Precision::kReleased && format.precision == Precision::kReleased);
+  BALEEN_CHECK_EQ(args.out.extent(0), args.q.extent(0));
+  BALEEN_CHECK_EQ(args.out.extent(1), args.q.extent(1));
+  BALEEN_CHECK_EQ(args.out.extent(2), format.value_width());
+  BALEEN_CHECK_LE(args.first_row + args.q.extent(0), context.batch.num_rows);
+  BALEEN_CHECK_EQ(args.q.extent(2), format.width());
+  BALEEN_CHECK_EQ(format.nope % (format.layout == LatentLayout::kV32 ? kV32Group : kLatentGroup), 0);
+  BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
+  BALEEN_CHECK(args.ratio == 0 || args.compressed.base != nullptr);
+  BALEEN_CHECK(args.ratio != 4 || args.selected.extent(0) == args.q.extent(0));
+
+  constexpr float kLog2E = 1.44269504F;
+  const auto q = args.q.bf16();
+  const auto out = args.out.bf16();
+  return {.batch = rows_of(context.batch, args.first_row, args.q.extent(0)),
+          .window = row_pool(args.window),
+          .compressed = row_pool(args.compressed),
+          .ratio = args.ratio,
+          .selected = args.selected.data(),
+          .selected_stride = args.selected.stride(0),
+          .top_k = static_cast<int>(args.selected.extent(1)),
+          .window_tokens = static_cast<int>(args.window_tokens),
+          .q = q.data(),
+          .q_row_stride = q.stride(0),
+          .q_head_stride = q.stride(1),
+          .out = out.data(),
+          .out_row_stride = out.stride(0),
+          .out_head_stride = out.stride(1),
+          .sink = args.sink.data(),
+          .scale_log2 = args.scale * kLog2E,
+          .num_rows = static_cast<int>(q.extent(0)),
+          .num_heads = static_cast<int>(q.extent(1)),
+          .nope = format.nope,
+          .rope = format.rope,
+          .layout = format.layout};
+}
+
+}  // namespace
+
+AttentionLaunch describe_attention(const SparseAttentionArgs& args, const RopeArgs& rotation,
+                                   const CudaContext& context) {
+  BALEEN_CHECK(args.window.format.layout == LatentLayout::kV4);
+  BALEEN_CHECK(rotation.inverse && rotation.x.address() == args.out.address());
+  BALEEN_CHECK_EQ(2 * rotation.cosine.extent(1), args.window.format.rope);
+  const auto cosine = rotation.cosine.f32(), sine = rotation.sine.f32();
+  BALEEN_CHECK_EQ(cosine.stride(0), sine.stride(0));
+  AttentionLaunch launch = describe(args, context);
+  launch.cosine = cosine.data();
+  launch.sine = sine.data();
+  launch.angle_stride = cosine.stride(0);
+  return launch;
+}
+
+std::optional<Reason> why_not_one_pass(const SparseAttentionArgs& args, const RopeArgs& rotation,
+                                       const DeviceTraits& /*traits*/) {
+  if (args.window.format.layout != LatentLayout::kV4) return "values of V3.2's rows are not rotated";
+  if (!rotation.inverse || rotation.x.address() != args.out.address()) return "rotates its own result back";
+  return std::nullopt;
+}
+
+void attention_any_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {
+  if (!args.q.empty()) attention_any(describe_attention(args, rotation, context), context);
+}
+
+void sparse_attention(const SparseAttentionArgs& args, CudaContext& context) {
+  if (!args.q.empty()) attention_any(describe(args, context), context);
+}
+
+}  // namespace baleen::BALEEN_ARCH
