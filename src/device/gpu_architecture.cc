@@ -15,6 +15,7 @@ std::string text_of(ComputeCapability capability) {
 
 std::string needed_by(const GpuArchitecture& row) {
   if (row.least == row.most) return text_of(row.least);
+  if (row.most == kAnyLater) return fmt::format("{} and later", text_of(row.least));
   return fmt::format("{} to {}", text_of(row.least), text_of(row.most));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@ struct ComputeCapability {
   int minor = 0;
   auto operator<=>(const ComputeCapability&) const = default;
 };
+
+/// Of rows whose kernels run on all GPUs from the least capability on: the driver compiles them for new ones.
+inline constexpr ComputeCapability kAnyLater{std::numeric_limits<int>::max(), 0};
 
 /// A row. Its kernels are the folders of its name, `ops/*/sm90/`; their list is `ops/sm90/variants.h`; all of
 /// them, and what a GPU is driven by, are the module `baleen_sm90.so`, which the program loads where a GPU

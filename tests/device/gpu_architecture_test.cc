@@ -39,6 +39,9 @@ std::string refusal(ComputeCapability capability, std::string_view forced = {}) 
 
 TEST(GpuArchitecture, AGpuGetsTheFirstRowThatRunsOnIt) {
   EXPECT_EQ(refusal({9, 0}), "sm90 was chosen");
+  for (const ComputeCapability capability :
+       {ComputeCapability{8, 0}, {8, 6}, {8, 9}, {9, 1}, {10, 0}, {12, 1}})
+    EXPECT_EQ(refusal(capability), "sm80 was chosen") << capability.major << "." << capability.minor;
   EXPECT_EQ(refusal({7, 7}), "sm77 was chosen");
   EXPECT_EQ(refusal({7, 9}), "sm77 was chosen");
   EXPECT_EQ(refusal({7, 8}, "sm77"), "sm77 was chosen");
@@ -48,14 +51,18 @@ TEST(GpuArchitecture, RowsThatRunTooCanBeForced) {
   std::vector<GpuArchitecture> rows = rows_with_made_up();
   rows.back().most = {9, 0};
   EXPECT_EQ(choose_architecture(rows, "A GPU", {9, 0}).name, "sm90");
+  EXPECT_EQ(choose_architecture(rows, "A GPU", {9, 0}, "sm80").name, "sm80");
   EXPECT_EQ(choose_architecture(rows, "A GPU", {9, 0}, "sm77").name, "sm77");
 }
 
 TEST(GpuArchitecture, RefusalsListTheRows) {
   const std::string rows =
       "sm90 (compute capability 9.0, as H100, H200; 227 KiB of shared memory a block, FP8 units, tensor "
-      "copies), sm77 (compute capability 7.7 to 7.9, as Made-up 1000; 99 KiB of shared memory a block)";
-  for (const ComputeCapability capability : {ComputeCapability{7, 6}, {8, 0}, {9, 1}, {10, 0}}) {
+      "copies), sm80 (compute capability 8.0 and later, as A100, RTX 3090, RTX 4090, L40S, B200, RTX 5090; "
+      "99 "
+      "KiB of shared memory a block), sm77 (compute capability 7.7 to 7.9, as Made-up 1000; 99 KiB of shared "
+      "memory a block)";
+  for (const ComputeCapability capability : {ComputeCapability{7, 6}, {7, 0}, {6, 1}}) {
     EXPECT_EQ(refusal(capability), fmt::format("A GPU has compute capability {}.{}; there are kernels for {}",
                                                capability.major, capability.minor, rows));
   }
@@ -148,11 +155,11 @@ TEST(GpuModule, ThatIsNotThereIsNamed) {
 }
 
 TEST(GpuArchitecture, ThePageShowsWhatIsCompiled) {
-  test::expect_compiled("docs/adding_an_architecture.md",
-                        {"tests/device/sm77/sm77.h", "tests/device/sm77/kernels.cc",
-                         "tests/device/sm77/module.cc", "src/device/sm90/module.cc",
-                         "src/device/sm90/CMakeLists.txt", "src/ops/kv_store/cuda/CMakeLists.txt",
-                         "src/ops/matmul/sm90/CMakeLists.txt"});
+  test::expect_compiled(
+      "docs/adding_an_architecture.md",
+      {"tests/device/sm77/sm77.h", "tests/device/sm77/kernels.cc", "tests/device/sm77/module.cc",
+       "src/device/sm90/module.cc", "src/device/sm90/CMakeLists.txt", "src/ops/kv_store/cuda/CMakeLists.txt",
+       "src/ops/matmul/sm90/CMakeLists.txt"});
 }
 
 }  // namespace

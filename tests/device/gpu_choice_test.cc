@@ -37,13 +37,13 @@ void expect_refusal(const ProgramResult& result, const std::string& sentence) {
 
 TEST(GpuChoice, WithoutKernelsForItTheRowsAreListed) {
   expect_refusal(
-      with_gpu("8.6", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
-      "--device cuda: NVIDIA Made-up 1000 has compute capability 8.6; there are kernels for sm90 "
+      with_gpu("7.5", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
+      "--device cuda: NVIDIA Made-up 1000 has compute capability 7.5; there are kernels for sm90 "
       "(compute capability 9.0, as H100, H200; 227 KiB of shared memory a block, FP8 units, tensor "
       "copies)");
-  expect_refusal(with_gpu("8.6", BALEEN_PROGRAM, one_token({"--devices", "0"})),
-                 "has compute capability 8.6");
-  const ProgramResult by_itself = with_gpu("8.6", BALEEN_PROGRAM, one_token({}));
+  expect_refusal(with_gpu("7.5", BALEEN_PROGRAM, one_token({"--devices", "0"})),
+                 "has compute capability 7.5");
+  const ProgramResult by_itself = with_gpu("7.5", BALEEN_PROGRAM, one_token({}));
   EXPECT_EQ(by_itself.status, 0) << by_itself.err;
 }
 
@@ -51,8 +51,8 @@ TEST(GpuChoice, AForcedArchitectureRunsThereOrIsRefused) {
   expect_refusal(
       with_gpu("8.6", BALEEN_PROGRAM, one_token({"--arch", "sm90"})),
       "architecture sm90: needs compute capability 9.0, NVIDIA Made-up 1000 has 8.6; there are sm90 (");
-  expect_refusal(with_gpu("9.0", BALEEN_PROGRAM, one_token({"--arch", "sm80"})),
-                 "architecture sm80: there is none of that name; there are sm90 (");
+  expect_refusal(with_gpu("9.0", BALEEN_PROGRAM, one_token({"--arch", "sm70"})),
+                 "architecture sm70: there is none of that name; there are sm90 (");
   expect_refusal(with_gpu("9.0", BALEEN_PROGRAM, one_token({"--device", "cpu", "--arch", "sm90"})),
                  "architecture sm90: is one of GPUs, and the device is the CPU");
 }
@@ -71,6 +71,10 @@ TEST(GpuChoice, AMissingModuleIsNamedWithWhatBuildsIt) {
       ", the kernels for H100, H200, is not there; where nvcc 12.3 or later is, scripts/build.sh release "
       "gpu_modules builds it";
   expect_refusal(with_gpu("9.0", program, one_token({"--device", "cuda"})), "--device cuda: " + why);
+  expect_refusal(with_gpu("8.6", program, one_token({"--device", "cuda"})),
+                 (folder / "baleen_sm80.so").string() + ", the kernels for A100, RTX 3090, ");
+  expect_refusal(with_gpu("9.0", program, one_token({"--arch", "sm80"})),
+                 (folder / "baleen_sm80.so").string() + ", the kernels for A100, RTX 3090, ");
   const ProgramResult by_itself = with_gpu("9.0", program, one_token({}));
   EXPECT_EQ(by_itself.status, 0) << by_itself.err;
   EXPECT_NE(by_itself.err.find("the CPU is used: " + why), std::string::npos) << by_itself.err;

@@ -1,0 +1,20 @@
+#include "ops/experts/cuda/expert_dispatch_kernel.cuh"
+#include "ops/experts/cuda/expert_rows.h"
+
+namespace baleen::sm80 {
+namespace {
+
+struct OrderOfInputs {
+  constexpr int operator()(int source) const { return source; }
+};
+
+}  // namespace
+
+void dispatch_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                      const Fp8Rows& rows, CudaContext& context) {
+  const bool nvfp4 = args.routed[0].w1.format == WeightFormat::kNvfp4;
+  (nvfp4 ? dispatch_experts_in<ProductOrder> : dispatch_experts_in<OrderOfInputs>)(args, extents, plan, rows,
+                                                                                   context);
+}
+
+}  // namespace baleen::sm80

@@ -1,0 +1,44 @@
+#include "ops/linear/cuda/fp8_products.h"
+
+#include <limits>
+
+#include "base/check.h"
+#include "ops/matmul/sm80/product_list.h"
+
+namespace baleen::sm80 {
+namespace {
+
+static_assert(kMaxProducts <= kMaxListedProducts);
+
+ProductList describe(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
+                     int tile_outputs) {
+  BALEEN_CHECK(!outputs.empty());
+  const std::int64_t num_inputs = outputs.front().weight->cols;
+  ProductList list{.tokens = reinterpret_cast<const std::byte*>(x.codes),
+                   .token_bytes = num_inputs,
+                   .token_scales = x.scales,
+                   .scale_stride = x.scale_stride,
+                   .tile_outputs = tile_outputs,
+                   .group_outputs = std::numeric_limits<std::int32_t>::max(),
+                   .num_tokens = static_cast<std::int32_t>(num_tokens),
+                   .num_slices = static_cast<std::int32_t>(num_inputs / kSliceInputs)};
+  for (const LinearOutput& output : outputs) {
+    BALEEN_CHECK_EQ(output.weight->cols, num_inputs);
+    add_product(list, *output.weight, output.y);
+  }
+  return list;
+}
+
+}  // namespace
+
+void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
+                      CudaContext& context) {
+  multiply_few(WeightFormat::kFp8, true, describe(outputs, x, num_tokens, kFewTileOutputs), context);
+}
+
+void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
+                       CudaContext& context) {
+  multiply_many(WeightFormat::kFp8, true, describe(outputs, x, num_tokens, kManyTileOutputs), context);
+}
+
+}  // namespace baleen::sm80

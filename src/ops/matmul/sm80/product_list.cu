@@ -1,0 +1,190 @@
+#include "ops/matmul/sm80/product_list.h"
+
+#include "base/check.h"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/matmul/sm80/few_tokens.cuh"
+#include "ops/matmul/sm80/many_tokens.cuh"
+
+namespace baleen::sm80 {
+namespace {
+
+static_assert(kFewTileOutputs == kTileOutputs && kManyTileOutputs == kManyRows &&
+              kManyPassTokens == kManyTokens);
+
+/// Which product a tile belongs to.
+__device__ const ProductList::Product& product_of(const ProductList& list, int tile) {
+  int which = list.num_products - 1;
+  while (which > 0 && list.products[which].first_tile > tile) --which;
+  return list.products[which];
+}
+
+__device__ void store_output(const ProductList& list, const ProductList::Product& product, std::int64_t token,
+                             int output, float value) {
+  const std::int64_t at = token * product.y_stride + output;
+  auto* const y = reinterpret_cast<float*>(product.y);
+  if (product.y_is_bf16) {
+    reinterpret_cast<Bf16Bits*>(product.y)[at] = bf16_bits(value);
+  } else {
+    y[at] = list.adds ? y[at] + value : value;
+  }
+}
+
+/// Tokens of the group that output `output` is of.
+__device__ const std::byte* tokens_of(const ProductList& list, int output) {
+  return list.tokens + output / list.group_outputs * list.group_bytes;
+}
+
+/// Grid: (tiles of 16 outputs, passes of 8 kTiles tokens).
+template <WeightFormat kWeights, bool kFp8Tokens, int kTiles>
+__global__ void __launch_bounds__(kFewThreads, 2)
+    few_kernel(const __grid_constant__ ProductList list, NextAtOnce order) {
+  __shared__ FewTokensShared<kTiles, 1> shared;
+  order.launch_next();
+  ptx::wait_for_previous_kernel();
+  const ProductList::Product& product = product_of(list, static_cast<int>(blockIdx.x));
+  const int first_output = (static_cast<int>(blockIdx.x) - product.first_tile) * kTileOutputs;
+  const int first_token = static_cast<int>(blockIdx.y) * kTiles * kTileTokens;
+  const int group = static_cast<int>(threadIdx.x) % kWarpLanes / 4;
+  const std::int64_t row_bytes = std::int64_t{list.num_slices} * (kWeightStrips<kWeights> * kStripBytes);
+  LaneRows<kWeights> rows[1];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int output = min(first_output + group + 8 * half, product.num_outputs - 1);
+    rows[0].rows[half] = product.weight + output * row_bytes;
+  }
+  if constexpr (kWeights == WeightFormat::kFp8)
+    rows[0].block_scales = product.block_scales + first_output / kSliceWidth * list.num_slices;
+  LaneTokens<kTiles> tokens;
+  tokens.count = min(kTiles * kTileTokens, list.num_tokens - first_token);
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    const int token = tile * kTileTokens + group;
+    tokens.rows[tile] = token < tokens.count
+                            ? tokens_of(list, first_output) + (first_token + token) * list.token_bytes
+                            : nullptr;
+  }
+  if constexpr (kFp8Tokens) {
+    tokens.scales = list.token_scales + first_token;
+    tokens.scale_stride = list.scale_stride;
+  }
+  multiply_few_tokens<kWeights, kFp8Tokens, kTiles, 1>(
+      rows, tokens, list.num_slices, shared, [&](int row, int token, const float(&sums)[1]) {
+        if (first_output + row < product.num_outputs)
+          store_output(list, product, first_token + token, first_output + row, sums[0]);
+      });
+}
+
+/// Grid: (passes of 64 tokens, tiles of 128 outputs): neighbours share weights.
+template <WeightFormat kWeights, bool kFp8Tokens>
+__global__ void __launch_bounds__(kManyThreads, 1)
+    many_kernel(const __grid_constant__ ProductList list, NextAtOnce order) {
+  extern __shared__ __align__(16) std::byte dynamic[];
+  auto& shared = *reinterpret_cast<ManyTokensShared<kWeights, kFp8Tokens>*>(dynamic);
+  order.launch_next();
+  ptx::wait_for_previous_kernel();
+  const ProductList::Product& product = product_of(list, static_cast<int>(blockIdx.y));
+  const int first_output = (static_cast<int>(blockIdx.y) - product.first_tile) * kManyRows;
+  const int first_token = static_cast<int>(blockIdx.x) * kManyTokens;
+  ManyTokensWork<kWeights> work{};
+  work.row_bytes = std::int64_t{list.num_slices} * (kWeightStrips<kWeights> * kStripBytes);
+  work.rows = product.weight + first_output * work.row_bytes;
+  if constexpr (kWeights == WeightFormat::kFp8)
+    work.block_scales[0] = product.block_scales + first_output / kSliceWidth * list.num_slices;
+  work.num_rows = min(kManyRows, product.num_outputs - first_output);
+  work.tokens = tokens_of(list, first_output) + first_token * list.token_bytes;
+  work.token_bytes = list.token_bytes;
+  if constexpr (kFp8Tokens) {
+    work.token_scales = list.token_scales + first_token;
+    work.scale_stride = list.scale_stride;
+  }
+  work.num_tokens = min(kManyTokens, list.num_tokens - first_token);
+  work.num_slices = list.num_slices;
+  ManyTokens<kWeights, kFp8Tokens> products(work, shared);
+  ManyTokensSums sums = {};
+  products.multiply(sums);
+
+  // By way of shared memory, so that neighbouring threads store neighbouring outputs.
+#pragma unroll
+  for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+#pragma unroll
+    for (int n = 0; n < kWarpTokenTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        shared.sums[products.token_of_tile(n) + 2 * products.quad() + i % 2]
+                   [products.row_of_tile(tile) + products.group() + i / 2 * 8] = sums[tile][n][i];
+      }
+    }
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < work.num_tokens * kManyRows; i += kManyThreads) {
+    const int token = i / kManyRows, row = i % kManyRows;
+    if (row < work.num_rows)
+      store_output(list, product, first_token + token, first_output + row, shared.sums[token][row]);
+  }
+}
+
+template <WeightFormat kWeights, bool kFp8Tokens, int kTiles>
+void launch_few(const ProductList& list, CudaContext& context) {
+  launch_kernel("multiplying few tokens", few_kernel<kWeights, kFp8Tokens, kTiles>,
+                {.grid = dim3(static_cast<unsigned>(list.num_tiles),
+                              static_cast<unsigned>(pieces_of(list.num_tokens, kTiles * kTileTokens))),
+                 .threads = kFewThreads},
+                context.stream, list);
+}
+
+template <WeightFormat kWeights, bool kFp8Tokens>
+void launch_many(const ProductList& list, CudaContext& context) {
+  launch_kernel("multiplying many tokens", many_kernel<kWeights, kFp8Tokens>,
+                {.grid = dim3(static_cast<unsigned>(pieces_of(list.num_tokens, kManyTokens)),
+                              static_cast<unsigned>(list.num_tiles)),
+                 .threads = kManyThreads,
+                 .shared_bytes = sizeof(ManyTokensShared<kWeights, kFp8Tokens>)},
+                context.stream, list);
+}
+
+}  // namespace
+
+void add_product(ProductList& list, const WeightMatrix& weight, const Activations<2>& y) {
+  BALEEN_CHECK_LE(list.num_products + 1, kMaxListedProducts);
+  BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(weight.data) % 16, 0);
+  BALEEN_CHECK_EQ(y.extent(1), weight.rows);
+  list.products[list.num_products++] = {.weight = weight.data,
+                                        .block_scales = weight.block_scales,
+                                        .y = y.address(),
+                                        .y_stride = y.stride(0),
+                                        .num_outputs = static_cast<std::int32_t>(weight.rows),
+                                        .first_tile = list.num_tiles,
+                                        .y_is_bf16 = y.element_type() == ElementType::kBf16};
+  list.num_tiles += static_cast<std::int32_t>(pieces_of(weight.rows, list.tile_outputs));
+}
+
+void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context) {
+  BALEEN_CHECK_EQ(list.tile_outputs, kFewTileOutputs);
+  const auto launch = [&](auto one, auto two) {
+    (list.num_tokens <= kTileTokens ? one : two)(list, context);
+  };
+  if (weights == WeightFormat::kBF16) {
+    BALEEN_CHECK(!fp8_tokens);
+    launch(launch_few<WeightFormat::kBF16, false, 1>, launch_few<WeightFormat::kBF16, false, 2>);
+  } else if (fp8_tokens) {
+    launch(launch_few<WeightFormat::kFp8, true, 1>, launch_few<WeightFormat::kFp8, true, 2>);
+  } else {
+    launch(launch_few<WeightFormat::kFp8, false, 1>, launch_few<WeightFormat::kFp8, false, 2>);
+  }
+}
+
+void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context) {
+  BALEEN_CHECK_EQ(list.tile_outputs, kManyTileOutputs);
+  if (weights == WeightFormat::kBF16) {
+    BALEEN_CHECK(!fp8_tokens);
+    launch_many<WeightFormat::kBF16, false>(list, context);
+  } else if (fp8_tokens) {
+    launch_many<WeightFormat::kFp8, true>(list, context);
+  } else {
+    launch_many<WeightFormat::kFp8, false>(list, context);
+  }
+}
+
+}  // namespace baleen::sm80
