@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""check_device_program.py BALEEN DEVICE commands|serve: the program itself on a device, with models/stories.
+"""check_device_program.py BALEEN DEVICE commands|serve [ARCH]: the program itself on a device, with models/stories; a
+GPU by the kernels of ARCH.
 
 commands: perplexity, logits and chat say what they say on the CPU, within what roundings move.
 serve: a server on loopback answers over HTTP; replies do not depend on being streamed or on what runs beside them.
@@ -34,8 +35,13 @@ def check(holds, sentence):
         sys.exit(f"check_device_program.py: {sentence}")
 
 
+def on_device(device):
+    arch = sys.argv[4:] if device != "cpu" else []
+    return ["--device", device, *(["--arch", *arch] if arch else [])]
+
+
 def run(baleen, device, command, *options, text=None):
-    done = subprocess.run([baleen, command, "--device", device, "--model", MODEL, *options], input=text, text=True,
+    done = subprocess.run([baleen, command, *on_device(device), "--model", MODEL, *options], input=text, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=COMMAND_SECONDS)
     check(done.returncode == 0, f"{command} on {device} exits with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
@@ -120,7 +126,7 @@ def check_replies(url):
 
 
 def check_serve(baleen, device):
-    server = subprocess.Popen([baleen, "serve", "--device", device, "--model", MODEL, "--port", "0", "--quiet",
+    server = subprocess.Popen([baleen, "serve", *on_device(device), "--model", MODEL, "--port", "0", "--quiet",
                                "--max-sequences", "16", "--context", "4096"], stdout=subprocess.PIPE, text=True)
     # Whatever the requests do, the server is gone in the end: it is asked to, and killed when it does not listen.
     try:
@@ -145,5 +151,5 @@ def check_serve(baleen, device):
 
 
 if __name__ == "__main__":
-    check(len(sys.argv) == 4 and sys.argv[3] in ("commands", "serve"), __doc__)
+    check(len(sys.argv) in (4, 5) and sys.argv[3] in ("commands", "serve"), __doc__)
     {"commands": check_commands, "serve": check_serve}[sys.argv[3]](sys.argv[1], sys.argv[2])

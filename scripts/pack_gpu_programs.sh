@@ -10,7 +10,7 @@ scripts/build.sh release
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/lib"
-find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tests/*_sm90_*test' \
+find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tests/*_sm[0-9]*_*test' \
   -o -name 'device_cuda_*_test' -o -name libkernel_timeline.so \
   -o -name baleen_mpi.so -o -path "$build/src/app/baleen_sm*.so" \
   -o -name engine_tests -o -name rank_engine_tests -o -name generation_tests -o -name forward_tests \

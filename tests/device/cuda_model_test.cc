@@ -12,14 +12,17 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_architecture.h"
 
 #define BALEEN_NEEDS_USABLE_GPU() \
-  if (const std::string why = why_not_gpu(0); !why.empty()) GTEST_SKIP() << why
+  if (const std::string why = why_not_gpu(0, test::test_architecture()); !why.empty()) GTEST_SKIP() << why
 
 namespace baleen {
 namespace {
 
-const DeviceChoice kGpu = planned_gpu();
+using test::variant_name;
+
+const DeviceChoice kGpu = test::test_gpu();
 
 EngineOptions options(DeviceChoice device, std::int64_t max_sequences = 1) {
   return {.device = device,
@@ -90,16 +93,17 @@ TEST_P(CudaModel, EveryOperationRunsAlone) {
   const std::vector<TokenId> tokens = test::random_tokens(160, 512, 7);
   Engine fused(checkpoint.path(), options(kGpu));
   EngineOptions alone = options(kGpu);
-  alone.forced_variants = {{"hc_pre", "sm90"}, {"rms_norm", "sm90"}, {"sparse_attention", "sm90/any"}};
+  alone.forced_variants = {
+      {"hc_pre", variant_name()}, {"rms_norm", variant_name()}, {"sparse_attention", variant_name("any")}};
   Engine split(checkpoint.path(), alone);
   const std::vector<float> want = test::run_sequence(fused, tokens, tokens.size()).main;
   const std::vector<float> got = test::run_sequence(split, tokens, tokens.size()).main;
-  EXPECT_GT(fused.device().num_runs("hc_post_pre_norm", "sm90/one_pass"), 0);
-  EXPECT_EQ(fused.device().num_runs("hc_pre", "sm90"), 0);
-  EXPECT_EQ(split.device().num_runs("hc_post_pre_norm", "sm90/one_pass"), 0);
+  EXPECT_GT(fused.device().num_runs("hc_post_pre_norm", variant_name("one_pass")), 0);
+  EXPECT_EQ(fused.device().num_runs("hc_pre", variant_name()), 0);
+  EXPECT_EQ(split.device().num_runs("hc_post_pre_norm", variant_name("one_pass")), 0);
   for (const std::string_view operation : {"hc_pre", "hc_post", "rms_norm", "rope", "kv_store"})
-    EXPECT_GT(split.device().num_runs(operation, "sm90"), 0) << operation;
-  EXPECT_GT(split.device().num_runs("sparse_attention", "sm90/any"), 0);
+    EXPECT_GT(split.device().num_runs(operation, variant_name()), 0) << operation;
+  EXPECT_GT(split.device().num_runs("sparse_attention", variant_name("any")), 0);
   // Roundings fall elsewhere, as between the CPU's variants; the median is what a random model keeps.
   EXPECT_LT(quantile(errors_by_position(got, want, want.size() / tokens.size()), 0.5), 0.2);
 }
@@ -117,7 +121,7 @@ TEST_P(CudaModel, LinearsHaveTheSameBitsInEveryVariant) {
     EXPECT_GT(engine.device().num_runs("linear", variant), 0) << variant;
     return values;
   };
-  EXPECT_SAME_BITS(logits("sm90/few_tokens"), logits("sm90/many_tokens"));
+  EXPECT_SAME_BITS(logits(variant_name("few_tokens")), logits(variant_name("many_tokens")));
 }
 INSTANTIATE_TEST_SUITE_P(Presets, CudaModel, testing::Values("tiny-flash", "tiny-real-heads"),
                          [](const auto& param) {

@@ -19,9 +19,10 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_architecture.h"
 
 #define BALEEN_NEEDS_USABLE_GPU() \
-  if (const std::string why = why_not_gpu(0); !why.empty()) GTEST_SKIP() << why
+  if (const std::string why = why_not_gpu(0, test::test_architecture()); !why.empty()) GTEST_SKIP() << why
 
 namespace baleen {
 namespace {
@@ -30,7 +31,7 @@ constexpr std::int64_t kMaxSequences = 200;
 constexpr std::int64_t kBatches[] = {2, 16, 64, kMaxSequences};
 
 EngineOptions options() {
-  return {.device = planned_gpu(),
+  return {.device = test::test_gpu(),
           .num_threads = 2,
           .max_batch_tokens = 512,
           .max_logit_rows = 512,

@@ -1,5 +1,6 @@
-/// The device that tests of whole engines run on: the CPU, or what BALEEN_TEST_DEVICE names
-/// (scripts/test_gpu.sh sets it).
+/// The device that tests of whole engines run on: the CPU, or what BALEEN_TEST_DEVICE names; and the
+/// architecture whose kernels GPUs get there, the best or what BALEEN_TEST_ARCH names (scripts/test_gpu.sh
+/// sets both).
 #pragma once
 
 #include <chrono>
@@ -9,6 +10,7 @@
 #include "device/device_choice.h"
 #include "device/make_device.h"
 #include "engine/engine_options.h"
+#include "tests/support/test_architecture.h"
 
 namespace baleen::test {
 
@@ -17,7 +19,7 @@ namespace baleen::test {
   if (name == nullptr) return {};
   static const bool kPrepared = (prepare_shared_gpus(), true);
   static_cast<void>(kPrepared);
-  return device_from_name(name);
+  return device_from_name(name, test_architecture());
 }
 
 /// `options` there; of several ranks all on this device.
