@@ -20,6 +20,11 @@ std::int64_t split_experts_scratch_bytes(std::int64_t num_rows, std::int64_t num
   return split.routed || split.shared ? kExtraBytes * width * (routed + num_rows) : 0;
 }
 
+std::optional<Reason> why_not_stated(const ExpertsArgs& args) {
+  if (args.sums == ExpertSums::kStated) return "adds up in an order of its own; the stated one is wanted";
+  return std::nullopt;
+}
+
 }  // namespace baleen
 
 namespace baleen::ops {
@@ -30,7 +35,12 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
                                shape.moe_intermediate_size, shape.n_routed_experts, traits.num_units);
 }
 
+std::optional<Reason> why_not_simd(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_stated(args);
+}
+
 std::optional<Reason> why_not_int8(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  if (const auto why = why_not_stated(args)) return why;
   if (args.precision != Precision::kReleased) return kInt8RoundsActivations;
   if (!args.routed.empty() && args.routed.front().w1.format != WeightFormat::kFp4)
     return "takes routed experts in FP4: of FP8 ones it would need a second copy of nearly the whole model";
@@ -64,6 +74,7 @@ CallShape Experts::shape(const ExpertsArgs& args) {
 
 CallKey Experts::key(const ExpertsArgs& args) {
   CallKey key{args.x.extent(0), args.ids.extent(1), static_cast<std::int64_t>(args.routed.size()),
+              static_cast<std::int64_t>(args.sums),
               args.hints.expected ? std::llround(args.hints.expected->distinct) : -1};
   for (const ExpertWeights* expert : {args.routed.empty() ? nullptr : &args.routed.front(), args.shared}) {
     key.add(expert == nullptr ? -1 : static_cast<std::int64_t>(expert->w1.format));
@@ -76,6 +87,9 @@ CallKey Experts::key(const ExpertsArgs& args) {
 void Experts::check(const ExpertsArgs& args) {
   BALEEN_CHECK(args.x.data() != args.out.data() || args.x.empty());
   BALEEN_CHECK_EQ(args.x.extent(0), args.ids.extent(0));
+  BALEEN_CHECK(args.sums == ExpertSums::kFree || args.precision == Precision::kReleased);
+  BALEEN_CHECK(args.sums == ExpertSums::kFree || args.routed.empty() ||
+               args.routed.front().w1.format == WeightFormat::kFp4);
 }
 
 void Experts::accesses(const ExpertsArgs& args, Accesses& to) {
@@ -95,7 +109,7 @@ void Experts::accesses(const ExpertsArgs& args, Accesses& to) {
 
 std::span<const CpuVariant<Experts>> Experts::cpu_variants() {
   static constexpr std::array<CpuVariant<Experts>, 3> kVariants{
-      {{.name = kSimdVariant, .run = experts_cpu, .scratch_bytes = scratch_bytes},
+      {{.name = kSimdVariant, .run = experts_cpu, .why_not = why_not_simd, .scratch_bytes = scratch_bytes},
        {.name = kInt8Variant, .run = experts_int8, .why_not = why_not_int8, .scratch_bytes = scratch_bytes},
        {.name = kReferenceVariant,
         .run = [](const ExpertsArgs& args, CpuContext& /*context*/) { experts_ref(args); }}}};

@@ -41,6 +41,12 @@ struct ExpertSplit {
   [[nodiscard]] bool any() const { return routed || shared; }
 };
 
+/// In which order the products of routed experts are added up.
+enum class ExpertSums : std::uint8_t {
+  kFree,   ///< in each variant's own
+  kStated  ///< as ops/experts/stated_sums.h says: FP4 weights, `released`
+};
+
 /// What the experts of a rank are expected to get in a call, for where ids cannot be read.
 struct ExpertLoad {
   double assignments = 0;  ///< rows that go to experts of this rank, a token to each of its experts
@@ -84,6 +90,7 @@ struct ExpertsArgs {
   std::int64_t first_expert = 0;
   bool partial_sums = false;  ///< `out` is float32 and the sum is not rounded
   ExpertSplit split{};
+  ExpertSums sums = ExpertSums::kFree;  ///< the shared expert is free in either case
   ExpertHints hints{};
 
   /// Place in `routed` of the expert in `slot` of `row`; -1: none, or one of another rank.
@@ -92,6 +99,9 @@ struct ExpertsArgs {
     return ids(row, slot) >= 0 && place >= 0 && place < std::ssize(routed) ? place : -1;
   }
 };
+
+/// For variants that have an order of their own.
+[[nodiscard]] std::optional<Reason> why_not_stated(const ExpertsArgs& args);
 
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);

@@ -3,7 +3,10 @@
 #include <vector>
 
 #include "numeric/bf16.h"
+#include "numeric/block_scale.h"
+#include "numeric/e8m0.h"
 #include "ops/experts/experts.h"
+#include "ops/experts/stated_sums.h"
 #include "ops/experts/swiglu.h"
 #include "ops/linear/linear.h"
 
@@ -31,6 +34,33 @@ Row expert_output(const ExpertWeights& expert, const Row& x, float routing_weigh
   return product(expert.w2, inner, precision, !is_split);
 }
 
+/// Codes and scales of x, as FP4 weights want them.
+struct QuantisedRow {
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+
+  explicit QuantisedRow(const Row& x) : codes(x.size()) {
+    for (std::size_t begin = 0; begin < x.size(); begin += kActivationGroup)
+      scales.push_back(e8m0_to_float(quantise_fp8_block(std::span(x).subspan(begin, kActivationGroup),
+                                                        std::span(codes).subspan(begin, kActivationGroup))));
+  }
+};
+
+Row stated_output(const ExpertWeights& expert, const Row& x, float routing_weight, float limit,
+                  bool is_split) {
+  const auto product = [](const WeightMatrix& weight, const Row& of, bool rounds) {
+    const QuantisedRow quantised(of);
+    Row y(static_cast<std::size_t>(weight.rows));
+    stated_product_ref(weight, quantised.codes, quantised.scales, rounds, y);
+    return y;
+  };
+  const Row gate = product(expert.w1, x, true), up = product(expert.w3, x, true);
+  Row inner(gate.size());
+  for (std::size_t i = 0; i < inner.size(); ++i)
+    inner[i] = round_bf16(stated_swiglu_ref(gate[i], up[i], limit, routing_weight));
+  return product(expert.w2, inner, !is_split);
+}
+
 }  // namespace
 
 void experts_ref(const ExpertsArgs& args) {
@@ -48,8 +78,11 @@ void experts_ref(const ExpertsArgs& args) {
     for (const std::int64_t slot : slots) {
       const std::int64_t expert = args.local_expert(row, slot);
       if (expert < 0) continue;
-      add(expert_output(args.routed[static_cast<std::size_t>(expert)], x, args.weights(row, slot),
-                        args.swiglu_limit, args.precision, args.split.routed));
+      const ExpertWeights& weights = args.routed[static_cast<std::size_t>(expert)];
+      add(args.sums == ExpertSums::kStated
+              ? stated_output(weights, x, args.weights(row, slot), args.swiglu_limit, args.split.routed)
+              : expert_output(weights, x, args.weights(row, slot), args.swiglu_limit, args.precision,
+                              args.split.routed));
     }
     if (args.shared != nullptr) {
       add(expert_output(*args.shared, x, 1.0F, args.swiglu_limit, args.precision, args.split.shared));

@@ -19,17 +19,20 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
 std::optional<Reason> why_not_codes(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  if (const auto why = why_not_stated(args)) return why;
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
   if (format_of(args) == WeightFormat::kNvfp4) return "takes scales of 32 inputs; NVFP4 has them of 16";
   return std::nullopt;
 }
 
 std::optional<Reason> why_not_bf16(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  if (const auto why = why_not_stated(args)) return why;
   if (format_of(args) != WeightFormat::kBF16) return "takes BF16 weights; these are codes";
   return std::nullopt;
 }
 
 std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  if (const auto why = why_not_stated(args)) return why;
   if (format_of(args) != WeightFormat::kNvfp4) return "takes NVFP4 weights; these are others";
   return std::nullopt;
 }
