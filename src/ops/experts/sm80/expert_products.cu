@@ -9,6 +9,7 @@
 #include "ops/experts/cuda/expert_activation.cuh"
 #include "ops/matmul/sm80/few_tokens.cuh"
 #include "ops/matmul/sm80/many_tokens.cuh"
+#include "ops/operation/kernel_time.h"
 
 namespace baleen::sm80 {
 namespace {
@@ -168,7 +169,8 @@ __global__ void __launch_bounds__(kFewThreads, 2)
 
 template <WeightFormat kWeights>
 __device__ ManyTokensWork<kWeights> work_of(const PlacedMatrix<kWeights>& matrix, int first_output,
-                                            const Fp8Rows& rows, std::int64_t width, const TokenTile& tile) {
+                                            int num_rows, const Fp8Rows& rows, std::int64_t width,
+                                            const TokenTile& tile) {
   ManyTokensWork<kWeights> work{};
   work.rows = matrix.row(first_output);
   work.row_bytes = matrix.row_bytes;
@@ -177,7 +179,7 @@ __device__ ManyTokensWork<kWeights> work_of(const PlacedMatrix<kWeights>& matrix
   } else {
     work.block_scales[0] = matrix.block_scales(first_output);
   }
-  work.num_rows = kManyRows;
+  work.num_rows = num_rows;
   work.tokens = reinterpret_cast<const std::byte*>(rows.codes + tile.first_row * width);
   work.token_bytes = width;
   work.token_scales = rows.scales + tile.first_row;
@@ -187,8 +189,10 @@ __device__ ManyTokensWork<kWeights> work_of(const PlacedMatrix<kWeights>& matrix
   return work;
 }
 
+constexpr int kDownRows = kManyRows<WeightFormat::kFp8>;
+static_assert(kDownRows == kManyRows<WeightFormat::kFp4>);
 /// Outputs of either matrix in a block of the inner half.
-constexpr int kInnerRows = kManyRows / 2;
+constexpr int kInnerRows = kDownRows / 2;
 
 template <WeightFormat kWeights>
 __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, std::byte* dynamic) {
@@ -198,7 +202,7 @@ __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, st
   if (first >= matrices.inner_width) return;
   const PlacedMatrix<kWeights> gate(matrices.gate, expert.place, p.width);
   const PlacedMatrix<kWeights> up(matrices.up, expert.place, p.width);
-  ManyTokensWork<kWeights> work = work_of(gate, first, p.x, p.width, expert.tile);
+  ManyTokensWork<kWeights> work = work_of(gate, first, kInnerRows, p.x, p.width, expert.tile);
   work.second_rows = up.row(first);
   if constexpr (kWeights == WeightFormat::kFp4) {
     work.group_scales[1] = up.group_scales(first);
@@ -206,10 +210,10 @@ __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, st
     work.block_scales[1] = up.block_scales(first);
   }
   ManyTokens<kWeights, true> products(work, shared);
-  ManyTokensSums sums = {};
+  ManyTokensSums<kWeights> sums = {};
   products.multiply(sums);
 #pragma unroll
-  for (int n = 0; n < kWarpTokenTiles; ++n) {
+  for (int n = 0; n < ManyTokensCut<kWeights>::kTokenTiles; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int token = products.token_of_tile(n) + 2 * products.quad() + i % 2;
@@ -223,28 +227,31 @@ __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, st
 template <WeightFormat kWeights>
 __device__ void down_many(const ExpertProducts& p, const TileExpert& expert, std::byte* dynamic) {
   auto& shared = *reinterpret_cast<ManyTokensShared<kWeights, true>*>(dynamic);
-  const int first = static_cast<int>(blockIdx.x) * kManyRows;
+  const int first = static_cast<int>(blockIdx.x) * kDownRows;
   const ExpertMatrices& matrices = expert.matrices(p);
   const PlacedMatrix<kWeights> down(matrices.down, expert.place, matrices.inner_width);
-  const ManyTokensWork<kWeights> work = work_of(down, first, p.inner_fp8, p.inner_pitch, expert.tile);
+  const int num_rows = min(kDownRows, p.width - first);
+  const ManyTokensWork<kWeights> work =
+      work_of(down, first, num_rows, p.inner_fp8, p.inner_pitch, expert.tile);
   ManyTokens<kWeights, true> products(work, shared);
-  ManyTokensSums sums = {};
+  ManyTokensSums<kWeights> sums = {};
   products.multiply(sums);
 #pragma unroll
   for (int tile = 0; tile < kWarpRowTiles; ++tile) {
 #pragma unroll
-    for (int n = 0; n < kWarpTokenTiles; ++n) {
+    for (int n = 0; n < ManyTokensCut<kWeights>::kTokenTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int token = products.token_of_tile(n) + 2 * products.quad() + i % 2;
         const int row = products.row_of_tile(tile) + products.group() + i / 2 * 8;
-        if (token < work.num_tokens) store_output(p, expert, token, first + row, sums[tile][n][i]);
+        if (token < work.num_tokens && row < num_rows)
+          store_output(p, expert, token, first + row, sums[tile][n][i]);
       }
     }
   }
 }
 
-/// Grid: (64 outputs of w1 and w3 each, token tiles).
+/// Grid: (128 outputs of w1 and w3 each, token tiles).
 template <WeightFormat kRouted>
 __global__ void __launch_bounds__(kManyThreads, 1)
     inner_many_kernel(const __grid_constant__ ExpertProducts p, NextAtOnce order) {
@@ -256,7 +263,7 @@ __global__ void __launch_bounds__(kManyThreads, 1)
   with_format<kRouted>(expert, [&](auto format) { inner_many<decltype(format)::value>(p, expert, dynamic); });
 }
 
-/// Grid: (128 outputs, token tiles).
+/// Grid: (256 outputs, token tiles).
 template <WeightFormat kRouted>
 __global__ void __launch_bounds__(kManyThreads, 1)
     down_many_kernel(const __grid_constant__ ExpertProducts p, NextAtOnce order) {
@@ -277,7 +284,7 @@ constexpr std::int64_t kManySharedBytes = std::max(sizeof(ManyTokensShared<kRout
 void launch(Kernel kernel, std::int64_t num_outputs, int outputs_of_block, int threads,
             std::int64_t shared_bytes, const ExpertProducts& products, CudaContext& context) {
   launch_kernel("multiplying experts", kernel,
-                {.grid = dim3(static_cast<unsigned>(num_outputs / outputs_of_block),
+                {.grid = dim3(static_cast<unsigned>(pieces_of(num_outputs, outputs_of_block)),
                               static_cast<unsigned>(products.max_tiles)),
                  .threads = threads,
                  .shared_bytes = shared_bytes},
@@ -311,7 +318,7 @@ void multiply_down(const ExpertProducts& products, WeightFormat routed_format, T
     launch(kernel, products.width, kTileOutputs, kFewThreads, 0, products, context);
   } else {
     const Kernel kernel = fp4 ? down_many_kernel<WeightFormat::kFp4> : down_many_kernel<WeightFormat::kFp8>;
-    launch(kernel, products.width, kManyRows, kManyThreads, kManySharedBytes<WeightFormat::kFp4>, products,
+    launch(kernel, products.width, kDownRows, kManyThreads, kManySharedBytes<WeightFormat::kFp4>, products,
            context);
   }
 }

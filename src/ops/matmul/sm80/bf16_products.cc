@@ -18,28 +18,32 @@ void run(const Bf16Work& work, bool adds, CudaContext& context) {
   BALEEN_CHECK(!work.outputs.empty());
   BALEEN_CHECK(work.num_inputs % kSliceInputs == 0 && work.row_stride % 8 == 0 && work.group_stride % 8 == 0);
   BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(work.x) % 16, 0);
-  ListShape shape{.num_tokens = work.num_rows, .num_inputs = work.num_inputs};
+  const WeightFormat format = work.outputs.front().weight->format;
+  BALEEN_CHECK(format == WeightFormat::kBF16 || format == WeightFormat::kFp8);
+  ListShape shape{.num_tokens = work.num_rows, .num_inputs = work.num_inputs, .format = format};
   for (const Bf16Work::Output& output : work.outputs) {
     BALEEN_CHECK_EQ(output.weight->cols, work.num_inputs);
     BALEEN_CHECK_EQ(output.y.extent(0), work.num_rows);
     shape.all_outputs += output.weight->rows;
     shape.weight_bytes += static_cast<double>(output.weight->size_bytes());
   }
-  const WeightFormat format = work.outputs.front().weight->format;
-  BALEEN_CHECK(format == WeightFormat::kBF16 || format == WeightFormat::kFp8);
-  const bool few = few_seconds(shape, context.num_sms, context.rates) <=
-                   many_seconds(shape, context.num_sms, context.rates);
+  const int many_outputs = many_tile_outputs(format);
+  // A tile lies in one group.
+  const bool cuts_groups =
+      work.num_groups > 1 && work.outputs.front().weight->rows % (work.num_groups * many_outputs) != 0;
+  const bool few = cuts_groups || few_seconds(shape, context.num_sms, context.rates) <=
+                                      many_seconds(shape, context.num_sms, context.rates);
   ProductList list{.tokens = work.x,
                    .token_bytes = work.row_stride * kElementBytes,
                    .group_bytes = work.group_stride * kElementBytes,
-                   .tile_outputs = few ? kFewTileOutputs : kManyTileOutputs,
+                   .tile_outputs = few ? kFewTileOutputs : many_outputs,
                    .group_outputs = std::numeric_limits<std::int32_t>::max(),
                    .num_tokens = static_cast<std::int32_t>(work.num_rows),
                    .adds = adds,
                    .num_slices = static_cast<std::int32_t>(work.num_inputs / kSliceInputs)};
   if (work.num_groups > 1) {
     const std::int64_t all_outputs = work.outputs.front().weight->rows;
-    BALEEN_CHECK(work.outputs.size() == 1 && all_outputs % (work.num_groups * kManyTileOutputs) == 0);
+    BALEEN_CHECK(work.outputs.size() == 1 && all_outputs % (work.num_groups * kFewTileOutputs) == 0);
     list.group_outputs = static_cast<std::int32_t>(all_outputs / work.num_groups);
   }
   for (const Bf16Work::Output& output : work.outputs) {

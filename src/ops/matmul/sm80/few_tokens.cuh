@@ -41,6 +41,10 @@ struct FewTokensShared {
   float scales[2][kFewWarps][kMatrices][kTokens];
 };
 
+/// Rounds of slices whose weights are under way: as many bytes of each format.
+template <WeightFormat kWeights>
+inline constexpr int kFewRoundsAhead = kWeights == WeightFormat::kFp4 ? 3 : 2;
+
 /// What a lane has of a slice of a matrix.
 template <WeightFormat kWeights>
 struct WeightPieces {
@@ -98,30 +102,33 @@ __device__ void multiply_few_tokens(const LaneRows<kWeights> (&weights)[kMatrice
   const int group = lane / 4, quad = lane % 4;
   const int own_row = thread % kTileOutputs, own_token = thread / kTileOutputs;
   float sums[kMatrices] = {};
-  WeightPieces<kWeights> pieces[kMatrices];
+  // Weights of the next rounds are on their way, in registers; tokens, which L2 has, of the next one.
+  WeightPieces<kWeights> pieces[kFewRoundsAhead<kWeights>][kMatrices];
   TokenPieces<kWeights, kFp8Tokens, kTiles> token_pieces;
-  const auto load = [&](int slice) {
+  const auto load = [&](WeightPieces<kWeights>(&to)[kMatrices], int slice) {
 #pragma unroll
-    for (int matrix = 0; matrix < kMatrices; ++matrix) pieces[matrix].load(weights[matrix], slice, quad);
-    token_pieces.load(tokens, slice, quad);
+    for (int matrix = 0; matrix < kMatrices; ++matrix) to[matrix].load(weights[matrix], slice, quad);
   };
-  if (warp < num_slices) load(warp);
+#pragma unroll
+  for (int round = 0; round < kFewRoundsAhead<kWeights>; ++round) {
+    const int slice = round * kFewWarps + warp;
+    if (slice < num_slices) load(pieces[round], slice);
+  }
+  if (warp < num_slices) token_pieces.load(tokens, warp, quad);
 
-  for (int first = 0, buffer = 0; first < num_slices; first += kFewWarps, buffer ^= 1) {
+  const auto run_round = [&](int first, WeightPieces<kWeights>(&pieces)[kMatrices]) {
+    const int buffer = first / kFewWarps % 2;
     const int slice = first + warp;
     if (slice < num_slices) {
-      WeightPieces<kWeights> now[kMatrices];
-#pragma unroll
-      for (int matrix = 0; matrix < kMatrices; ++matrix) now[matrix] = pieces[matrix];
       const TokenPieces<kWeights, kFp8Tokens, kTiles> tokens_now = token_pieces;
-      if (slice + kFewWarps < num_slices) load(slice + kFewWarps);
+      if (slice + kFewWarps < num_slices) token_pieces.load(tokens, slice + kFewWarps, quad);
 
       float products[kMatrices][kTiles][4] = {};
       std::uint32_t multipliers[kMatrices][2], token_multipliers[kTiles];
 #pragma unroll
       for (int matrix = 0; matrix < kMatrices; ++matrix) {
 #pragma unroll
-        for (int row = 0; row < 2; ++row) multipliers[matrix][row] = now[matrix].multiplier(row);
+        for (int row = 0; row < 2; ++row) multipliers[matrix][row] = pieces[matrix].multiplier(row);
       }
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile)
@@ -136,14 +143,16 @@ __device__ void multiply_few_tokens(const LaneRows<kWeights> (&weights)[kMatrice
 #pragma unroll
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           std::uint32_t upper[2], lower[2];
-          weight_operand<kWeights>(now[matrix].strips[0], step, multipliers[matrix][0], upper);
-          weight_operand<kWeights>(now[matrix].strips[1], step, multipliers[matrix][1], lower);
+          weight_operand<kWeights>(pieces[matrix].strips[0], step, multipliers[matrix][0], upper);
+          weight_operand<kWeights>(pieces[matrix].strips[1], step, multipliers[matrix][1], lower);
 #pragma unroll
           for (int tile = 0; tile < kTiles; ++tile)
             ptx::mma_16x8x16(products[matrix][tile], upper[0], lower[0], upper[1], lower[1], b[tile][0],
                              b[tile][1]);
         }
       }
+      const int later = slice + kFewRoundsAhead<kWeights> * kFewWarps;
+      if (later < num_slices) load(pieces, later);
 #pragma unroll
       for (int matrix = 0; matrix < kMatrices; ++matrix) {
         auto& to = shared.sums[buffer][warp][matrix];
@@ -172,6 +181,13 @@ __device__ void multiply_few_tokens(const LaneRows<kWeights> (&weights)[kMatrice
                                    shared.scales[buffer][i][matrix][own_token], sums[matrix]);
         }
       }
+    }
+  };
+  for (int first = 0; first < num_slices;) {
+#pragma unroll
+    for (int round = 0; round < kFewRoundsAhead<kWeights>; ++round) {
+      if (first < num_slices) run_round(first, pieces[round]);
+      first += kFewWarps;
     }
   }
   if (thread < kOutputs && own_token < tokens.count) finish(own_row, own_token, sums);

@@ -1,5 +1,6 @@
-/// Products of weights with many tokens, by a block: 128 weight rows and 64 tokens. Operands come to shared
-/// memory slice by slice, some slices ahead, as they lie in device memory; a warp has 32 rows and 32 tokens.
+/// Products of weights with many tokens, by a block: 256 weight rows (BF16: 128) and 64 tokens. Operands come
+/// to shared memory slice by slice, some slices ahead, as they lie in device memory; codes of tokens become
+/// BF16 there, once for all warps. A warp has 32 rows and all tokens (BF16: half of them).
 #pragma once
 
 #include <cstddef>
@@ -11,37 +12,55 @@
 
 namespace baleen::sm80 {
 
-inline constexpr int kManyRows = 128, kManyTokens = 64;  // of a block
+inline constexpr int kManyTokens = 64;  // of a block
 inline constexpr int kManyThreads = 256;
-inline constexpr int kWarpRowTiles = 2, kWarpTokenTiles = 4;
-inline constexpr int kWarpRows = kWarpRowTiles * kTileOutputs, kWarpTokens = kWarpTokenTiles * kTileTokens;
-inline constexpr int kRowWarps = kManyRows / kWarpRows;  // side by side
-static_assert(kRowWarps * (kManyTokens / kWarpTokens) * kWarpLanes == kManyThreads);
+inline constexpr int kWarpRowTiles = 2;
+inline constexpr int kWarpRows = kWarpRowTiles * kTileOutputs;
 
-/// A stage of shared memory. Strips lie one behind the other, a little apart, so that the pieces of a row
-/// that threads copy together fall into different banks.
+/// How a block's rows and tokens are cut over its warps. Two slices of BF16 weights are as large as four of
+/// FP8: with half the rows they fit.
+template <WeightFormat kWeights>
+struct ManyTokensCut {
+  static constexpr int kRows = kWeights == WeightFormat::kBF16 ? 128 : 256;
+  static constexpr int kRowWarps = kRows / kWarpRows;  // side by side
+  static constexpr int kTokenWarps = kManyThreads / kWarpLanes / kRowWarps;
+  static constexpr int kWarpTokens = kManyTokens / kTokenWarps;
+  static constexpr int kTokenTiles = kWarpTokens / kTileTokens;
+};
+template <WeightFormat kWeights>
+inline constexpr int kManyRows = ManyTokensCut<kWeights>::kRows;
+
+/// Strips lie one behind the other, a little apart, so that the pieces of a row that threads copy together
+/// fall into different banks.
+inline constexpr int kTokenStripBytes = kManyTokens * kStripBytes + kStripBytes;
+
+/// A stage of shared memory.
 template <WeightFormat kWeights, bool kFp8Tokens>
 struct ManyTokensStage {
-  static constexpr int kWeightStrip = kManyRows * kStripBytes + kStripBytes;
-  static constexpr int kTokenStrip = kManyTokens * kStripBytes + kStripBytes;
+  static constexpr int kWeightStrip = kManyRows<kWeights> * kStripBytes + kStripBytes;
   alignas(16) std::byte weights[kWeightStrips<kWeights>][kWeightStrip];
-  alignas(16) std::byte tokens[kTokenStrips<kFp8Tokens>][kTokenStrip];
+  alignas(16) std::byte tokens[kTokenStrips<kFp8Tokens>][kTokenStripBytes];
   alignas(16) float token_scales[kFp8Tokens ? kManyTokens : 1];
-  std::uint32_t group_scales[kWeights == WeightFormat::kFp4 ? kManyRows : 1];  ///< four bytes a row
+  std::uint32_t group_scales[kWeights == WeightFormat::kFp4 ? kManyRows<kWeights> : 1];  ///< four bytes a row
 };
 
-inline constexpr int kManySumsPitch = kManyRows + 4;
-
-/// All of it: stages, and in the end the sums.
+/// All of it: stages and the tokens of the slice in hand as BF16, and in the end the sums.
 template <WeightFormat kWeights, bool kFp8Tokens>
 struct ManyTokensShared {
+  using Tokens = std::byte[kTokenStrips<false>][kTokenStripBytes];
   static constexpr int kMaxBytes = 99 << 10;  // GPUs of 8.6, 8.9 and 12.0 have no more
   static constexpr int kStageBytes = static_cast<int>(sizeof(ManyTokensStage<kWeights, kFp8Tokens>));
-  static constexpr int kStages = kMaxBytes / kStageBytes < 4 ? kMaxBytes / kStageBytes : 4;
+  static constexpr int kTokenBytes = kFp8Tokens ? static_cast<int>(sizeof(Tokens)) : 16;
+  static constexpr int kMostStages = (kMaxBytes - kTokenBytes) / kStageBytes;
+  static constexpr int kStages = kMostStages < 4 ? kMostStages : 4;
   static_assert(kStages >= 2);
-  union {
+  struct Operands {
     ManyTokensStage<kWeights, kFp8Tokens> stages[kStages];
-    float sums[kManyTokens][kManySumsPitch];
+    alignas(16) std::byte tokens[kTokenBytes];  ///< `Tokens` where they were codes
+  };
+  union {
+    Operands operands;
+    float sums[kManyTokens][kManyRows<kWeights> + 4];
   };
 };
 
@@ -53,7 +72,7 @@ struct ManyTokensWork {
   const std::byte* second_rows;  ///< null: rows are of one matrix. Else the second tile of every warp is of
                                  ///< another one, whose first row is here: a warp has 16 rows of either
   const std::uint8_t* group_scales[2];  ///< FP4: of rows and of second_rows
-  const float* block_scales[2];         ///< FP8: of rows and of second_rows, one a slice
+  const float* block_scales[2];         ///< FP8: of the first 128 rows and of second_rows, one a slice
   int num_rows;                         ///< rows that a matrix has here
   const std::byte* tokens;
   std::int64_t token_bytes;   ///< from token to token
@@ -63,26 +82,30 @@ struct ManyTokensWork {
   int num_slices;
 };
 
-using ManyTokensSums = float[kWarpRowTiles][kWarpTokenTiles][4];
+template <WeightFormat kWeights>
+using ManyTokensSums = float[kWarpRowTiles][ManyTokensCut<kWeights>::kTokenTiles][4];
 
 template <WeightFormat kWeights, bool kFp8Tokens>
 class ManyTokens {
+  using Cut = ManyTokensCut<kWeights>;
   using Shared = ManyTokensShared<kWeights, kFp8Tokens>;
   using Stage = ManyTokensStage<kWeights, kFp8Tokens>;
+  using Sums = ManyTokensSums<kWeights>;
+  static constexpr int kTokenTiles = Cut::kTokenTiles;
 
  public:
   __device__ ManyTokens(const ManyTokensWork<kWeights>& work, Shared& shared)
       : work_(work),
         shared_(shared),
         thread_(static_cast<int>(threadIdx.x)),
-        row_warp_(thread_ / kWarpLanes % kRowWarps),
-        token_warp_(thread_ / kWarpLanes / kRowWarps),
+        row_warp_(thread_ / kWarpLanes % Cut::kRowWarps),
+        token_warp_(thread_ / kWarpLanes / Cut::kRowWarps),
         group_(thread_ % kWarpLanes / 4),
         quad_(thread_ % 4) {}
 
   /// By all threads; ends with a barrier. A lane has of its warp's row tile m and token tile n what
   /// mma_16x8x16 leaves it.
-  __device__ void multiply(ManyTokensSums& sums) {
+  __device__ void multiply(Sums& sums) {
 #pragma unroll
     for (int stage = 0; stage < Shared::kStages - 1; ++stage) {
       if (stage < work_.num_slices) copy(stage);
@@ -94,6 +117,10 @@ class ManyTokens {
       const int ahead = slice + Shared::kStages - 1;
       if (ahead < work_.num_slices) copy(ahead);
       ptx::cp_async_commit();
+      if constexpr (kFp8Tokens) {
+        convert(slice);
+        __syncthreads();
+      }
       add(slice, sums);
     }
     ptx::cp_async_wait<0>();
@@ -106,18 +133,25 @@ class ManyTokens {
                                         : row_warp_ * kTileOutputs;
   }
   [[nodiscard]] __device__ int token_of_tile(int tile) const {
-    return token_warp_ * kWarpTokens + tile * kTileTokens;
+    return token_warp_ * Cut::kWarpTokens + tile * kTileTokens;
   }
   [[nodiscard]] __device__ int group() const { return group_; }
   [[nodiscard]] __device__ int quad() const { return quad_; }
 
  private:
+  __device__ Stage& stage_of(int slice) const { return shared_.operands.stages[slice % Shared::kStages]; }
+  /// Tokens of the slice in hand as BF16.
+  __device__ std::byte* strip_of(Stage& stage, int strip) const {
+    return kFp8Tokens ? shared_.operands.tokens + strip * kTokenStripBytes
+                      : stage.tokens[strip % kTokenStrips<kFp8Tokens>];
+  }
+
   /// Begins to copy a slice.
   __device__ void copy(int slice) {
-    Stage& stage = shared_.stages[slice % Shared::kStages];
+    Stage& stage = stage_of(slice);
     constexpr int kRowPieces = 4 * kWeightStrips<kWeights>, kTokenPieces = 4 * kTokenStrips<kFp8Tokens>;
 #pragma unroll
-    for (int i = thread_; i < kManyRows * kRowPieces; i += kManyThreads) {
+    for (int i = thread_; i < kManyRows<kWeights> * kRowPieces; i += kManyThreads) {
       const int row = i / kRowPieces, piece = i % kRowPieces;
       const Row from = row_at(row);
       ptx::cp_async_16(stage.weights[piece / 4] + row * kStripBytes + piece % 4 * kPieceBytes,
@@ -125,10 +159,9 @@ class ManyTokens {
                        from.exists);
     }
     if constexpr (kWeights == WeightFormat::kFp4) {
-      if (thread_ < kManyRows) {
-        const Row from = row_at(thread_);
-        ptx::cp_async_4(&stage.group_scales[thread_], from.group_scales + 4 * slice, from.exists);
-      }
+      static_assert(kManyRows<kWeights> == kManyThreads);
+      const Row from = row_at(thread_);
+      ptx::cp_async_4(&stage.group_scales[thread_], from.group_scales + 4 * slice, from.exists);
     }
 #pragma unroll
     for (int i = thread_; i < kManyTokens * kTokenPieces; i += kManyThreads) {
@@ -141,11 +174,10 @@ class ManyTokens {
                        exists);
     }
     if constexpr (kFp8Tokens) {
-      const int token = thread_ - kManyRows;
-      if (token >= 0 && token < kManyTokens) {
-        const bool exists = token < work_.num_tokens;
-        ptx::cp_async_4(&stage.token_scales[token],
-                        work_.token_scales + slice * work_.scale_stride + (exists ? token : 0), exists);
+      if (thread_ < kManyTokens) {
+        const bool exists = thread_ < work_.num_tokens;
+        ptx::cp_async_4(&stage.token_scales[thread_],
+                        work_.token_scales + slice * work_.scale_stride + (exists ? thread_ : 0), exists);
       }
     }
   }
@@ -167,12 +199,32 @@ class ManyTokens {
             kWeights == WeightFormat::kFp4 ? scales + at * (4 * work_.num_slices) : nullptr, exists};
   }
 
-  __device__ void add(int slice, ManyTokensSums& sums) {
-    const Stage& stage = shared_.stages[slice % Shared::kStages];
-    const int first_row = row_warp_ * kWarpRows + group_, first_token = token_warp_ * kWarpTokens + group_;
+  /// Codes of the slice's tokens to BF16, in the order of the instructions: a thread has of one token what a
+  /// lane of a quad feeds.
+  __device__ void convert(int slice) {
+    static_assert(kManyTokens * 4 == kManyThreads);
+    Stage& stage = stage_of(slice);
+    const int token = thread_ / 4;
+    uint4 codes[kTokenStrips<kFp8Tokens>];
+#pragma unroll
+    for (int strip = 0; strip < kTokenStrips<kFp8Tokens>; ++strip)
+      codes[strip] = piece_at(stage.tokens[strip], token);
+    const std::uint32_t multiplier = token_multiplier<kFp8Tokens>(codes);
+#pragma unroll
+    for (int strip = 0; strip < kTokenStrips<false>; ++strip) {
+      std::uint32_t even[2], odd[2];
+      token_operand<kWeights, kFp8Tokens>(codes, 2 * strip, multiplier, even);
+      token_operand<kWeights, kFp8Tokens>(codes, 2 * strip + 1, multiplier, odd);
+      *reinterpret_cast<uint4*>(strip_of(stage, strip) + token * kStripBytes + quad_ * kPieceBytes) = {
+          even[0], even[1], odd[0], odd[1]};
+    }
+  }
+
+  __device__ void add(int slice, Sums& sums) {
+    Stage& stage = stage_of(slice);
+    const int first_row = row_warp_ * kWarpRows + group_, first_token = token_of_tile(0) + group_;
     uint4 rows[kWarpRowTiles][2][kWeightStrips<kWeights>];
-    uint4 tokens[kWarpTokenTiles][kTokenStrips<kFp8Tokens>];
-    std::uint32_t multipliers[kWarpRowTiles][2], token_multipliers[kWarpTokenTiles];
+    std::uint32_t multipliers[kWarpRowTiles][2];
 #pragma unroll
     for (int tile = 0; tile < kWarpRowTiles; ++tile) {
 #pragma unroll
@@ -188,29 +240,29 @@ class ManyTokens {
         }
       }
     }
-#pragma unroll
-    for (int tile = 0; tile < kWarpTokenTiles; ++tile) {
-#pragma unroll
-      for (int strip = 0; strip < kTokenStrips<kFp8Tokens>; ++strip)
-        tokens[tile][strip] = piece_at(stage.tokens[strip], first_token + tile * kTileTokens);
-      token_multipliers[tile] = token_multiplier<kFp8Tokens>(tokens[tile]);
-    }
 
-    float products[kWarpRowTiles][kWarpTokenTiles][4] = {};
+    float products[kWarpRowTiles][kTokenTiles][4] = {};
 #pragma unroll
-    for (int step = 0; step < kSliceSteps; ++step) {
-      std::uint32_t b[kWarpTokenTiles][2];
-#pragma unroll
-      for (int tile = 0; tile < kWarpTokenTiles; ++tile)
-        token_operand<kWeights, kFp8Tokens>(tokens[tile], step, token_multipliers[tile], b[tile]);
+    for (int strip = 0; strip < kSliceSteps / 2; ++strip) {
+      std::uint32_t upper[kWarpRowTiles][2][2], lower[kWarpRowTiles][2][2];  // [tile][step of the strip]
 #pragma unroll
       for (int tile = 0; tile < kWarpRowTiles; ++tile) {
-        std::uint32_t upper[2], lower[2];
-        weight_operand<kWeights>(rows[tile][0], step, multipliers[tile][0], upper);
-        weight_operand<kWeights>(rows[tile][1], step, multipliers[tile][1], lower);
 #pragma unroll
-        for (int n = 0; n < kWarpTokenTiles; ++n)
-          ptx::mma_16x8x16(products[tile][n], upper[0], lower[0], upper[1], lower[1], b[n][0], b[n][1]);
+        for (int odd = 0; odd < 2; ++odd) {
+          weight_operand<kWeights>(rows[tile][0], 2 * strip + odd, multipliers[tile][0], upper[tile][odd]);
+          weight_operand<kWeights>(rows[tile][1], 2 * strip + odd, multipliers[tile][1], lower[tile][odd]);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kTokenTiles; ++n) {
+        const uint4 b = piece_at(strip_of(stage, strip), first_token + n * kTileTokens);
+#pragma unroll
+        for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+          ptx::mma_16x8x16(products[tile][n], upper[tile][0][0], lower[tile][0][0], upper[tile][0][1],
+                           lower[tile][0][1], b.x, b.y);
+          ptx::mma_16x8x16(products[tile][n], upper[tile][1][0], lower[tile][1][0], upper[tile][1][1],
+                           lower[tile][1][1], b.z, b.w);
+        }
       }
     }
 
@@ -220,11 +272,13 @@ class ManyTokens {
       weight_scales[tile] = 1.0F;
       if constexpr (kWeights == WeightFormat::kFp8) {
         const bool second = work_.second_rows != nullptr && tile == 1;
-        weight_scales[tile] = __ldg((second ? work_.block_scales[1] : work_.block_scales[0]) + slice);
+        const float* const of_rows = second ? work_.block_scales[1] : work_.block_scales[0];
+        const int block = row_of_tile(tile) < work_.num_rows ? row_of_tile(tile) / kSliceWidth : 0;
+        weight_scales[tile] = __ldg(of_rows + block * work_.num_slices + slice);
       }
     }
 #pragma unroll
-    for (int n = 0; n < kWarpTokenTiles; ++n) {
+    for (int n = 0; n < kTokenTiles; ++n) {
       float2 scales{1.0F, 1.0F};
       if constexpr (kFp8Tokens)
         scales = *reinterpret_cast<const float2*>(&stage.token_scales[token_of_tile(n) + 2 * quad_]);

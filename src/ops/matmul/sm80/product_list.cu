@@ -10,8 +10,7 @@
 namespace baleen::sm80 {
 namespace {
 
-static_assert(kFewTileOutputs == kTileOutputs && kManyTileOutputs == kManyRows &&
-              kManyPassTokens == kManyTokens);
+static_assert(kFewTileOutputs == kTileOutputs && kManyPassTokens == kManyTokens);
 
 /// Which product a tile belongs to.
 __device__ const ProductList::Product& product_of(const ProductList& list, int tile) {
@@ -38,7 +37,7 @@ __device__ const std::byte* tokens_of(const ProductList& list, int output) {
 
 /// Grid: (tiles of 16 outputs, passes of 8 kTiles tokens).
 template <WeightFormat kWeights, bool kFp8Tokens, int kTiles>
-__global__ void __launch_bounds__(kFewThreads, 2)
+__global__ void __launch_bounds__(kFewThreads, kWeights == WeightFormat::kBF16 && kTiles > 1 ? 1 : 2)
     few_kernel(const __grid_constant__ ProductList list, NextAtOnce order) {
   __shared__ FewTokensShared<kTiles, 1> shared;
   order.launch_next();
@@ -76,23 +75,25 @@ __global__ void __launch_bounds__(kFewThreads, 2)
       });
 }
 
-/// Grid: (passes of 64 tokens, tiles of 128 outputs): neighbours share weights.
+/// Grid: (passes of 64 tokens, tiles of outputs): neighbours share weights.
 template <WeightFormat kWeights, bool kFp8Tokens>
 __global__ void __launch_bounds__(kManyThreads, 1)
     many_kernel(const __grid_constant__ ProductList list, NextAtOnce order) {
+  constexpr int kRows = kManyRows<kWeights>;
+  static_assert(kRows == many_tile_outputs(kWeights));
   extern __shared__ __align__(16) std::byte dynamic[];
   auto& shared = *reinterpret_cast<ManyTokensShared<kWeights, kFp8Tokens>*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
   const ProductList::Product& product = product_of(list, static_cast<int>(blockIdx.y));
-  const int first_output = (static_cast<int>(blockIdx.y) - product.first_tile) * kManyRows;
+  const int first_output = (static_cast<int>(blockIdx.y) - product.first_tile) * kRows;
   const int first_token = static_cast<int>(blockIdx.x) * kManyTokens;
   ManyTokensWork<kWeights> work{};
   work.row_bytes = std::int64_t{list.num_slices} * (kWeightStrips<kWeights> * kStripBytes);
   work.rows = product.weight + first_output * work.row_bytes;
   if constexpr (kWeights == WeightFormat::kFp8)
     work.block_scales[0] = product.block_scales + first_output / kSliceWidth * list.num_slices;
-  work.num_rows = min(kManyRows, product.num_outputs - first_output);
+  work.num_rows = min(kRows, product.num_outputs - first_output);
   work.tokens = tokens_of(list, first_output) + first_token * list.token_bytes;
   work.token_bytes = list.token_bytes;
   if constexpr (kFp8Tokens) {
@@ -102,14 +103,14 @@ __global__ void __launch_bounds__(kManyThreads, 1)
   work.num_tokens = min(kManyTokens, list.num_tokens - first_token);
   work.num_slices = list.num_slices;
   ManyTokens<kWeights, kFp8Tokens> products(work, shared);
-  ManyTokensSums sums = {};
+  ManyTokensSums<kWeights> sums = {};
   products.multiply(sums);
 
   // By way of shared memory, so that neighbouring threads store neighbouring outputs.
 #pragma unroll
   for (int tile = 0; tile < kWarpRowTiles; ++tile) {
 #pragma unroll
-    for (int n = 0; n < kWarpTokenTiles; ++n) {
+    for (int n = 0; n < ManyTokensCut<kWeights>::kTokenTiles; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         shared.sums[products.token_of_tile(n) + 2 * products.quad() + i % 2]
@@ -118,8 +119,8 @@ __global__ void __launch_bounds__(kManyThreads, 1)
     }
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < work.num_tokens * kManyRows; i += kManyThreads) {
-    const int token = i / kManyRows, row = i % kManyRows;
+  for (int i = static_cast<int>(threadIdx.x); i < work.num_tokens * kRows; i += kManyThreads) {
+    const int token = i / kRows, row = i % kRows;
     if (row < work.num_rows)
       store_output(list, product, first_token + token, first_output + row, shared.sums[token][row]);
   }
@@ -176,7 +177,7 @@ void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list
 }
 
 void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context) {
-  BALEEN_CHECK_EQ(list.tile_outputs, kManyTileOutputs);
+  BALEEN_CHECK_EQ(list.tile_outputs, many_tile_outputs(weights));
   if (weights == WeightFormat::kBF16) {
     BALEEN_CHECK(!fp8_tokens);
     launch_many<WeightFormat::kBF16, false>(list, context);

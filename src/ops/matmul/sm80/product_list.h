@@ -49,7 +49,10 @@ void add_product(ProductList& list, const WeightMatrix& weight, const Activation
 
 /// Weight rows of a tile, and tokens that a pass over the weights serves.
 inline constexpr int kFewTileOutputs = 16, kFewPassTokens = 16;
-inline constexpr int kManyTileOutputs = 128, kManyPassTokens = 64;
+inline constexpr int kManyPassTokens = 64;
+[[nodiscard]] constexpr int many_tile_outputs(WeightFormat weights) {
+  return weights == WeightFormat::kBF16 ? 128 : 256;
+}
 void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context);
 void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context);
 
@@ -58,6 +61,7 @@ void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& lis
 struct ListShape {
   std::int64_t num_tokens = 0, num_inputs = 0, all_outputs = 0;
   double weight_bytes = 0;
+  WeightFormat format = WeightFormat::kFp8;
 };
 [[nodiscard]] double few_seconds(const ListShape& shape, int num_units, const DeviceRates& rates);
 [[nodiscard]] double many_seconds(const ListShape& shape, int num_units, const DeviceRates& rates);
