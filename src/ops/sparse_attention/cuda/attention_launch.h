@@ -14,6 +14,9 @@ namespace baleen::BALEEN_ARCH {
 
 inline constexpr int kRunEntries = 64;  ///< runs are cut from the start of the list
 
+/// Rows that kernels on tensor cores take: those of the released models.
+inline constexpr int kTilesNope = 448, kTilesRope = 64, kTilesWidth = kTilesNope + kTilesRope;
+
 /// A `LatentPool` of `released` rows as kernels see it.
 struct RowPool {
   const std::byte* base;

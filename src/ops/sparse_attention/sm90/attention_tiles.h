@@ -5,8 +5,6 @@
 
 namespace baleen::sm90 {
 
-inline constexpr int kTilesNope = 448, kTilesRope = 64, kTilesWidth = kTilesNope + kTilesRope;
-
 /// Rows of 448 + 64 values, all addresses on 16 bytes.
 void attention_tiles(const AttentionLaunch& launch, CudaContext& context);
 [[nodiscard]] std::int64_t attention_tiles_scratch_bytes();

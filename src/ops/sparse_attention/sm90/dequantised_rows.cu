@@ -17,18 +17,6 @@ constexpr int kRowChunks = kWidth / kChunkValues, kCodeChunks = kNope / kChunkVa
 constexpr int kChunksPerScale = kLatentGroup / kChunkValues;
 static_assert(kRowChunks == 2 * kWarpLanes);
 
-__device__ uint4 dequantised(uint2 codes, std::uint32_t scale) {
-  const std::uint32_t multiplier = bf16_power_of_two(min(scale, kLargestScale) + kE4m3ToBf16);
-  uint4 values = {dequantise_e4m3_pair(codes.x, multiplier), dequantise_e4m3_pair(codes.x >> 16, multiplier),
-                  dequantise_e4m3_pair(codes.y, multiplier), dequantise_e4m3_pair(codes.y >> 16, multiplier)};
-  if (scale > kLargestScale) {
-    const std::uint32_t rest = bf16_power_of_two(scale - kLargestScale + kE8m0Bias, scale == kE8m0NaN);
-    values = {ptx::multiply_bf16_pair(values.x, rest), ptx::multiply_bf16_pair(values.y, rest),
-              ptx::multiply_bf16_pair(values.z, rest), ptx::multiply_bf16_pair(values.w, rest)};
-  }
-  return values;
-}
-
 /// A lane's two chunks of a row, `lane` and `lane` + 32, as they lie in the cache.
 struct RowPieces {
   uint2 codes[2];

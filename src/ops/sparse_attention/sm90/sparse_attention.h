@@ -6,6 +6,5 @@
 namespace baleen::sm90 {
 
 void attention_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context);
-[[nodiscard]] std::optional<Reason> why_not_tiles(const SparseAttentionArgs& args);
 
 }  // namespace baleen::sm90

@@ -1,0 +1,373 @@
+// Attention over an item's list in one block of eight warps, 32 entries at a time.
+//
+//     rows      codes of the next tile's rows come by cp.async to where their values will be; the warp that
+//               copied them brings them to BF16 while other warps still multiply
+//     scores    warp 4 m + k has of the queries heads 32 m .. and dims 128 k .., in registers; what it has
+//               multiplied it hands on, eight heads to each of its four neighbours
+//     weights   each warp adds up, and weighs, the scores of eight heads
+//     sums      warp w has dims 64 w .. of all heads, in registers
+//
+// Two barriers are between a tile's scores and its sums, one between its sums and the next tile's scores.
+#include <algorithm>
+
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/cp_async.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/sparse_attention/sm80/attention_tiles.h"
+#include "ops/sparse_attention/sm80/tile_work.cuh"
+
+namespace baleen::sm80 {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarpLanes;
+constexpr int kStages = 2;
+constexpr int kRowThreads = kThreads / kTileEntries;  ///< that copy and dequantise a row
+/// From row to row: eight rows' 16 bytes fall into different banks.
+constexpr int kRowPitch = kWidth * 2 + 16;
+constexpr int kScalesAt = kWidth * 2;  ///< of a row's codes on their way: between rows
+constexpr int kWeightPitch = kTileEntries * 2 + 16;
+
+constexpr int kScoreHeads = 32, kScoreDims = 128;  ///< of a warp, in products of queries and keys
+constexpr int kSharers = kWidth / kScoreDims;      ///< warps whose sums make a score
+constexpr int kScoreSteps = kScoreDims / kDepth;
+constexpr int kOwnHeads = kScoreHeads / kSharers;  ///< whose scores a warp adds up
+constexpr int kHalves = 2;                         ///< of a tile's entries, multiplied one after the other
+static_assert(kOwnHeads == 8 && kTileEntries == kHalves * kDepth && kRowThreads == 8);
+static_assert(kWarps == kDimTiles && kGroupHeads / kScoreHeads * kSharers == kWarps);
+
+struct TileSmem {
+  alignas(16) std::byte rows[kStages][kTileEntries][kRowPitch];
+  /// For each warp what its neighbours have of its heads: four scores a lane for either half of the entries.
+  float4 partial_scores[kWarps][kSharers - 1][kHalves][kWarpLanes];
+  alignas(16) std::byte weights[kGroupHeads][kWeightPitch];
+  float factors[kGroupHeads];  ///< what the sums so far are to be multiplied with; in the end the inverse sum
+  EntryList list;
+};
+static_assert(sizeof(TileSmem) <= kTilesSharedBytes);
+
+/// What a thread does for rows on their way: its part of the row with its number in each tile.
+class RowLoader {
+ public:
+  __device__ RowLoader(const AttentionLaunch& launch, TileSmem& smem)
+      : launch_(launch),
+        smem_(smem),
+        entry_(static_cast<int>(threadIdx.x) / kRowThreads),
+        piece_(static_cast<int>(threadIdx.x) % kRowThreads) {}
+
+  /// Which row is to be copied next, then its page: reads that depend on each other, so that other work can be
+  /// done in between.
+  __device__ void find_row(int tile) {
+    index_ = tile * kTileEntries + entry_;
+    row_ = smem_.list.row(index_);
+  }
+  __device__ void find_page() { page_ = smem_.list.page(launch_, index_, row_); }
+
+  /// Begins to copy the row that was found: codes, then scales behind the row; the rotary part to its place.
+  __device__ void copy(int stage) const {
+    const RowPlace place(index_ < smem_.list.num_window ? launch_.window : launch_.compressed, page_, row_,
+                         kDataBytes, kScaleBytes);
+    const bool exists = place.data != nullptr;
+    const std::byte* data = exists ? place.data : launch_.window.base;
+    const std::byte* scales = exists ? place.scales : launch_.window.base;
+    std::byte* row = smem_.rows[stage][entry_];
+#pragma unroll
+    for (int i = 0; i < (kCodeChunks + kRowThreads - 1) / kRowThreads; ++i) {
+      const int chunk = piece_ + i * kRowThreads;
+      if (chunk < kCodeChunks) ptx::cp_async_16(row + chunk * 16, data + chunk * 16, exists);
+    }
+    ptx::cp_async_16(row + 2 * kNope + piece_ * 16, data + kNope + piece_ * 16, exists);
+    if (piece_ < 2) ptx::cp_async_4(row + kScalesAt + piece_ * 4, scales + piece_ * 4, exists);
+    ptx::cp_async_commit();
+  }
+
+  /// By the warps that copied: waits for the row and brings its codes to BF16. A row is one warp's, and read
+  /// before it is written.
+  __device__ void dequantise(int stage) const {
+    std::byte* row = smem_.rows[stage][entry_];
+    ptx::cp_async_wait<0>();
+    __syncwarp();
+    uint2 codes[kGroups];
+    const uint2 scales = *reinterpret_cast<const uint2*>(row + kScalesAt);
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i)
+      codes[i] = *reinterpret_cast<const uint2*>(row + (piece_ + i * kRowThreads) * 8);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      const std::uint32_t scale = (i < 4 ? scales.x : scales.y) >> (8 * (i % 4)) & 0xFFu;
+      *reinterpret_cast<uint4*>(row + (piece_ + i * kRowThreads) * 16) = dequantised(codes[i], scale);
+    }
+  }
+
+ private:
+  static constexpr int kCodeChunks = kNope / 16;
+  static constexpr int kGroups = kNope / kLatentGroup;  ///< a thread has eight codes of each
+  static_assert(kRowThreads * 8 == kLatentGroup && kRowThreads * 16 == 2 * kRope);
+
+  const AttentionLaunch& launch_;
+  TileSmem& smem_;
+  int entry_, piece_;
+  int index_ = 0, row_ = -1;
+  PageId page_ = PageId::kNone;
+};
+
+class TileWarp {
+ public:
+  __device__ TileWarp(const AttentionLaunch& launch, TileSmem& smem)
+      : launch_(launch),
+        smem_(smem),
+        warp_(static_cast<int>(threadIdx.x) / kWarpLanes),
+        lane_(static_cast<int>(threadIdx.x) % kWarpLanes) {}
+
+  /// Heads beyond the last one are zeros.
+  __device__ void load_queries(int query, int group) {
+    const int first = group * kGroupHeads + score_group() * kScoreHeads + lane_ / 4;
+    const Bf16Bits* q = launch_.q + query * launch_.q_row_stride + sharer() * kScoreDims + lane_ % 4 * 2;
+#pragma unroll
+    for (int tile = 0; tile < kScoreTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int head = first + 16 * tile + 8 * half;
+        const bool exists = head < launch_.num_heads;
+        const Bf16Bits* of_head = q + (exists ? head : 0) * launch_.q_head_stride;
+#pragma unroll
+        for (int step = 0; step < kScoreSteps; ++step) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const auto word = __ldcg(reinterpret_cast<const std::uint32_t*>(of_head + step * kDepth + 8 * i));
+            q_[tile][step][half + 2 * i] = exists ? word : 0;
+          }
+        }
+      }
+    }
+  }
+
+  /// This warp's part of the scores of the rows in `stage`.
+  __device__ void multiply_keys(int stage) {
+    const std::byte* keys =
+        &smem_.rows[stage][lane_ / 16 * 8 + lane_ % 8][sharer() * kScoreDims * 2 + lane_ / 8 % 2 * 16];
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      float scores[kScoreTiles][2][4] = {};
+#pragma unroll
+      for (int step = 0; step < kScoreSteps; ++step) {
+        std::uint32_t words[4];
+        ptx::ldmatrix_x4(words, keys + half * 16 * kRowPitch + step * kDepth * 2);
+#pragma unroll
+        for (int tile = 0; tile < kScoreTiles; ++tile) {
+          const std::uint32_t(&q)[4] = q_[tile][step];
+          ptx::mma_16x8x16(scores[tile][0], q[0], q[1], q[2], q[3], words[0], words[1]);
+          ptx::mma_16x8x16(scores[tile][1], q[0], q[1], q[2], q[3], words[2], words[3]);
+        }
+      }
+#pragma unroll
+      for (int owner = 0; owner < kSharers; ++owner) {
+        const auto& of_owner = scores[owner / 2];
+        const int row = owner % 2 * 2;
+        const float4 part = {of_owner[0][row], of_owner[0][row + 1], of_owner[1][row], of_owner[1][row + 1]};
+        if (owner == sharer()) {
+          own_[half] = part;
+        } else {
+          const int slot = sharer() < owner ? sharer() : sharer() - 1;
+          smem_.partial_scores[score_group() * kSharers + owner][slot][half][lane_] = part;
+        }
+      }
+    }
+  }
+
+  /// The scores of eight heads become weights: in shared memory, brought to the maximum so far, or in slot
+  /// `slot` if that is not negative. `num_valid`: entries of the tile that exist.
+  __device__ void weigh(int num_valid, const WaitingWeights& waiting, int slot) {
+    float values[kHalves * 4];
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      const float4 score = whole_score(half);
+      values[4 * half] = score.x, values[4 * half + 1] = score.y;
+      values[4 * half + 2] = score.z, values[4 * half + 3] = score.w;
+    }
+    float maximum = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kHalves * 4; ++i) {
+      if (8 * (i / 2) + 2 * (lane_ % 4) + i % 2 >= num_valid) values[i] = -INFINITY;
+      maximum = fmaxf(maximum, values[i]);
+    }
+    maximum = ceilf(warp_max<4>(maximum) * launch_.scale_log2);
+    float sum = 0;
+#pragma unroll
+    for (float& value : values) {
+      value = ptx::exp2_approximate(fmaf(value, launch_.scale_log2, -maximum));
+      sum += value;
+    }
+    sum = warp_sum<4>(sum);
+
+    const int head = own_head();
+    if (slot >= 0) {
+#pragma unroll
+      for (int i = 0; i < kHalves * 2; ++i) {
+        auto* operand = reinterpret_cast<std::uint32_t*>(waiting.operand(slot, i / 2, head / 16) + lane_);
+        operand[head / 8 % 2 + 2 * (i % 2)] = pack_bf16(values[2 * i], values[2 * i + 1]);
+      }
+      if (lane_ % 4 == 0) waiting.heads(slot)[head] = {maximum, sum};
+      return;
+    }
+    float kept;
+    const std::uint32_t added = softmax_.take_in({maximum, sum}, kept);
+#pragma unroll
+    for (int i = 0; i < kHalves * 2; ++i) {
+      *reinterpret_cast<std::uint32_t*>(&smem_.weights[head][16 * i + 4 * (lane_ % 4)]) =
+          ptx::multiply_bf16_pair(pack_bf16(values[2 * i], values[2 * i + 1]), added);
+    }
+    if (lane_ % 4 == 0) smem_.factors[head] = kept;
+  }
+
+  /// Adds weights times the values in `stage`, of this warp's dims.
+  __device__ void multiply_values(int stage) {
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      const float kept[2] = {smem_.factors[16 * tile + lane_ / 4], smem_.factors[16 * tile + 8 + lane_ / 4]};
+      SoftmaxState::scale(sums_[tile], kept);
+    }
+#pragma unroll
+    for (int step = 0; step < kTileSteps; ++step) {
+      std::uint32_t values[kTileDims / 8][2];
+      load_values(&smem_.rows[stage][step * kDepth][warp_ * kTileDims * 2], kRowPitch, values);
+#pragma unroll
+      for (int tile = 0; tile < kHeadTiles; ++tile) {
+        std::uint32_t weights[4];
+        ptx::ldmatrix_x4(weights,
+                         &smem_.weights[16 * tile + lane_ % 16][step * kDepth * 2 + lane_ / 16 * 16]);
+        add_values(weights, values, sums_[tile]);
+      }
+    }
+  }
+
+  /// By all warps, in the end.
+  __device__ void store(int query, int group, bool nothing) {
+    const int head = own_head();
+    const float sink = launch_.sink[min(group * kGroupHeads + head, launch_.num_heads - 1)];
+    __syncthreads();
+    if (lane_ % 4 == 0)
+      smem_.factors[head] =
+          nothing ? 0.0F : inverse_denominator(softmax_.denominator, softmax_.maximum, sink);
+    __syncthreads();
+#pragma unroll
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      const int row = 16 * tile + lane_ / 4;
+      const float inverse[2] = {smem_.factors[row], smem_.factors[row + 8]};
+      store_tile(launch_, query, group, warp_, tile * kWarpLanes + lane_, sums_[tile], inverse);
+    }
+  }
+
+ private:
+  static constexpr int kScoreTiles = kScoreHeads / 16;
+
+  [[nodiscard]] __device__ int score_group() const { return warp_ / kSharers; }
+  [[nodiscard]] __device__ int sharer() const { return warp_ % kSharers; }
+  /// Of the group, whose scores this lane adds up with three others.
+  [[nodiscard]] __device__ int own_head() const { return warp_ * kOwnHeads + lane_ / 4; }
+
+  /// The four parts of this lane's scores, added up in the order of the dims.
+  [[nodiscard]] __device__ float4 whole_score(int half) const {
+    const auto part = [&](int slot) { return smem_.partial_scores[warp_][slot][half][lane_]; };
+    const float4 own = own_[half], first = part(0), second = part(1), third = part(2);
+    const auto sum = [&](float a, float b, float c, float d) {  // a: own
+      const int place = sharer();
+      const float two = b + (place < 2 ? a : c);
+      const float three = two + (place < 2 ? c : place == 2 ? a : d);
+      return three + (place < 3 ? d : a);
+    };
+    return {sum(own.x, first.x, second.x, third.x), sum(own.y, first.y, second.y, third.y),
+            sum(own.z, first.z, second.z, third.z), sum(own.w, first.w, second.w, third.w)};
+  }
+
+  const AttentionLaunch& launch_;
+  TileSmem& smem_;
+  int warp_, lane_;
+  std::uint32_t q_[kScoreTiles][kScoreSteps][4];
+  float4 own_[kHalves];
+  HeadState softmax_;  ///< of own_head()
+  float sums_[kHeadTiles][kTileSums] = {};
+};
+
+__global__ void __launch_bounds__(kThreads, 1)
+    attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
+                           const __grid_constant__ WorkPlan plan, NextBehindWait order) {
+  extern __shared__ __align__(16) std::byte dynamic_shared[];
+  TileSmem& smem = *reinterpret_cast<TileSmem*>(dynamic_shared);
+  order.wait().launch_next();
+  const int item = static_cast<int>(blockIdx.x) / plan.parts,
+            part = static_cast<int>(blockIdx.x) % plan.parts;
+  const int query = item / plan.groups, group = item % plan.groups;
+  if (threadIdx.x < kWarpLanes) {
+    const EntryList list = EntryList::of(launch, query);
+    if (threadIdx.x == 0) smem.list = list;
+  }
+  __syncthreads();
+  const int list_size = smem.list.size, num_tiles = num_tiles_of(smem.list);
+  const TileRange tiles = plan.range(num_tiles, part);
+  const bool shared = plan.shares(num_tiles);
+  if (tiles.begin == tiles.end && (shared || part != 0)) return;
+
+  RowLoader loader(launch, smem);
+  TileWarp warp(launch, smem);
+  if (tiles.begin < tiles.end) {
+    loader.find_row(tiles.begin);
+    loader.find_page();
+    loader.copy(0);
+    loader.find_row(tiles.begin + 1);
+    warp.load_queries(query, group);
+    loader.find_page();
+    loader.dequantise(0);
+  }
+  for (int tile = tiles.begin; tile < tiles.end; ++tile) {
+    const int stage = (tile - tiles.begin) % kStages;
+    const bool more = tile + 1 < tiles.end;
+    __syncthreads();  // the tile's rows are there, and the tile before is done with
+    if (more) {
+      loader.copy(stage ^ 1);
+      loader.find_row(tile + 2);
+    }
+    warp.multiply_keys(stage);
+    __syncthreads();
+    if (more) loader.find_page();
+    warp.weigh(list_size - tile * kTileEntries, plan.waiting, shared ? item * plan.slots + tile : -1);
+    if (!shared) {
+      __syncthreads();
+      warp.multiply_values(stage);
+    }
+    if (more) loader.dequantise(stage ^ 1);
+  }
+  if (!shared) warp.store(query, group, list_size == 0);
+}
+
+/// Tiles that wait for their values: those of 64 items with lists of 2,304 entries.
+constexpr int kMaxSlots = 4608;
+
+}  // namespace
+
+std::int64_t attention_tiles_scratch_bytes() {
+  return Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) +
+         Arena::bytes_for<float2>(std::int64_t{kMaxSlots} * kGroupHeads);
+}
+
+void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
+  WorkPlan plan{};
+  plan.groups = (launch.num_heads + kGroupHeads - 1) / kGroupHeads;
+  plan.items = launch.num_rows * plan.groups;
+  plan.parts = std::max(1, context.num_sms / plan.items);
+  const ScratchScope scope(context.scratch);
+  if (plan.parts > 1) {
+    plan.slots = kMaxSlots / plan.items;
+    plan.waiting = {context.scratch.allocate<uint4>(kMaxSlots * kSlotWords),
+                    context.scratch.allocate<float2>(std::int64_t{kMaxSlots} * kGroupHeads)};
+  }
+  launch_kernel("attention_tiles", attention_tiles_kernel,
+                {.grid = dim3(static_cast<unsigned>(plan.items * plan.parts)),
+                 .threads = kThreads,
+                 .shared_bytes = sizeof(TileSmem)},
+                context.stream, launch, plan);
+  if (plan.parts > 1) gather_tiles(launch, plan, context);
+}
+
+}  // namespace baleen::sm80

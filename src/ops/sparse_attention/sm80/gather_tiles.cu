@@ -1,0 +1,149 @@
+// Weights that wait, times values, for a few items: a block for each item and 64 dims. Its eight warps bring
+// the values of up to 640 entries to shared memory, all reads under way at once; four of them then multiply,
+// 16 heads each, tile after tile.
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/sparse_attention/sm80/tile_work.cuh"
+
+namespace baleen::sm80 {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kPieces = 4;  ///< of a row's 64 dims, a thread each
+constexpr int kRowsAtATime = kThreads / kPieces, kThreadRows = 10;
+constexpr int kRoundRows = kRowsAtATime * kThreadRows;
+constexpr int kRoundTiles = kRoundRows / kTileEntries;
+constexpr int kPitch = kTileDims * 2 + 16;  ///< eight rows' 16 bytes fall into different banks
+constexpr int kTilesAhead = 4;              ///< whose weights a lane reads at once
+
+struct GatherSmem {
+  alignas(16) std::byte values[kRoundRows][kPitch];
+};
+
+/// The 64 dims of `dim_tile` of the entries from `first` on, as BF16; zeros behind the last one. Reads that
+/// depend on each other are made for all of a thread's rows together.
+__device__ void bring_values(const AttentionLaunch& launch, const EntryList& list, int first, int dim_tile,
+                             GatherSmem& smem) {
+  const int piece = static_cast<int>(threadIdx.x) % kPieces;
+  const int first_entry = static_cast<int>(threadIdx.x) / kPieces;
+  const bool rotary = dim_tile == kDimTiles - 1;  // BF16 already
+  int rows[kThreadRows];
+  PageId pages[kThreadRows];
+  uint4 words[kThreadRows][2];  // codes, the second unused; or values
+  std::uint32_t scales[kThreadRows];
+#pragma unroll
+  for (int i = 0; i < kThreadRows; ++i) rows[i] = list.row(first + first_entry + i * kRowsAtATime);
+#pragma unroll
+  for (int i = 0; i < kThreadRows; ++i)
+    pages[i] = list.page(launch, first + first_entry + i * kRowsAtATime, rows[i]);
+#pragma unroll
+  for (int i = 0; i < kThreadRows; ++i) {
+    const bool in_window = first + first_entry + i * kRowsAtATime < list.num_window;
+    const RowPlace place(in_window ? launch.window : launch.compressed, pages[i], rows[i], kDataBytes,
+                         kScaleBytes);
+    words[i][0] = words[i][1] = {};
+    scales[i] = 0;
+    if (place.data == nullptr) continue;
+    if (rotary) {
+      const auto* from = reinterpret_cast<const uint4*>(place.data + kNope) + 2 * piece;
+      words[i][0] = __ldcg(from);
+      words[i][1] = __ldcg(from + 1);
+    } else {
+      words[i][0] = __ldcg(reinterpret_cast<const uint4*>(place.data + dim_tile * kLatentGroup) + piece);
+      scales[i] = __ldcg(reinterpret_cast<const unsigned char*>(place.scales) + dim_tile);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kThreadRows; ++i) {
+    auto* to = reinterpret_cast<uint4*>(&smem.values[first_entry + i * kRowsAtATime][piece * 32]);
+    const uint4 codes = words[i][0];
+    to[0] = rotary ? codes : dequantised({codes.x, codes.y}, scales[i]);
+    to[1] = rotary ? words[i][1] : dequantised({codes.z, codes.w}, scales[i]);
+  }
+}
+
+/// What a lane needs of a tile's weights, for its warp's 16 heads.
+struct TileOperands {
+  uint4 steps[kTileSteps];
+  float2 softmax[2];
+
+  __device__ void load(const WaitingWeights& waiting, int slot, int head_tile) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+#pragma unroll
+    for (int step = 0; step < kTileSteps; ++step)
+      steps[step] = __ldcg(waiting.operand(slot, step, head_tile) + lane);
+    const float2* heads = waiting.heads(slot) + 16 * head_tile + lane / 4;
+    softmax[0] = __ldcg(heads);
+    softmax[1] = __ldcg(heads + 8);
+  }
+};
+
+__device__ void add_tile(const TileOperands& operands, const std::byte* rows, SoftmaxState& state,
+                         float (&sums)[kTileSums]) {
+  std::uint32_t weights[kTileSteps][4];
+#pragma unroll
+  for (int step = 0; step < kTileSteps; ++step) {
+    const uint4& words = operands.steps[step];
+    weights[step][0] = words.x, weights[step][1] = words.y;
+    weights[step][2] = words.z, weights[step][3] = words.w;
+  }
+  state.merge(operands.softmax, weights, sums);
+#pragma unroll
+  for (int step = 0; step < kTileSteps; ++step) {
+    std::uint32_t values[kTileDims / 8][2];
+    load_values(rows + step * kDepth * kPitch, kPitch, values);
+    add_values(weights[step], values, sums);
+  }
+}
+
+/// Grid: (dims / 64, items).
+__global__ void __launch_bounds__(kThreads)
+    gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch, const __grid_constant__ WorkPlan plan,
+                        NextBehindWait order) {
+  extern __shared__ __align__(16) std::byte dynamic_shared[];
+  GatherSmem& smem = *reinterpret_cast<GatherSmem*>(dynamic_shared);
+  order.wait().launch_next();
+  const int dim_tile = static_cast<int>(blockIdx.x), item = static_cast<int>(blockIdx.y);
+  const int query = item / plan.groups, group = item % plan.groups;
+  const int head_tile = static_cast<int>(threadIdx.x) / kWarpLanes;  // of the first warps
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const EntryList list = EntryList::of(launch, query);
+  const int num_tiles = num_tiles_of(list);
+  if (!plan.shares(num_tiles)) return;
+  float sums[kTileSums] = {};
+  SoftmaxState state;
+  for (int begin = 0; begin < num_tiles; begin += kRoundTiles) {
+    const int count = min(kRoundTiles, num_tiles - begin);
+    if (begin > 0) __syncthreads();
+    bring_values(launch, list, begin * kTileEntries, dim_tile, smem);
+    __syncthreads();
+    if (head_tile >= kHeadTiles) continue;
+    const int slot = item * plan.slots + begin;
+    for (int first = 0; first < count; first += kTilesAhead) {
+      TileOperands operands[kTilesAhead];
+#pragma unroll
+      for (int i = 0; i < kTilesAhead; ++i)
+        operands[i].load(plan.waiting, slot + min(first + i, count - 1), head_tile);
+#pragma unroll
+      for (int i = 0; i < kTilesAhead; ++i) {
+        if (first + i < count) add_tile(operands[i], smem.values[(first + i) * kTileEntries], state, sums);
+      }
+    }
+  }
+  if (head_tile >= kHeadTiles) return;
+  float inverse[2];
+  inverse_denominators(sinks_of(launch, group, 16 * head_tile + lane / 4), state, num_tiles == 0, inverse);
+  store_tile(launch, query, group, dim_tile, static_cast<int>(threadIdx.x), sums, inverse);
+}
+
+}  // namespace
+
+void gather_tiles(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& context) {
+  launch_kernel("gather_tiles", gather_tiles_kernel,
+                {.grid = dim3(kDimTiles, static_cast<unsigned>(plan.items)),
+                 .threads = kThreads,
+                 .shared_bytes = sizeof(GatherSmem)},
+                context.stream, launch, plan);
+}
+
+}  // namespace baleen::sm80

@@ -1,0 +1,97 @@
+/// How attention on tiles is cut into work, what its kernels leave for each other, and the order of
+/// arithmetic to which both keep.
+///
+/// An item is a query and a group of 64 heads; its list has tiles of 32 entries. A tile's weights depend on
+/// nothing but the tile: they are relative to its own maximum, rounded up to a whole power of two. A score is
+/// four sums of 128 dims, each one chain of instructions, added up in order. A dim's sum is one chain of
+/// instructions, 16 entries each, in list order, and what is between them (bringing sums and weights to a
+/// common maximum) are powers of two. So weights may be computed by other blocks than use them, and dims be
+/// shared among blocks, and the bits are the same.
+///
+/// With many items, an item is one block's. With few, its tiles are shared among `parts` blocks that leave
+/// weights alone, and a second kernel, a block for each 64 dims, multiplies them with the values.
+#pragma once
+
+#include "cuda/ptx/ldmatrix.h"
+#include "cuda/ptx/mma_bf16.h"
+#include "ops/sparse_attention/cuda/attention_tile.cuh"
+#include "ops/sparse_attention/cuda/entry_list.cuh"
+
+namespace baleen::sm80 {
+
+inline constexpr int kTileEntries = 32;
+inline constexpr int kTileSteps = kTileEntries / kDepth;
+inline constexpr int kHeadTiles = kGroupHeads / 16;  ///< of an instruction's rows
+
+/// Weights that wait for their values, in scratch memory: `slots` tiles for each item.
+struct WaitingWeights {
+  uint4* weights;   ///< [items * slots][kTileSteps][kHeadTiles][lane]: operand registers
+  float2* softmax;  ///< [items * slots][head]: maximum and sum of the tile's
+
+  [[nodiscard]] __device__ uint4* operand(int slot, int step, int head_tile) const {
+    return weights +
+           ((static_cast<std::int64_t>(slot) * kTileSteps + step) * kHeadTiles + head_tile) * kWarpLanes;
+  }
+  [[nodiscard]] __device__ float2* heads(int slot) const {
+    return softmax + static_cast<std::int64_t>(slot) * kGroupHeads;
+  }
+};
+inline constexpr std::int64_t kSlotWords = kTileSteps * kHeadTiles * kWarpLanes;
+
+struct TileRange {
+  int begin = 0, end = 0;
+};
+
+struct WorkPlan {
+  int groups;  ///< groups of heads
+  int items;
+  int parts;  ///< parts that an item has
+  int slots;  ///< slots that an item with several parts has
+  WaitingWeights waiting;
+
+  /// Whether an item's weights go to its slots. One that has more tiles than slots is done by its first part.
+  [[nodiscard]] __device__ bool shares(int num_tiles) const { return parts > 1 && num_tiles <= slots; }
+
+  [[nodiscard]] __device__ TileRange range(int num_tiles, int part) const {
+    if (!shares(num_tiles)) return part == 0 ? TileRange{0, num_tiles} : TileRange{};
+    const int each = (num_tiles + parts - 1) / parts;
+    const int begin = min(part * each, num_tiles);
+    return {begin, min(begin + each, num_tiles)};
+  }
+};
+
+__device__ inline int num_tiles_of(const EntryList& list) {
+  return (list.size + kTileEntries - 1) / kTileEntries;
+}
+
+/// Adds to the lane's sums of 16 heads x 64 dims the product of `weights` (16 heads, 16 entries) and
+/// `values` (16 entries; two words for each 8 dims).
+__device__ inline void add_values(const std::uint32_t (&weights)[4],
+                                  const std::uint32_t (&values)[kTileDims / 8][2], float (&sums)[kTileSums]) {
+#pragma unroll
+  for (int i = 0; i < kTileDims / 8; ++i) {
+    ptx::mma_16x8x16(reinterpret_cast<float(&)[4]>(sums[4 * i]), weights[0], weights[1], weights[2],
+                     weights[3], values[i][0], values[i][1]);
+  }
+}
+
+/// The values of 16 entries and 64 dims, of rows `pitch` bytes apart.
+__device__ inline void load_values(const std::byte* rows, int pitch,
+                                   std::uint32_t (&values)[kTileDims / 8][2]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const std::byte* row = rows + (lane / 8 % 2 * 8 + lane % 8) * pitch + lane / 16 * 16;
+#pragma unroll
+  for (int i = 0; i < kTileDims / 8; i += 2) {
+    std::uint32_t words[4];
+    ptx::ldmatrix_x4_transposed(words, row + i * 16);
+    values[i][0] = words[0];
+    values[i][1] = words[1];
+    values[i + 1][0] = words[2];
+    values[i + 1][1] = words[3];
+  }
+}
+
+/// The second kernel: weights that wait (of items that fit their slots) times values, to the output.
+void gather_tiles(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& context);
+
+}  // namespace baleen::sm80
