@@ -46,23 +46,22 @@ __device__ inline uint4 dequantised(uint2 codes, std::uint32_t scale) {
 ///     M' = max(M, m)    Z' = Z 2^(M - M') + z 2^(m - M')
 ///
 /// so bringing to the common maximum rounds nothing.
-struct HeadState {
+struct RunningSoftmax {
+  /// From one maximum to a larger one.
+  __device__ static float power(float maximum, float larger) {
+    return maximum == larger ? 1.0F : ptx::exp2_approximate(maximum - larger);
+  }
+
   /// `run`: m and z. `kept`: what the sums so far are to be multiplied with; the result: what the run's
   /// weights are, in BF16, twice in a word.
-  __device__ std::uint32_t take_in(float2 run, float& kept) {
+  __device__ static std::uint32_t take_in(float2 run, float& maximum, float& denominator, float& kept) {
     const float larger = fmaxf(maximum, run.x);
     kept = power(maximum, larger);
     const float factor = power(run.x, larger);
+    const std::uint32_t added = pack_bf16(factor, factor);
     denominator = __fmaf_rn(run.y, factor, __fmul_rn(denominator, kept));
     maximum = larger;
-    return pack_bf16(factor, factor);
-  }
-
-  float maximum = -INFINITY, denominator = 0.0F;
-
- private:
-  __device__ static float power(float maximum, float larger) {
-    return maximum == larger ? 1.0F : ptx::exp2_approximate(maximum - larger);
+    return added;
   }
 };
 
@@ -83,7 +82,8 @@ class SoftmaxState {
   __device__ void take_in(const float2 (&run)[2], std::uint32_t (&weights)[kSteps][4], float (&kept)[2]) {
     std::uint32_t added[2];
 #pragma unroll
-    for (int head = 0; head < 2; ++head) added[head] = heads[head].take_in(run[head], kept[head]);
+    for (int head = 0; head < 2; ++head)
+      added[head] = RunningSoftmax::take_in(run[head], maximum[head], denominator[head], kept[head]);
 #pragma unroll
     for (auto& step : weights) {
 #pragma unroll
@@ -99,7 +99,8 @@ class SoftmaxState {
     }
   }
 
-  HeadState heads[2];
+  float maximum[2] = {-INFINITY, -INFINITY};
+  float denominator[2] = {};
 };
 
 // From sums to what is stored: the sink, the division, the rotation back.
@@ -113,10 +114,8 @@ __device__ inline float2 sinks_of(const AttentionLaunch& launch, int group, int 
 /// Of a thread's two heads; `nothing` to see gives zeros.
 __device__ inline void inverse_denominators(float2 sinks, const SoftmaxState& state, bool nothing,
                                             float (&inverse)[2]) {
-  inverse[0] =
-      nothing ? 0.0F : inverse_denominator(state.heads[0].denominator, state.heads[0].maximum, sinks.x);
-  inverse[1] =
-      nothing ? 0.0F : inverse_denominator(state.heads[1].denominator, state.heads[1].maximum, sinks.y);
+  inverse[0] = nothing ? 0.0F : inverse_denominator(state.denominator[0], state.maximum[0], sinks.x);
+  inverse[1] = nothing ? 0.0F : inverse_denominator(state.denominator[1], state.maximum[1], sinks.y);
 }
 
 /// Of the pairs of the rotary tile that a thread holds: 4 i + its number in the quad.

@@ -212,7 +212,7 @@ class TileWarp {
       return;
     }
     float kept;
-    const std::uint32_t added = softmax_.take_in({maximum, sum}, kept);
+    const std::uint32_t added = RunningSoftmax::take_in({maximum, sum}, maximum_, denominator_, kept);
 #pragma unroll
     for (int i = 0; i < kHalves * 2; ++i) {
       *reinterpret_cast<std::uint32_t*>(&smem_.weights[head][16 * i + 4 * (lane_ % 4)]) =
@@ -248,8 +248,7 @@ class TileWarp {
     const float sink = launch_.sink[min(group * kGroupHeads + head, launch_.num_heads - 1)];
     __syncthreads();
     if (lane_ % 4 == 0)
-      smem_.factors[head] =
-          nothing ? 0.0F : inverse_denominator(softmax_.denominator, softmax_.maximum, sink);
+      smem_.factors[head] = nothing ? 0.0F : inverse_denominator(denominator_, maximum_, sink);
     __syncthreads();
 #pragma unroll
     for (int tile = 0; tile < kHeadTiles; ++tile) {
@@ -286,7 +285,7 @@ class TileWarp {
   int warp_, lane_;
   std::uint32_t q_[kScoreTiles][kScoreSteps][4];
   float4 own_[kHalves];
-  HeadState softmax_;  ///< of own_head()
+  float maximum_ = -INFINITY, denominator_ = 0.0F;  ///< so far, of own_head()
   float sums_[kHeadTiles][kTileSums] = {};
 };
 
