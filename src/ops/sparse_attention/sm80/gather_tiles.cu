@@ -97,7 +97,7 @@ __device__ void add_tile(const TileOperands& operands, const std::byte* rows, So
 }
 
 /// Grid: (dims / 64, items).
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch, const __grid_constant__ WorkPlan plan,
                         NextBehindWait order) {
   extern __shared__ __align__(16) std::byte dynamic_shared[];
