@@ -28,9 +28,12 @@ namespace {
 using namespace index_kernels;
 
 constexpr std::int64_t kMaxTopK = 2048;
-constexpr int kScoreThreads = 256;
+/// Of a block: with few queries, whose time is that of one block, and with many, of which a multiprocessor
+/// then has two.
+constexpr int kFewThreads = 512, kManyThreads = 256;
 constexpr int kWarpKeys = kTileOutputs;
-constexpr int kRoundKeys = kScoreThreads / kWarpLanes * kWarpKeys;
+template <int kThreads>
+constexpr int kRoundKeys = kThreads / kWarpLanes* kWarpKeys;
 constexpr int kHeadTiles = kHeads / kTileTokens;
 /// Fewest keys of a split, if there are so many: with fewer, merging takes longer than scoring.
 constexpr int kMinSplitKeys = 1024;
@@ -65,11 +68,12 @@ struct ScoreSpace {
 
 /// By the whole block: query `row`, as operand of the products with keys. Begins without a barrier and ends
 /// with one.
+template <int kThreads>
 __device__ void prepare(const QueryInputs& inputs, std::int64_t row, ScoreSpace& space) {
-  prepare_query<kScoreThreads>(inputs, row, space.query, space.weights);
+  prepare_query<kThreads>(inputs, row, space.query, space.weights);
   __syncthreads();
   const std::uint32_t one = e4m3_multiplier(1.0F);
-  for (int i = static_cast<int>(threadIdx.x); i < kSliceSteps * kHeads * 4; i += kScoreThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < kSliceSteps * kHeads * 4; i += kThreads) {
     const int quad = i % 4, head = i / 4 % kHeads, step = i / 4 / kHeads;
     const auto word = [&](int chunk) {  // dims 4 chunk .. of group `quad`
       return *reinterpret_cast<const std::uint32_t*>(space.query + head * kDim + (chunk ^ head % 8) * 16 +
@@ -91,9 +95,9 @@ struct KeyGroup {
   uint4 codes[1];
   std::uint32_t scales;  ///< the four groups' codes
 
-  __device__ void load(const KeyPages& pool, const PageId* pages, int key, int quad) {
+  __device__ void load(const KeyPages& pool, PageId page_of_key, int key, int quad) {
     const int rows_per_page = 1 << pool.log2_rows, row = key & (rows_per_page - 1);
-    const auto page = static_cast<std::uint64_t>(static_cast<std::uint32_t>(pages[key >> pool.log2_rows]));
+    const auto page = static_cast<std::uint64_t>(static_cast<std::uint32_t>(page_of_key));
     const std::byte* base = pool.base + page * pool.page_stride_bytes;
     codes[0] = __ldcg(reinterpret_cast<const uint4*>(base + row * kCodeBytes) + quad);
     scales = __ldcg(reinterpret_cast<const std::uint32_t*>(base + rows_per_page * kCodeBytes) + row);
@@ -111,15 +115,51 @@ struct KeyGroup {
   [[nodiscard]] __device__ float factor() const { return e8m0_value(largest_scale()); }
 };
 
-/// By a warp: scores of 16 keys from `first` on; of those beyond the last one the last stands in. Lanes 4 g
-/// and 4 g + 1 get those of keys g and g + 8.
-__device__ float score_keys(const ScoreArgs& args, const PageId* pages, int first, int last_key,
-                            const ScoreSpace& space) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, group = lane / 4, quad = lane % 4;
-  KeyGroup keys[2];
-  std::uint32_t multipliers[2];
+/// A warp's keys, a round ahead of their products, and their pages, another one ahead: reads that wait for each
+/// other then wait side by side. Of keys beyond the last one the last stands in.
+template <int kThreads>
+class KeyStream {
+ public:
+  __device__ KeyStream(const KeyPages& pool, const PageId* pages, int first, int last_key)
+      : pool_(pool),
+        pages_(pages),
+        next_(first + static_cast<int>(threadIdx.x) % kWarpLanes / 4),
+        last_(last_key) {
+    find_pages();
+    load();
+  }
+
+  /// The round's 16 keys: of a lane, g and g + 8. The next one's are on their way then.
+  __device__ void take(KeyGroup (&keys)[2]) {
+    keys[0] = keys_[0];
+    keys[1] = keys_[1];
+    load();
+  }
+
+ private:
+  [[nodiscard]] __device__ int key(int i) const { return min(next_ + 8 * i, last_); }
+  __device__ void find_pages() {
 #pragma unroll
-  for (int i = 0; i < 2; ++i) keys[i].load(args.pool, pages, min(first + group + 8 * i, last_key), quad);
+    for (int i = 0; i < 2; ++i) found_[i] = pages_[key(i) >> pool_.log2_rows];
+  }
+  __device__ void load() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) keys_[i].load(pool_, found_[i], key(i), static_cast<int>(threadIdx.x) % 4);
+    next_ += kRoundKeys<kThreads>;
+    find_pages();
+  }
+
+  const KeyPages& pool_;
+  const PageId* pages_;
+  int next_, last_;
+  PageId found_[2];
+  KeyGroup keys_[2];
+};
+
+/// By a warp: scores of 16 keys. Lanes 4 g and 4 g + 1 get those of keys g and g + 8.
+__device__ float score_keys(const KeyGroup (&keys)[2], const ScoreSpace& space) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, group = lane / 4, quad = lane % 4;
+  std::uint32_t multipliers[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) multipliers[i] = keys[i].multiplier(quad);
   float products[kHeadTiles][4] = {};
@@ -156,36 +196,46 @@ __device__ float score_keys(const ScoreArgs& args, const PageId* pages, int firs
 }
 
 /// By the whole block: keys [begin, end).
+template <int kThreads>
 __device__ void score_split(const ScoreArgs& args, const PageId* pages, int begin, int end,
                             ScoreSpace& space) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  const int limit = args.capacity - kRoundKeys;
-  for (int first = begin; first < end; first += kRoundKeys) {
-    if (space.count > limit) {  // the same for all threads: nothing changes it before the next barrier
-      const int count = space.count, most = args.top_k + (limit - args.top_k) / 4;
-      const Candidate bound =
-          bound_of_best<kScoreThreads>(space.candidates, count, args.top_k, most, space.selection);
-      const int kept = drop_below<kScoreThreads>(bound, space.candidates, count, space.selection);
-      if (threadIdx.x == 0) {
-        space.count = kept;
-        space.threshold = score_of(bound);
+  const int limit = args.capacity - kRoundKeys<kThreads>;
+  const bool may_fill = end - begin > args.capacity;  // else all fit, and warps need not meet
+  KeyStream<kThreads> stream(args.pool, pages, begin + warp * kWarpKeys, end - 1);
+  for (int first = begin; first < end; first += kRoundKeys<kThreads>) {
+    if (may_fill) {
+      __syncthreads();
+      if (space.count > limit) {  // the same for all threads: nothing changes it before the next barrier
+        const int count = space.count, most = args.top_k + (limit - args.top_k) / 4;
+        const Candidate bound =
+            bound_of_best<kThreads>(space.candidates, count, args.top_k, most, space.selection);
+        const int kept = drop_below<kThreads>(bound, space.candidates, count, space.selection);
+        if (threadIdx.x == 0) {
+          space.count = kept;
+          space.threshold = score_of(bound);
+        }
       }
+      __syncthreads();
     }
-    __syncthreads();
     const int tile = first + warp * kWarpKeys;
     if (tile < end) {
-      const float score = score_keys(args, pages, tile, end - 1, space);
+      KeyGroup keys[2];
+      stream.take(keys);
+      const float score = score_keys(keys, space);
       const int key = tile + lane / 4 + lane % 2 * 8;
-      if (lane % 4 < 2 && key < end && !(score <= space.threshold))
-        space.candidates[atomicAdd(&space.count, 1)] = candidate(score, key);
+      const bool wanted = lane % 4 < 2 && key < end && !(score <= space.threshold);
+      const int to = append_position(wanted, &space.count);
+      if (wanted) space.candidates[to] = candidate(score, key);
     }
-    __syncthreads();
   }
+  __syncthreads();
 }
 
 /// Grid: (rows, splits of their keys).
-__global__ void __launch_bounds__(kScoreThreads)
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads)
     score_kernel(const __grid_constant__ ScoreArgs args, NextAtOnce order) {
   extern __shared__ __align__(16) std::byte dynamic[];
   auto& space = *reinterpret_cast<ScoreSpace*>(dynamic);
@@ -196,11 +246,12 @@ __global__ void __launch_bounds__(kScoreThreads)
   const int visible = num_visible(args.batch.positions[row]);
   std::int32_t* const selected = args.selected + row * args.selected_stride;
   if (visible <= args.top_k) {
-    if (split == 0) write_all<kScoreThreads>(visible, selected, args.top_k);
+    if (split == 0) write_all<kThreads>(visible, selected, args.top_k);
     return;
   }
-  const int rounds = (visible + kRoundKeys - 1) / kRoundKeys;
-  const int each = kRoundKeys * max(kMinSplitKeys / kRoundKeys, (rounds + splits - 1) / splits);
+  const int rounds = (visible + kRoundKeys<kThreads> - 1) / kRoundKeys<kThreads>;
+  const int each =
+      kRoundKeys<kThreads> * max(kMinSplitKeys / kRoundKeys<kThreads>, (rounds + splits - 1) / splits);
   const int begin = min(visible, each * split), end = min(visible, begin + each);
   const bool alone = each >= visible;  // the first split has all keys
   if (alone && split != 0) return;
@@ -209,27 +260,26 @@ __global__ void __launch_bounds__(kScoreThreads)
     space.threshold = __uint_as_float(0x7FC00000u);
   }
   if (begin < end) {
-    prepare(args.inputs, row, space);
-    score_split(args, args.batch.sequences[args.batch.sequence_of[row]].pages, begin, end, space);
+    prepare<kThreads>(args.inputs, row, space);
+    score_split<kThreads>(args, args.batch.sequences[args.batch.sequence_of[row]].pages, begin, end, space);
   } else {
     __syncthreads();
   }
 
   int count = space.count;
-  const Candidate bound =
-      count > args.top_k
-          ? bound_of_best<kScoreThreads>(space.candidates, count, args.top_k, args.top_k, space.selection)
-          : 0;
+  const Candidate bound = count > args.top_k ? bound_of_best<kThreads>(space.candidates, count, args.top_k,
+                                                                       args.top_k, space.selection)
+                                             : 0;
   const std::int64_t list = row * splits + split;
   if (alone) {
-    write_ascending<kScoreThreads>(bound, space.candidates, count, visible,
-                                   reinterpret_cast<std::uint32_t*>(space.query), kQueryBytes / 4, selected,
-                                   args.top_k, space.selection);
+    write_ascending<kThreads>(bound, space.candidates, count, visible,
+                              reinterpret_cast<std::uint32_t*>(space.query), kQueryBytes / 4, selected,
+                              args.top_k, space.selection);
     if (splits > 1 && threadIdx.x == 0) args.lists.counts[list] = kDone;
     return;
   }
-  if (bound != 0) count = drop_below<kScoreThreads>(bound, space.candidates, count, space.selection);
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kScoreThreads)
+  if (bound != 0) count = drop_below<kThreads>(bound, space.candidates, count, space.selection);
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads)
     args.lists.candidates[list * args.top_k + i] = space.candidates[i];
   if (threadIdx.x == 0) args.lists.counts[list] = count;
 }
@@ -260,6 +310,18 @@ __global__ void __launch_bounds__(kMergeThreads)
 int num_splits_of(std::int64_t num_rows, std::int64_t num_sms, std::int64_t top_k) {
   const std::int64_t most = std::min(kMaxWaves * num_sms / num_rows, kMergeCapacity / top_k);
   return static_cast<int>(std::max<std::int64_t>(1, most));
+}
+
+template <int kThreads>
+void launch_scores(ScoreArgs args, std::int64_t num_rows, int num_splits, const CudaContext& context) {
+  args.capacity =
+      static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates)) + kRoundKeys<kThreads>;
+  launch_kernel(
+      "indexer: scores", score_kernel<kThreads>,
+      {.grid = dim3(static_cast<unsigned>(num_rows), static_cast<unsigned>(num_splits)),
+       .threads = kThreads,
+       .shared_bytes = static_cast<std::int64_t>(sizeof(ScoreSpace) + sizeof(Candidate) * args.capacity)},
+      context.stream, args);
 }
 
 void check_args(const IndexerArgs& args, const CudaContext& context) {
@@ -302,36 +364,31 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
     lists.candidates = context.scratch.allocate<Candidate>(num_rows * num_splits * top_k);
     lists.counts = context.scratch.allocate<std::int32_t>(num_rows * num_splits);
   }
-  const std::int64_t capacity = std::min(4 * top_k, kMaxCandidates) + kRoundKeys;
-  launch_kernel(
-      "indexer: scores", score_kernel,
-      {.grid = dim3(static_cast<unsigned>(num_rows), static_cast<unsigned>(num_splits)),
-       .threads = kScoreThreads,
-       .shared_bytes = static_cast<std::int64_t>(sizeof(ScoreSpace) + sizeof(Candidate) * capacity)},
-      context.stream,
-      ScoreArgs{
-          .inputs = {.q = reinterpret_cast<const __nv_bfloat16*>(args.q.bf16().data()),
-                     .row_stride = args.q.stride(0),
-                     .head_stride = args.q.stride(1),
-                     .head_weights = reinterpret_cast<const __nv_bfloat16*>(args.head_weights.bf16().data()),
-                     .weight_stride = args.head_weights.stride(0),
-                     .cosine = args.cosine.f32().data(),
-                     .sine = args.sine.f32().data(),
-                     .cosine_stride = args.cosine.stride(0),
-                     .sine_stride = args.sine.stride(0),
-                     .num_heads = static_cast<int>(num_heads),
-                     .num_pairs = static_cast<int>(args.cosine.extent(1)),
-                     .weight_factor =
-                         static_cast<float>(1.0 / std::sqrt(double{kDim} * static_cast<double>(num_heads)))},
-          .pool = {.base = args.keys.base,
-                   .page_stride_bytes = static_cast<std::uint32_t>(args.keys.page_stride_bytes),
-                   .log2_rows = std::countr_zero(static_cast<unsigned>(args.keys.rows_per_page))},
-          .batch = batch,
-          .selected = args.selected.data(),
-          .selected_stride = args.selected.stride(0),
-          .lists = lists,
-          .top_k = static_cast<int>(top_k),
-          .capacity = static_cast<int>(capacity)});
+  const ScoreArgs scoring{
+      .inputs = {.q = reinterpret_cast<const __nv_bfloat16*>(args.q.bf16().data()),
+                 .row_stride = args.q.stride(0),
+                 .head_stride = args.q.stride(1),
+                 .head_weights = reinterpret_cast<const __nv_bfloat16*>(args.head_weights.bf16().data()),
+                 .weight_stride = args.head_weights.stride(0),
+                 .cosine = args.cosine.f32().data(),
+                 .sine = args.sine.f32().data(),
+                 .cosine_stride = args.cosine.stride(0),
+                 .sine_stride = args.sine.stride(0),
+                 .num_heads = static_cast<int>(num_heads),
+                 .num_pairs = static_cast<int>(args.cosine.extent(1)),
+                 .weight_factor =
+                     static_cast<float>(1.0 / std::sqrt(double{kDim} * static_cast<double>(num_heads)))},
+      .pool = {.base = args.keys.base,
+               .page_stride_bytes = static_cast<std::uint32_t>(args.keys.page_stride_bytes),
+               .log2_rows = std::countr_zero(static_cast<unsigned>(args.keys.rows_per_page))},
+      .batch = batch,
+      .selected = args.selected.data(),
+      .selected_stride = args.selected.stride(0),
+      .lists = lists,
+      .top_k = static_cast<int>(top_k),
+      .capacity = 0};
+  (num_rows <= context.num_sms ? launch_scores<kFewThreads>
+                               : launch_scores<kManyThreads>)(scoring, num_rows, num_splits, context);
   if (num_splits == 1) return;
   launch_kernel("indexer: merging", merge_kernel,
                 {.grid = dim3(static_cast<unsigned>(num_rows)),
