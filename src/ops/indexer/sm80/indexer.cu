@@ -115,8 +115,8 @@ struct KeyGroup {
   [[nodiscard]] __device__ float factor() const { return e8m0_value(largest_scale()); }
 };
 
-/// A warp's keys, a round ahead of their products, and their pages, another one ahead: reads that wait for each
-/// other then wait side by side. Of keys beyond the last one the last stands in.
+/// A warp's keys, a round ahead of their products, and their pages, another one ahead: reads that wait for
+/// each other then wait side by side. Of keys beyond the last one the last stands in.
 template <int kThreads>
 class KeyStream {
  public:

@@ -25,14 +25,14 @@ constexpr int kStages = 2;
 constexpr int kRowThreads = kThreads / kTileEntries;  ///< that copy and dequantise a row
 /// From row to row: eight rows' 16 bytes fall into different banks.
 constexpr int kRowPitch = kWidth * 2 + 16;
-constexpr int kScalesAt = kWidth * 2;  ///< of a row's codes on their way: between rows
+constexpr int kScalesAt = kWidth * 2;  ///< where a row's scales wait: between rows
 constexpr int kWeightPitch = kTileEntries * 2 + 16;
 
-constexpr int kScoreHeads = 32, kScoreDims = 128;  ///< of a warp, in products of queries and keys
+constexpr int kScoreHeads = 32, kScoreDims = 128;  ///< a warp multiplies these with keys
 constexpr int kSharers = kWidth / kScoreDims;      ///< warps whose sums make a score
 constexpr int kScoreSteps = kScoreDims / kDepth;
 constexpr int kOwnHeads = kScoreHeads / kSharers;  ///< whose scores a warp adds up
-constexpr int kHalves = 2;                         ///< of a tile's entries, multiplied one after the other
+constexpr int kHalves = 2;                         ///< 16 entries each, multiplied one after the other
 static_assert(kOwnHeads == 8 && kTileEntries == kHalves * kDepth && kRowThreads == 8);
 static_assert(kWarps == kDimTiles && kGroupHeads / kScoreHeads * kSharers == kWarps);
 
@@ -55,8 +55,8 @@ class RowLoader {
         entry_(static_cast<int>(threadIdx.x) / kRowThreads),
         piece_(static_cast<int>(threadIdx.x) % kRowThreads) {}
 
-  /// Which row is to be copied next, then its page: reads that depend on each other, so that other work can be
-  /// done in between.
+  /// Which row is to be copied next, then its page: reads that depend on each other, with other work in
+  /// between.
   __device__ void find_row(int tile) {
     index_ = tile * kTileEntries + entry_;
     row_ = smem_.list.row(index_);

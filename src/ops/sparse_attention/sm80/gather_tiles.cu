@@ -9,7 +9,7 @@ namespace baleen::sm80 {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kPieces = 4;  ///< of a row's 64 dims, a thread each
+constexpr int kPieces = 4;  ///< a row's 64 dims are so many threads' work
 constexpr int kRowsAtATime = kThreads / kPieces, kThreadRows = 10;
 constexpr int kRoundRows = kRowsAtATime * kThreadRows;
 constexpr int kRoundTiles = kRoundRows / kTileEntries;

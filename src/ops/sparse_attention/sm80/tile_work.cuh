@@ -21,7 +21,7 @@ namespace baleen::sm80 {
 
 inline constexpr int kTileEntries = 32;
 inline constexpr int kTileSteps = kTileEntries / kDepth;
-inline constexpr int kHeadTiles = kGroupHeads / 16;  ///< of an instruction's rows
+inline constexpr int kHeadTiles = kGroupHeads / 16;  ///< an instruction takes 16 heads
 
 /// Weights that wait for their values, in scratch memory: `slots` tiles for each item.
 struct WaitingWeights {
