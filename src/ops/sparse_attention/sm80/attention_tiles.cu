@@ -230,7 +230,7 @@ class TileWarp {
     }
 #pragma unroll
     for (int step = 0; step < kTileSteps; ++step) {
-      std::uint32_t values[kTileDims / 8][2];
+      ValueOperands<kTileDims / 8> values;
       load_values(&smem_.rows[stage][step * kDepth][warp_ * kTileDims * 2], kRowPitch, values);
 #pragma unroll
       for (int tile = 0; tile < kHeadTiles; ++tile) {

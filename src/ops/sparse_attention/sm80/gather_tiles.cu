@@ -1,6 +1,6 @@
 // Weights that wait, times values, for a few items: a block for each item and 64 dims. Its eight warps bring
-// the values of up to 640 entries to shared memory, all reads under way at once; four of them then multiply,
-// 16 heads each, tile after tile.
+// the values of up to 640 entries to shared memory, all reads under way at once, and then multiply, 16 heads
+// and 32 dims each, tile after tile.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/sparse_attention/sm80/tile_work.cuh"
@@ -14,7 +14,8 @@ constexpr int kRowsAtATime = kThreads / kPieces, kThreadRows = 10;
 constexpr int kRoundRows = kRowsAtATime * kThreadRows;
 constexpr int kRoundTiles = kRoundRows / kTileEntries;
 constexpr int kPitch = kTileDims * 2 + 16;  ///< eight rows' 16 bytes fall into different banks
-constexpr int kTilesAhead = 4;              ///< whose weights a lane reads at once
+constexpr int kTilesAhead = 3;              ///< whose weights a lane reads at once
+constexpr int kHalves = 2;                  ///< a warp has one of them, 32 dims, and 16 heads
 
 struct GatherSmem {
   alignas(16) std::byte values[kRoundRows][kPitch];
@@ -78,8 +79,10 @@ struct TileOperands {
   }
 };
 
+using HalfSums = float[kTileSums / kHalves];
+
 __device__ void add_tile(const TileOperands& operands, const std::byte* rows, SoftmaxState& state,
-                         float (&sums)[kTileSums]) {
+                         HalfSums& sums) {
   std::uint32_t weights[kTileSteps][4];
 #pragma unroll
   for (int step = 0; step < kTileSteps; ++step) {
@@ -90,7 +93,7 @@ __device__ void add_tile(const TileOperands& operands, const std::byte* rows, So
   state.merge(operands.softmax, weights, sums);
 #pragma unroll
   for (int step = 0; step < kTileSteps; ++step) {
-    std::uint32_t values[kTileDims / 8][2];
+    ValueOperands<kTileDims / 8 / kHalves> values;
     load_values(rows + step * kDepth * kPitch, kPitch, values);
     add_values(weights[step], values, sums);
   }
@@ -105,35 +108,59 @@ __global__ void __launch_bounds__(kThreads, 2)
   order.wait().launch_next();
   const int dim_tile = static_cast<int>(blockIdx.x), item = static_cast<int>(blockIdx.y);
   const int query = item / plan.groups, group = item % plan.groups;
-  const int head_tile = static_cast<int>(threadIdx.x) / kWarpLanes;  // of the first warps
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const int head_tile = warp % kHeadTiles, half = warp / kHeadTiles;
   const EntryList list = EntryList::of(launch, query);
   const int num_tiles = num_tiles_of(list);
   if (!plan.shares(num_tiles)) return;
-  float sums[kTileSums] = {};
+  HalfSums sums = {};
   SoftmaxState state;
   for (int begin = 0; begin < num_tiles; begin += kRoundTiles) {
-    const int count = min(kRoundTiles, num_tiles - begin);
+    const int count = min(kRoundTiles, num_tiles - begin), slot = item * plan.slots + begin;
     if (begin > 0) __syncthreads();
     bring_values(launch, list, begin * kTileEntries, dim_tile, smem);
-    __syncthreads();
-    if (head_tile >= kHeadTiles) continue;
-    const int slot = item * plan.slots + begin;
-    for (int first = 0; first < count; first += kTilesAhead) {
-      TileOperands operands[kTilesAhead];
+    TileOperands operands[kTilesAhead];
+    const auto load = [&](int first) {
 #pragma unroll
       for (int i = 0; i < kTilesAhead; ++i)
         operands[i].load(plan.waiting, slot + min(first + i, count - 1), head_tile);
+    };
+    load(0);
+    __syncthreads();
+    for (int first = 0; first < count; first += kTilesAhead) {
+      TileOperands now[kTilesAhead];
+#pragma unroll
+      for (int i = 0; i < kTilesAhead; ++i) now[i] = operands[i];
+      load(first + kTilesAhead);
 #pragma unroll
       for (int i = 0; i < kTilesAhead; ++i) {
-        if (first + i < count) add_tile(operands[i], smem.values[(first + i) * kTileEntries], state, sums);
+        if (first + i < count)
+          add_tile(now[i], &smem.values[(first + i) * kTileEntries][half * (kTileDims / kHalves * 2)], state,
+                   sums);
       }
     }
   }
-  if (head_tile >= kHeadTiles) return;
+
+  // The second half of the dims goes to the warps that have the first, which then store whole rows.
+  __syncthreads();
+  auto* const second_half = reinterpret_cast<float*>(&smem) + head_tile * kWarpLanes + lane;
+  constexpr int kHalfSums = kTileSums / kHalves, kStride = kHeadTiles * kWarpLanes;
+  if (half == 1) {
+#pragma unroll
+    for (int i = 0; i < kHalfSums; ++i) second_half[i * kStride] = sums[i];
+  }
+  __syncthreads();
+  if (half == 1) return;
+  float all[kTileSums];
+#pragma unroll
+  for (int i = 0; i < kHalfSums; ++i) {
+    all[i] = sums[i];
+    all[kHalfSums + i] = second_half[i * kStride];
+  }
   float inverse[2];
   inverse_denominators(sinks_of(launch, group, 16 * head_tile + lane / 4), state, num_tiles == 0, inverse);
-  store_tile(launch, query, group, dim_tile, static_cast<int>(threadIdx.x), sums, inverse);
+  store_tile(launch, query, group, dim_tile, static_cast<int>(threadIdx.x), all, inverse);
 }
 
 }  // namespace

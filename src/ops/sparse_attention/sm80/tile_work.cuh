@@ -64,24 +64,30 @@ __device__ inline int num_tiles_of(const EntryList& list) {
   return (list.size + kTileEntries - 1) / kTileEntries;
 }
 
-/// Adds to the lane's sums of 16 heads x 64 dims the product of `weights` (16 heads, 16 entries) and
-/// `values` (16 entries; two words for each 8 dims).
-__device__ inline void add_values(const std::uint32_t (&weights)[4],
-                                  const std::uint32_t (&values)[kTileDims / 8][2], float (&sums)[kTileSums]) {
+/// The values of 16 entries and kCount x 8 dims as an instruction takes them.
+template <int kCount>
+using ValueOperands = std::uint32_t[kCount][2];
+
+/// Adds to the lane's sums of 16 heads and kCount x 8 dims the product of `weights` (16 heads, 16 entries)
+/// and `values`.
+template <int kCount>
+__device__ void add_values(const std::uint32_t (&weights)[4], const ValueOperands<kCount>& values,
+                           float (&sums)[4 * kCount]) {
 #pragma unroll
-  for (int i = 0; i < kTileDims / 8; ++i) {
+  for (int i = 0; i < kCount; ++i) {
     ptx::mma_16x8x16(reinterpret_cast<float(&)[4]>(sums[4 * i]), weights[0], weights[1], weights[2],
                      weights[3], values[i][0], values[i][1]);
   }
 }
 
-/// The values of 16 entries and 64 dims, of rows `pitch` bytes apart.
-__device__ inline void load_values(const std::byte* rows, int pitch,
-                                   std::uint32_t (&values)[kTileDims / 8][2]) {
+/// Of rows `pitch` bytes apart.
+template <int kCount>
+__device__ void load_values(const std::byte* rows, int pitch, ValueOperands<kCount>& values) {
+  static_assert(kCount % 2 == 0);
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const std::byte* row = rows + (lane / 8 % 2 * 8 + lane % 8) * pitch + lane / 16 * 16;
 #pragma unroll
-  for (int i = 0; i < kTileDims / 8; i += 2) {
+  for (int i = 0; i < kCount; i += 2) {
     std::uint32_t words[4];
     ptx::ldmatrix_x4_transposed(words, row + i * 16);
     values[i][0] = words[0];
