@@ -66,12 +66,10 @@ struct ScoreSpace {
   alignas(16) Candidate candidates[];
 };
 
-/// By the whole block: query `row`, as operand of the products with keys. Begins without a barrier and ends
-/// with one.
+/// By the whole block, behind a barrier: the query that `prepare_query` has left, as operand of the products
+/// with keys. Ends with a barrier.
 template <int kThreads>
-__device__ void prepare(const QueryInputs& inputs, std::int64_t row, ScoreSpace& space) {
-  prepare_query<kThreads>(inputs, row, space.query, space.weights);
-  __syncthreads();
+__device__ void spread_query(ScoreSpace& space) {
   const std::uint32_t one = e4m3_multiplier(1.0F);
   for (int i = static_cast<int>(threadIdx.x); i < kSliceSteps * kHeads * 4; i += kThreads) {
     const int quad = i % 4, head = i / 4 % kHeads, step = i / 4 / kHeads;
@@ -126,7 +124,14 @@ class KeyStream {
         next_(first + static_cast<int>(threadIdx.x) % kWarpLanes / 4),
         last_(last_key) {
     find_pages();
-    load();
+  }
+
+  /// The first round's keys, after which `take` may follow.
+  __device__ void load() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) keys_[i].load(pool_, found_[i], key(i), static_cast<int>(threadIdx.x) % 4);
+    next_ += kRoundKeys<kThreads>;
+    find_pages();
   }
 
   /// The round's 16 keys: of a lane, g and g + 8. The next one's are on their way then.
@@ -141,12 +146,6 @@ class KeyStream {
   __device__ void find_pages() {
 #pragma unroll
     for (int i = 0; i < 2; ++i) found_[i] = pages_[key(i) >> pool_.log2_rows];
-  }
-  __device__ void load() {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) keys_[i].load(pool_, found_[i], key(i), static_cast<int>(threadIdx.x) % 4);
-    next_ += kRoundKeys<kThreads>;
-    find_pages();
   }
 
   const KeyPages& pool_;
@@ -195,15 +194,21 @@ __device__ float score_keys(const KeyGroup (&keys)[2], const ScoreSpace& space) 
   return lowest_if_nan(quad % 2 == 0 ? sums[0] * keys[0].factor() : sums[1] * keys[1].factor());
 }
 
-/// By the whole block: keys [begin, end).
+/// By the whole block: keys [begin, end) of query `row`. What the first keys wait for is under way while the
+/// query is prepared.
 template <int kThreads>
-__device__ void score_split(const ScoreArgs& args, const PageId* pages, int begin, int end,
+__device__ void score_split(const ScoreArgs& args, std::int64_t row, int sequence, int begin, int end,
                             ScoreSpace& space) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const int limit = args.capacity - kRoundKeys<kThreads>;
   const bool may_fill = end - begin > args.capacity;  // else all fit, and warps need not meet
-  KeyStream<kThreads> stream(args.pool, pages, begin + warp * kWarpKeys, end - 1);
+  KeyStream<kThreads> stream(args.pool, args.batch.sequences[sequence].pages, begin + warp * kWarpKeys,
+                             end - 1);
+  prepare_query<kThreads>(args.inputs, row, space.query, space.weights);
+  stream.load();
+  __syncthreads();
+  spread_query<kThreads>(space);
   for (int first = begin; first < end; first += kRoundKeys<kThreads>) {
     if (may_fill) {
       __syncthreads();
@@ -243,7 +248,7 @@ __global__ void __launch_bounds__(kThreads)
   ptx::wait_for_previous_kernel();
   const std::int64_t row = blockIdx.x;
   const int split = static_cast<int>(blockIdx.y), splits = static_cast<int>(gridDim.y);
-  const int visible = num_visible(args.batch.positions[row]);
+  const int visible = num_visible(args.batch.positions[row]), sequence = args.batch.sequence_of[row];
   std::int32_t* const selected = args.selected + row * args.selected_stride;
   if (visible <= args.top_k) {
     if (split == 0) write_all<kThreads>(visible, selected, args.top_k);
@@ -260,8 +265,7 @@ __global__ void __launch_bounds__(kThreads)
     space.threshold = __uint_as_float(0x7FC00000u);
   }
   if (begin < end) {
-    prepare<kThreads>(args.inputs, row, space);
-    score_split<kThreads>(args, args.batch.sequences[args.batch.sequence_of[row]].pages, begin, end, space);
+    score_split<kThreads>(args, row, sequence, begin, end, space);
   } else {
     __syncthreads();
   }
