@@ -36,13 +36,16 @@ constexpr int kHalves = 2;                         ///< 16 entries each, multipl
 static_assert(kOwnHeads == 8 && kTileEntries == kHalves * kDepth && kRowThreads == 8);
 static_assert(kWarps == kDimTiles && kGroupHeads / kScoreHeads * kSharers == kWarps);
 
+/// Lists in shared memory: of the item under way, of the two after it, and one on its way.
+constexpr int kLists = 4;
+
 struct TileSmem {
   alignas(16) std::byte rows[kStages][kTileEntries][kRowPitch];
   /// For each warp what its neighbours have of its heads: four scores a lane for either half of the entries.
   float4 partial_scores[kWarps][kSharers - 1][kHalves][kWarpLanes];
   alignas(16) std::byte weights[kGroupHeads][kWeightPitch];
   float factors[kGroupHeads];  ///< what the sums so far are to be multiplied with; in the end the inverse sum
-  EntryList list;
+  EntryList lists[kLists];
 };
 static_assert(sizeof(TileSmem) <= kTilesSharedBytes);
 
@@ -56,16 +59,17 @@ class RowLoader {
         piece_(static_cast<int>(threadIdx.x) % kRowThreads) {}
 
   /// Which row is to be copied next, then its page: reads that depend on each other, with other work in
-  /// between.
-  __device__ void find_row(int tile) {
+  /// between. The list stays where it is meanwhile.
+  __device__ void find_row(const EntryList& list, int tile) {
+    list_ = &list;
     index_ = tile * kTileEntries + entry_;
-    row_ = smem_.list.row(index_);
+    row_ = list.row(index_);
   }
-  __device__ void find_page() { page_ = smem_.list.page(launch_, index_, row_); }
+  __device__ void find_page() { page_ = list_->page(launch_, index_, row_); }
 
   /// Begins to copy the row that was found: codes, then scales behind the row; the rotary part to its place.
   __device__ void copy(int stage) const {
-    const RowPlace place(index_ < smem_.list.num_window ? launch_.window : launch_.compressed, page_, row_,
+    const RowPlace place(index_ < list_->num_window ? launch_.window : launch_.compressed, page_, row_,
                          kDataBytes, kScaleBytes);
     const bool exists = place.data != nullptr;
     const std::byte* data = exists ? place.data : launch_.window.base;
@@ -108,6 +112,7 @@ class RowLoader {
   const AttentionLaunch& launch_;
   TileSmem& smem_;
   int entry_, piece_;
+  const EntryList* list_ = nullptr;
   int index_ = 0, row_ = -1;
   PageId page_ = PageId::kNone;
 };
@@ -130,13 +135,15 @@ class TileWarp {
       for (int half = 0; half < 2; ++half) {
         const int head = first + 16 * tile + 8 * half;
         const bool exists = head < launch_.num_heads;
-        const Bf16Bits* of_head = q + (exists ? head : 0) * launch_.q_head_stride;
+        const Bf16Bits* of_head = q + head * launch_.q_head_stride;
 #pragma unroll
         for (int step = 0; step < kScoreSteps; ++step) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            const auto word = __ldcg(reinterpret_cast<const std::uint32_t*>(of_head + step * kDepth + 8 * i));
-            q_[tile][step][half + 2 * i] = exists ? word : 0;
+            std::uint32_t& word = q_[tile][step][half + 2 * i];
+            word = 0;
+            if (exists)
+              word = __ldcg(reinterpret_cast<const std::uint32_t*>(of_head + step * kDepth + 8 * i));
           }
         }
       }
@@ -242,7 +249,7 @@ class TileWarp {
     }
   }
 
-  /// By all warps, in the end.
+  /// By all warps, when the item is done. What comes then is another one.
   __device__ void store(int query, int group, bool nothing) {
     const int head = own_head();
     const float sink = launch_.sink[min(group * kGroupHeads + head, launch_.num_heads - 1)];
@@ -255,7 +262,11 @@ class TileWarp {
       const int row = 16 * tile + lane_ / 4;
       const float inverse[2] = {smem_.factors[row], smem_.factors[row + 8]};
       store_tile(launch_, query, group, warp_, tile * kWarpLanes + lane_, sums_[tile], inverse);
+#pragma unroll
+      for (float& sum : sums_[tile]) sum = 0;
     }
+    maximum_ = -INFINITY;
+    denominator_ = 0;
   }
 
  private:
@@ -289,55 +300,129 @@ class TileWarp {
   float sums_[kHeadTiles][kTileSums] = {};
 };
 
+/// The tiles of a block's items, one after the other: an item's number in the block, a tile of it, and where
+/// the block's tiles of it end. An item with nothing to see has a tile without entries.
+struct TilePlace {
+  int number, tile, end;
+};
+
+class BlockWork {
+ public:
+  __device__ BlockWork(const WorkPlan& plan, TileSmem& smem)
+      : plan_(plan), smem_(smem), first_(static_cast<int>(blockIdx.x) / plan.parts) {}
+
+  [[nodiscard]] __device__ int item(int number) const {
+    return plan_.parts > 1 ? first_ + number * plan_.items : first_ + number * static_cast<int>(gridDim.x);
+  }
+  [[nodiscard]] __device__ bool exists(const TilePlace& place) const {
+    return item(place.number) < plan_.items;
+  }
+  [[nodiscard]] __device__ int query(int number) const { return item(number) / plan_.groups; }
+  [[nodiscard]] __device__ int group(int number) const { return item(number) % plan_.groups; }
+  /// Of the item under way and the two after it.
+  [[nodiscard]] __device__ const EntryList& list(int number) const { return smem_.lists[number % kLists]; }
+
+  [[nodiscard]] __device__ TilePlace after(const TilePlace& place) const {
+    if (place.tile + 1 < place.end) return {place.number, place.tile + 1, place.end};
+    const TilePlace next{place.number + 1, 0, 0};
+    return exists(next) ? TilePlace{next.number, 0, max(1, num_tiles_of(list(next.number)))} : next;
+  }
+
+  /// Begins to copy an item's list, as part of what the thread copies next.
+  __device__ void copy_list(int number) const {
+    constexpr int kWords = sizeof(EntryList) / 4;
+    const int word = static_cast<int>(threadIdx.x);
+    if (word >= kWords || plan_.lists == nullptr || item(number) >= plan_.items) return;
+    ptx::cp_async_4(reinterpret_cast<std::uint32_t*>(&smem_.lists[number % kLists]) + word,
+                    reinterpret_cast<const std::uint32_t*>(plan_.lists + query(number)) + word);
+  }
+
+  /// By the whole block: the first lists. Ends with a barrier.
+  __device__ void find_lists(const AttentionLaunch& launch) const {
+    if (plan_.lists != nullptr) {
+      for (int number = 0; number < kLists - 1; ++number) copy_list(number);
+      ptx::cp_async_commit();
+      ptx::cp_async_wait<0>();
+    } else if (threadIdx.x < kWarpLanes) {
+      const EntryList list = EntryList::of(launch, query(0));
+      if (threadIdx.x == 0) smem_.lists[0] = list;
+    }
+    __syncthreads();
+  }
+
+ private:
+  const WorkPlan& plan_;
+  TileSmem& smem_;
+  int first_;
+};
+
 __global__ void __launch_bounds__(kThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                            const __grid_constant__ WorkPlan plan, NextBehindWait order) {
   extern __shared__ __align__(16) std::byte dynamic_shared[];
   TileSmem& smem = *reinterpret_cast<TileSmem*>(dynamic_shared);
   order.wait().launch_next();
-  const int item = static_cast<int>(blockIdx.x) / plan.parts,
-            part = static_cast<int>(blockIdx.x) % plan.parts;
-  const int query = item / plan.groups, group = item % plan.groups;
-  if (threadIdx.x < kWarpLanes) {
-    const EntryList list = EntryList::of(launch, query);
-    if (threadIdx.x == 0) smem.list = list;
-  }
-  __syncthreads();
-  const int list_size = smem.list.size, num_tiles = num_tiles_of(smem.list);
+  const BlockWork work(plan, smem);
+  TileWarp warp(launch, smem);
+  warp.load_queries(work.query(0), work.group(0));
+  work.find_lists(launch);
+  const int num_tiles = num_tiles_of(work.list(0)), part = static_cast<int>(blockIdx.x) % plan.parts;
   const TileRange tiles = plan.range(num_tiles, part);
   const bool shared = plan.shares(num_tiles);
-  if (tiles.begin == tiles.end && (shared || part != 0)) return;
+  if (plan.parts > 1 && tiles.begin == tiles.end) return;
 
   RowLoader loader(launch, smem);
-  TileWarp warp(launch, smem);
-  if (tiles.begin < tiles.end) {
-    loader.find_row(tiles.begin);
+  TilePlace now{0, tiles.begin, max(1, tiles.end)}, next = work.after(now);
+  loader.find_row(work.list(0), now.tile);
+  loader.find_page();
+  loader.copy(0);
+  if (work.exists(next)) {
+    loader.find_row(work.list(next.number), next.tile);
     loader.find_page();
-    loader.copy(0);
-    loader.find_row(tiles.begin + 1);
-    warp.load_queries(query, group);
-    loader.find_page();
-    loader.dequantise(0);
   }
-  for (int tile = tiles.begin; tile < tiles.end; ++tile) {
-    const int stage = (tile - tiles.begin) % kStages;
-    const bool more = tile + 1 < tiles.end;
+  loader.dequantise(0);
+  for (int stage = 0;; stage ^= 1) {
+    const bool more = work.exists(next), last = now.tile + 1 == now.end;
+    TilePlace ahead = next;
+    bool more_ahead = false;
     __syncthreads();  // the tile's rows are there, and the tile before is done with
     if (more) {
+      if (now.tile == 0) work.copy_list(now.number + kLists - 1);
       loader.copy(stage ^ 1);
-      loader.find_row(tile + 2);
+      ahead = work.after(next);
+      more_ahead = work.exists(ahead);
+      if (more_ahead) loader.find_row(work.list(ahead.number), ahead.tile);
     }
     warp.multiply_keys(stage);
+    if (last && more) warp.load_queries(work.query(next.number), work.group(next.number));
     __syncthreads();
-    if (more) loader.find_page();
-    warp.weigh(list_size - tile * kTileEntries, plan.waiting, shared ? item * plan.slots + tile : -1);
+    if (more_ahead) loader.find_page();
+    const int list_size = work.list(now.number).size;
+    const bool nothing = list_size == 0;
+    if (!nothing) {
+      warp.weigh(list_size - now.tile * kTileEntries, plan.waiting,
+                 shared ? work.item(0) * plan.slots + now.tile : -1);
+    }
     if (!shared) {
       __syncthreads();
-      warp.multiply_values(stage);
+      if (!nothing) warp.multiply_values(stage);
     }
     if (more) loader.dequantise(stage ^ 1);
+    if (last && !shared) warp.store(work.query(now.number), work.group(now.number), nothing);
+    if (!more) break;
+    now = next;
+    next = ahead;
   }
-  if (!shared) warp.store(query, group, list_size == 0);
+}
+
+/// The lists of all queries, a warp each.
+__global__ void __launch_bounds__(kThreads) find_lists_kernel(const __grid_constant__ AttentionLaunch launch,
+                                                              EntryList* lists, NextBehindWait order) {
+  order.wait().launch_next();
+  const int query = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarpLanes;
+  if (query >= launch.num_rows) return;
+  const EntryList list = EntryList::of(launch, query);
+  if (threadIdx.x % kWarpLanes == 0) lists[query] = list;
 }
 
 /// Tiles that wait for their values: those of 64 items with lists of 2,304 entries.
@@ -345,9 +430,10 @@ constexpr int kMaxSlots = 4608;
 
 }  // namespace
 
-std::int64_t attention_tiles_scratch_bytes() {
-  return Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) +
-         Arena::bytes_for<float2>(std::int64_t{kMaxSlots} * kGroupHeads);
+std::int64_t attention_tiles_scratch_bytes(std::int64_t max_rows) {
+  return std::max(Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) +
+                      Arena::bytes_for<float2>(std::int64_t{kMaxSlots} * kGroupHeads),
+                  Arena::bytes_for<EntryList>(max_rows));
 }
 
 void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
@@ -360,12 +446,19 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
     plan.slots = kMaxSlots / plan.items;
     plan.waiting = {context.scratch.allocate<uint4>(kMaxSlots * kSlotWords),
                     context.scratch.allocate<float2>(std::int64_t{kMaxSlots} * kGroupHeads)};
+  } else if (plan.items > context.num_sms) {
+    auto* const lists = context.scratch.allocate<EntryList>(launch.num_rows);
+    launch_kernel(
+        "find_lists", find_lists_kernel,
+        {.grid = dim3(static_cast<unsigned>((launch.num_rows + kWarps - 1) / kWarps)), .threads = kThreads},
+        context.stream, launch, lists);
+    plan.lists = lists;
   }
-  launch_kernel("attention_tiles", attention_tiles_kernel,
-                {.grid = dim3(static_cast<unsigned>(plan.items * plan.parts)),
-                 .threads = kThreads,
-                 .shared_bytes = sizeof(TileSmem)},
-                context.stream, launch, plan);
+  const int blocks = plan.parts > 1 ? plan.items * plan.parts : std::min(plan.items, context.num_sms);
+  launch_kernel(
+      "attention_tiles", attention_tiles_kernel,
+      {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads, .shared_bytes = sizeof(TileSmem)},
+      context.stream, launch, plan);
   if (plan.parts > 1) gather_tiles(launch, plan, context);
 }
 

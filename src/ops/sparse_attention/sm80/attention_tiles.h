@@ -9,6 +9,7 @@ inline constexpr std::int64_t kTilesSharedBytes = 99 << 10;  ///< that a block m
 
 /// All addresses on 16 bytes.
 void attention_tiles(const AttentionLaunch& launch, CudaContext& context);
-[[nodiscard]] std::int64_t attention_tiles_scratch_bytes();
+/// For steps of up to `max_rows` rows.
+[[nodiscard]] std::int64_t attention_tiles_scratch_bytes(std::int64_t max_rows);
 
 }  // namespace baleen::sm80

@@ -48,6 +48,7 @@ struct WorkPlan {
   int parts;  ///< parts that an item has
   int slots;  ///< slots that an item with several parts has
   WaitingWeights waiting;
+  const EntryList* lists;  ///< [query]; null: a block has one item, and finds its list itself
 
   /// Whether an item's weights go to its slots. One that has more tiles than slots is done by its first part.
   [[nodiscard]] __device__ bool shares(int num_tiles) const { return parts > 1 && num_tiles <= slots; }

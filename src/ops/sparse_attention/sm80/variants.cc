@@ -31,9 +31,9 @@ void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& rota
   (why_not_tiles(args) ? attention_any_rope : attention_tiles_rope)(args, rotation, context);
 }
 
-std::int64_t sparse_attention_scratch_bytes(std::int64_t head_dim, std::int64_t /*max_rows*/,
+std::int64_t sparse_attention_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
                                             std::int64_t /*max_sequences*/, std::int64_t /*max_positions*/) {
-  return head_dim == kTilesWidth ? attention_tiles_scratch_bytes() : 0;
+  return head_dim == kTilesWidth ? attention_tiles_scratch_bytes(max_rows) : 0;
 }
 
 std::span<const CudaVariant<ops::SparseAttention>> sparse_attention_variants() {
