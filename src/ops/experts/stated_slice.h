@@ -1,0 +1,23 @@
+/// Activations of stated sums (stated_sums.h) as the kernels of CPUs read them.
+#pragma once
+
+#include <cstdint>
+
+#include "numeric/block_scale.h"
+
+namespace baleen {
+
+/// A slice of 128 activations. X is d0 + 2^7 d1 + 2^14 d2 with digits in [-64, 63], so that products with
+/// weights are products of bytes. Weights are bytes of W + 16, unsigned: of each group's sums `excess` is
+/// taken away.
+struct StatedSlice {
+  static constexpr int kNumDigits = 3, kDigitBits = 7;
+  static constexpr int kNumGroups = kActivationGroup / kIndexerGroup;
+
+  /// Of the inputs with even numbers, in ascending order, and of the odd ones: as nibbles of bytes lie.
+  alignas(64) std::int8_t digits[kNumDigits][2][kActivationGroup / 2];
+  std::int32_t excess[kNumGroups][4];  ///< 16 times the sum of the group's X, four times
+  float scale;                         ///< S * 2^-10; NaN where an activation is
+};
+
+}  // namespace baleen
