@@ -35,6 +35,11 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
                                shape.moe_intermediate_size, shape.n_routed_experts, traits.num_units);
 }
 
+std::int64_t stated_scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
+  return stated_variant_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
+                                      shape.moe_intermediate_size, shape.n_routed_experts, traits.num_units);
+}
+
 std::optional<Reason> why_not_simd(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
   return why_not_stated(args);
 }
@@ -44,6 +49,11 @@ std::optional<Reason> why_not_int8(const ExpertsArgs& args, const DeviceTraits& 
   if (args.precision != Precision::kReleased) return kInt8RoundsActivations;
   if (!args.routed.empty() && args.routed.front().w1.format != WeightFormat::kFp4)
     return "takes routed experts in FP4: of FP8 ones it would need a second copy of nearly the whole model";
+  return std::nullopt;
+}
+
+std::optional<Reason> why_not_of_stated(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  if (args.sums != ExpertSums::kStated) return "adds up in the stated order, which is not wanted";
   return std::nullopt;
 }
 
@@ -108,9 +118,13 @@ void Experts::accesses(const ExpertsArgs& args, Accesses& to) {
 }
 
 std::span<const CpuVariant<Experts>> Experts::cpu_variants() {
-  static constexpr std::array<CpuVariant<Experts>, 3> kVariants{
+  static constexpr std::array<CpuVariant<Experts>, 4> kVariants{
       {{.name = kSimdVariant, .run = experts_cpu, .why_not = why_not_simd, .scratch_bytes = scratch_bytes},
        {.name = kInt8Variant, .run = experts_int8, .why_not = why_not_int8, .scratch_bytes = scratch_bytes},
+       {.name = "stated",
+        .run = experts_stated,
+        .why_not = why_not_of_stated,
+        .scratch_bytes = stated_scratch_bytes},
        {.name = kReferenceVariant,
         .run = [](const ExpertsArgs& args, CpuContext& /*context*/) { experts_ref(args); }}}};
   return kVariants;

@@ -108,6 +108,9 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 /// With activations of 8 bits where the contract has e4m3: routed experts in FP4, and of a shared one in FP8
 /// a copy as integers; `released` only.
 void experts_int8(const ExpertsArgs& args, CpuContext& context);
+/// With the sums of routed experts in the stated order (stated_experts.h); of the shared one as in
+/// `experts_cpu`.
+void experts_stated(const ExpertsArgs& args, CpuContext& context);
 /// By the ids: every expert that some token has is read once. The only cost that reads an argument's data.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
 [[nodiscard]] OpCost experts_backward_cost(const ExpertsArgs& args);
@@ -135,6 +138,10 @@ void experts_int8(const ExpertsArgs& args, CpuContext& context);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);
+/// What `experts_stated` takes.
+[[nodiscard]] std::int64_t stated_variant_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
+                                                        std::int64_t width, std::int64_t inner_width,
+                                                        std::int64_t num_experts, int num_threads);
 /// What a GPU takes beyond its scratch for whole experts where it has parts of them: outputs in float32, not
 /// BF16.
 [[nodiscard]] std::int64_t split_experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,

@@ -2,7 +2,8 @@
 // more group that holds every token. Three parallel loops: (1) gate, up, SwiGLU and packing for w2, by
 // expert, row block and 128 inner columns or a multiple; (2) w2 by expert, row block and column range; (3)
 // the sum per token in ascending expert order. Splitting by 128 inner columns lets one item quantise its own
-// activation blocks, so nothing waits between the two halves of an expert but the one loop boundary.
+// activation blocks, so nothing waits between the two halves of an expert but the one loop boundary. In a
+// stated order of sums loops (1) and (2) are the shared expert's, and `stated_experts` computes the others.
 
 #include "ops/experts/experts.h"
 
@@ -13,6 +14,7 @@
 #include "base/check.h"
 #include "numeric/bf16.h"
 #include "numeric/block_scale.h"
+#include "ops/experts/stated_experts.h"
 #include "ops/experts/swiglu.h"
 #include "ops/linear/linear.h"
 #include "ops/matmul/int8_copies.h"
@@ -24,6 +26,17 @@ constexpr std::int64_t kInnerColumns = kActivationGroup;
 // Few rows only wait for weights, and every item begins with some that were not prefetched: longer items.
 constexpr std::int64_t kFewRows = 4;
 constexpr std::int64_t kFewRowsColumns = 4 * kInnerColumns;
+
+/// How the products of routed experts are computed.
+enum class Products : std::uint8_t {
+  kFloat,  ///< the tile kernel computes them
+  kInt8,   ///< so it does, from activations of 8 bits; the shared expert's, too
+  kStated  ///< `stated_experts` computes them
+};
+
+/// Rows of a call of `stated_experts`: those of a prompt together would take as much memory again as the
+/// rest of the operation.
+constexpr std::int64_t kStatedRows = 512;
 
 /// The tokens of one expert, and the items of the parallel loops that are its own.
 struct Group {
@@ -37,14 +50,15 @@ struct Group {
 };
 
 /// Rounding in front of weights of `format`.
-ActivationRounding rounding_of(WeightFormat format, const ExpertsArgs& args, bool on_int8) {
+ActivationRounding rounding_of(WeightFormat format, const ExpertsArgs& args, Products products) {
   const ActivationRounding rounding = activation_rounding(format, args.precision);
-  const bool int8 = format == WeightFormat::kInt8 || (on_int8 && rounding == ActivationRounding::kFp8);
+  const bool int8 =
+      format == WeightFormat::kInt8 || (products == Products::kInt8 && rounding == ActivationRounding::kFp8);
   return int8 ? ActivationRounding::kInt8 : rounding;
 }
 
 struct Plan {
-  bool on_int8 = false;  ///< activations have 8 bits
+  Products products = Products::kFloat;
   Group* groups = nullptr;
   std::int64_t num_groups = 0;
   std::int64_t num_inner_values = 0;
@@ -70,20 +84,20 @@ MatmulPartition outer_partition(const Group& group, int num_threads) {
   return {group.num_slots, group.expert->w2.rows, group.expert->w2.cols, num_threads};
 }
 
-float* pack_tokens(const ExpertsArgs& args, WeightFormat format, bool on_int8, CpuContext& context) {
+float* pack_tokens(const ExpertsArgs& args, WeightFormat format, Products products, CpuContext& context) {
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   auto* packed = context.scratch.allocate<float>(num_rows * width);
   context.pool.parallel_for(num_rows, [&](std::int64_t row, int) {
-    pack_activations(args.x.row(row), format, rounding_of(format, args, on_int8), packed + row * width);
+    pack_activations(args.x.row(row), format, rounding_of(format, args, products), packed + row * width);
   });
   return packed;
 }
 
-Plan make_plan(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
+Plan make_plan(const ExpertsArgs& args, Products products, CpuContext& context) {
   const std::int64_t num_rows = args.x.extent(0), num_selected = args.ids.extent(1);
   const auto num_experts = static_cast<std::int64_t>(args.routed.size());
   const std::int64_t num_routed_slots = num_rows * num_selected;
-  Plan plan{.on_int8 = on_int8};
+  Plan plan{.products = products};
   plan.groups = context.scratch.allocate<Group>(num_experts + 1);
   plan.token_of_slot = context.scratch.allocate<std::int32_t>(num_routed_slots + num_rows);
   plan.weight_of_slot = context.scratch.allocate<float>(num_routed_slots + num_rows);
@@ -98,8 +112,9 @@ Plan make_plan(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
       if (const std::int64_t expert = args.local_expert(row, k); expert >= 0) ++next_of_expert[expert];
     }
   }
-  const float* packed =
-      num_selected > 0 ? pack_tokens(args, args.routed.front().w1.format, on_int8, context) : nullptr;
+  const float* packed = num_selected > 0 && products != Products::kStated
+                            ? pack_tokens(args, args.routed.front().w1.format, products, context)
+                            : nullptr;
   std::int64_t slot = 0;
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
     const std::int64_t count = std::exchange(next_of_expert[expert], slot);
@@ -125,7 +140,7 @@ Plan make_plan(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
   if (args.shared != nullptr) {
     const bool as_routed = packed != nullptr && args.shared->w1.format == args.routed.front().w1.format;
     const float* shared_packed =
-        as_routed ? packed : pack_tokens(args, args.shared->w1.format, on_int8, context);
+        as_routed ? packed : pack_tokens(args, args.shared->w1.format, products, context);
     plan.groups[plan.num_groups++] = {args.shared, shared_packed, slot, num_rows};
     for (std::int64_t row = 0; row < num_rows; ++row) {
       plan.token_of_slot[slot + row] = static_cast<std::int32_t>(row);
@@ -134,10 +149,11 @@ Plan make_plan(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
   }
   const int num_threads = context.pool.num_threads();
   for (std::int64_t i = 0; i < plan.num_groups; ++i) {
-    plan.groups[i].first_inner = plan.num_inner_values;
-    plan.num_inner_values += plan.groups[i].num_slots * plan.groups[i].expert->w1.rows;
     plan.groups[i].first_inner_item = plan.num_inner_items;
     plan.groups[i].first_outer_item = plan.num_outer_items;
+    if (products == Products::kStated && plan.groups[i].expert != args.shared) continue;
+    plan.groups[i].first_inner = plan.num_inner_values;
+    plan.num_inner_values += plan.groups[i].num_slots * plan.groups[i].expert->w1.rows;
     plan.num_inner_items += inner_partition(plan.groups[i], num_threads).num_items();
     plan.num_outer_items += outer_partition(plan.groups[i], num_threads).num_items();
   }
@@ -176,7 +192,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
     matmul_tile({.weight = weight,
                  .n_begin = item.column,
                  .n_end = item.column + item.num_columns,
-                 .rounding = rounding_of(weight->format, args, plan.on_int8),
+                 .rounding = rounding_of(weight->format, args, plan.products),
                  .packed = group.packed_x,
                  .row_index = plan.token_of_slot + first_slot,
                  .num_rows = item.num_rows,
@@ -185,7 +201,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
                  .round_bf16 = !exact});
   }
   const WeightFormat format = group.expert->w2.format;
-  const ActivationRounding rounding = rounding_of(format, args, plan.on_int8);
+  const ActivationRounding rounding = rounding_of(format, args, plan.products);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * item.num_columns;
     swiglu_row(inner, up + row * item.num_columns, item.num_columns, args.swiglu_limit,
@@ -194,6 +210,33 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
         {inner, static_cast<std::size_t>(item.num_columns)}, format, rounding,
         packed_inner + group.first_inner + (item.row + row) * group.expert->w1.rows + item.column);
   }
+}
+
+/// Outputs of routed experts, [slots, width].
+void run_stated(const ExpertsArgs& args, const Plan& plan, float* outputs, CpuContext& context) {
+  auto* experts = context.scratch.allocate<StatedExpertValues>(kStatedRows);
+  std::int64_t num_experts = 0, num_rows = 0;
+  const auto run_all = [&] {
+    stated_experts({experts, static_cast<std::size_t>(num_experts)}, args.x, args.swiglu_limit,
+                   !args.split.routed, context.pool, context.scratch);
+    num_experts = num_rows = 0;
+  };
+  for (std::int64_t i = 0; i < plan.num_groups && plan.groups[i].expert != args.shared; ++i) {
+    const Group& group = plan.groups[i];
+    for (std::int64_t row = 0; row < group.num_slots;) {
+      const std::int64_t slot = group.first_slot + row;
+      const std::int64_t count = std::min(group.num_slots - row, kStatedRows - num_rows);
+      experts[num_experts++] = {.expert = group.expert,
+                                .row_index = plan.token_of_slot + slot,
+                                .weights = plan.weight_of_slot + slot,
+                                .num_rows = count,
+                                .y = outputs + slot * args.x.extent(1)};
+      row += count;
+      num_rows += count;
+      if (num_rows == kStatedRows) run_all();
+    }
+  }
+  run_all();
 }
 
 void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, std::int64_t row,
@@ -209,17 +252,18 @@ void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, 
   }
 }
 
-void run(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
+void run(const ExpertsArgs& args, Products products, CpuContext& context) {
   if (args.x.extent(0) == 0) return;
   const ScratchScope scope(context.scratch);
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   const int num_threads = context.pool.num_threads();
   BALEEN_CHECK(args.routed.empty() || args.routed.front().w1.rows % kInnerColumns == 0);
   BALEEN_CHECK(args.shared == nullptr || args.shared->w1.rows % kInnerColumns == 0);
-  const Plan plan = make_plan(args, on_int8, context);
+  const Plan plan = make_plan(args, products, context);
   const std::int64_t num_slots = plan.first_shared_slot + (args.shared != nullptr ? num_rows : 0);
   auto* packed_inner = context.scratch.allocate<float>(plan.num_inner_values);
   auto* outputs = context.scratch.allocate<float>(num_slots * width);
+  if (products == Products::kStated) run_stated(args, plan, outputs, context);
   const std::int64_t block_floats = MatmulPartition::kMaxBlockRows * kInnerColumns;
   auto* blocks = context.scratch.allocate<float>(2 * block_floats * num_threads);
 
@@ -236,7 +280,7 @@ void run(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
     matmul_tile({.weight = &item.group->expert->w2,
                  .n_begin = item.column,
                  .n_end = item.column + item.num_columns,
-                 .rounding = rounding_of(item.group->expert->w2.format, args, plan.on_int8),
+                 .rounding = rounding_of(item.group->expert->w2.format, args, plan.products),
                  .packed = packed_inner + item.group->first_inner + item.row * item.group->expert->w1.rows,
                  .num_rows = item.num_rows,
                  .y = outputs + slot * width,
@@ -254,16 +298,28 @@ void run(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
 
 }  // namespace
 
-void experts_cpu(const ExpertsArgs& args, CpuContext& context) { run(args, false, context); }
+void experts_cpu(const ExpertsArgs& args, CpuContext& context) { run(args, Products::kFloat, context); }
 
 void experts_int8(const ExpertsArgs& args, CpuContext& context) {
-  if (args.shared == nullptr || args.shared->w1.format != WeightFormat::kFp8) return run(args, true, context);
+  if (args.shared == nullptr || args.shared->w1.format != WeightFormat::kFp8)
+    return run(args, Products::kInt8, context);
   const auto copied = [&](const WeightMatrix& weight) { return int8_copy(weight, context); };
   const ExpertWeights shared{
       .w1 = copied(args.shared->w1), .w2 = copied(args.shared->w2), .w3 = copied(args.shared->w3)};
   ExpertsArgs with_copies = args;
   with_copies.shared = &shared;
-  run(with_copies, true, context);
+  run(with_copies, Products::kInt8, context);
+}
+
+void experts_stated(const ExpertsArgs& args, CpuContext& context) { run(args, Products::kStated, context); }
+
+std::int64_t stated_variant_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
+                                          std::int64_t width, std::int64_t inner_width,
+                                          std::int64_t num_experts, int num_threads) {
+  const std::int64_t rows_of_call = std::min(num_rows * num_selected, kStatedRows);
+  return experts_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts, num_threads) +
+         Arena::bytes_for<StatedExpertValues>(kStatedRows) +
+         stated_experts_scratch_bytes(std::min(rows_of_call, num_experts), rows_of_call, width, inner_width);
 }
 
 std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,

@@ -75,10 +75,13 @@ struct Tokens {
 
 std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision precision, test::Kernels kernels,
                        int num_threads, bool with_shared = true, std::int64_t begin = 0,
-                       std::int64_t end = -1, float limit = 10.0F, const ExpertHints& hints = {}) {
+                       std::int64_t end = -1, float limit = 10.0F, const ExpertHints& hints = {},
+                       ExpertSums sums = ExpertSums::kFree) {
   if (end < 0) end = tokens.num_rows;
   const std::int64_t num_rows = end - begin, k = tokens.selected;
-  test::TestCpu cpu(num_threads, experts_scratch_bytes(num_rows, k, kWidth, kInner, kNumExperts, num_threads),
+  const auto scratch_bytes =
+      sums == ExpertSums::kStated ? stated_variant_scratch_bytes : experts_scratch_bytes;
+  test::TestCpu cpu(num_threads, scratch_bytes(num_rows, k, kWidth, kInner, kNumExperts, num_threads),
                     kernels);
   std::vector<float> out(static_cast<std::size_t>(num_rows * kWidth), std::nanf(""));
   cpu.run<ops::Experts>({.x = {tokens.x.data() + begin * kWidth, {num_rows, kWidth}},
@@ -89,7 +92,9 @@ std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision preci
                          .swiglu_limit = limit,
                          .precision = precision,
                          .out = {out.data(), {num_rows, kWidth}},
+                         .sums = sums,
                          .hints = hints});
+  EXPECT_LE(cpu.scratch.peak_bytes(), cpu.scratch.size_bytes());
   return out;
 }
 
@@ -114,6 +119,56 @@ TEST(Experts, AgreeWithPlainLoops) {
       }
     }
   }
+}
+
+std::vector<float> run_stated(const Layer& layer, const Tokens& tokens, test::Kernels kernels,
+                              int num_threads, bool with_shared) {
+  return run(layer, tokens, Precision::kReleased, kernels, num_threads, with_shared, 0, -1, 10.0F, {},
+             ExpertSums::kStated);
+}
+
+TEST(Experts, InAStatedOrderHaveTheSpecifiedBits) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  for (const std::int64_t num_rows : {1, 2, 9, 130}) {  // the last: several calls of stated_experts
+    const Tokens tokens(num_rows, 4, 5);
+    const auto want = run_stated(layer, tokens, test::kReference, 1, false);
+    for (const int num_threads : {1, 3})
+      EXPECT_SAME_BITS(run_stated(layer, tokens, test::kBest, num_threads, false), want);
+  }
+}
+
+TEST(Experts, InAStatedOrderDifferByRounding) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  const Tokens tokens(9, 4, 5);
+  for (const bool with_shared : {false, true}) {
+    const auto free = run(layer, tokens, Precision::kReleased, test::kReference, 1, with_shared);
+    const auto stated = run_stated(layer, tokens, test::kReference, 1, with_shared);
+    // As in AgreeWithPlainLoops: sums that differ in the last place may round to the next value.
+    EXPECT_CLOSE(stated, free, {.norm = 4e-3});
+    EXPECT_CLOSE(run_stated(layer, tokens, test::kBest, 2, with_shared), stated, {.norm = 4e-3});
+  }
+}
+
+TEST(Experts, InAStatedOrderOfPartsAreNotRounded) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  const Tokens tokens(3, 2, 5);
+  std::vector<float> outputs[2];
+  for (const test::Kernels kernels : {test::kReference, test::kBest}) {
+    test::TestCpu cpu(2, stated_variant_scratch_bytes(3, 2, kWidth, kInner, kNumExperts, 2), kernels);
+    auto& out = outputs[kernels == test::kBest ? 1 : 0];
+    out.assign(3 * kWidth, std::nanf(""));
+    cpu.run<ops::Experts>({.x = {tokens.x.data(), {3, kWidth}},
+                           .ids = {tokens.ids.data(), {3, 2}},
+                           .weights = {tokens.weights.data(), {3, 2}},
+                           .routed = layer.routed(),
+                           .swiglu_limit = 10.0F,
+                           .out = {out.data(), {3, kWidth}},
+                           .partial_sums = true,
+                           .split = {.routed = true},
+                           .sums = ExpertSums::kStated});
+  }
+  EXPECT_SAME_BITS(outputs[1], outputs[0]);
+  EXPECT_NE(outputs[0], run_stated(layer, tokens, test::kReference, 1, false));
 }
 
 TEST(Experts, OnInt8AreNearAndDoNotDependOnCompany) {
