@@ -1,0 +1,438 @@
+/// Products of experts whose weights a kernel dequantises to BF16 beside them, which is exact: NVFP4, and FP8
+/// of a shared expert. A warp multiplies 16 weight rows by the tokens of a tile:
+///
+///   inner   8 rows of w1 and the same of w3, so that a thread has what SwiGLU takes; 16 warps make a scale
+///           group of a, which they quantise together
+///   down    16 rows of w2
+///
+/// Thread 4 g + q has rows g and g + 8, of which it loads inputs [32 q, 32 q + 32) of every slice of 128: of
+/// NVFP4 two scale groups. e2m1's three magnitude bits at the top of BF16's mantissa and the bottom of its
+/// exponent read as 2^-126 of their value, and one product with the group's scale times 2^110 makes 2^-16 of
+/// the weight, exactly (six bits); the missing 2^16 is a factor of outputs beside the matrix's scale.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "base/check.h"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/ptx/bf16_pair.h"
+#include "cuda/ptx/byte_permute.h"
+#include "cuda/ptx/mma_bf16.h"
+#include "cuda/scale_group.cuh"
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/cuda/expert_activation.cuh"
+#include "ops/experts/cuda/expert_layout.h"
+#include "ops/experts/cuda/expert_rows.h"
+#include "ops/experts/cuda/expert_weights.h"
+
+namespace baleen::BALEEN_ARCH::dequantised {
+
+inline constexpr int kWarps = 16;
+inline constexpr int kThreads = kWarps * kWarpLanes;
+inline constexpr int kChunkSlices = 4;  ///< slices whose tokens are in shared memory
+inline constexpr int kWarpInner = 8;    ///< inner values of a warp
+inline constexpr int kWarpDown = 16;    ///< outputs of a warp
+static_assert(kWarps * kWarpInner == kActivationGroup);
+inline constexpr int kScaleCodes = 128;        ///< e4m3 codes that are not negative
+inline constexpr float kMissing = 0x1p16F;     ///< factor of outputs
+inline constexpr float kToMissing = 0x1p110F;  ///< factor of scales
+
+/// One of w1, w3, w2, of all routed experts or of the shared one.
+struct Matrix {
+  const std::uint8_t* codes;
+  const void* scales;          ///< NVFP4: e4m3 codes per row and 16 inputs; FP8: floats per 128 x 128
+  const float* matrix_scales;  ///< NVFP4
+  std::int64_t code_distance;  ///< from place to place
+  std::int64_t scale_distance, matrix_scale_distance;  ///< elements from place to place
+};
+
+struct Params {
+  const TokenTile* tiles;
+  const std::int32_t* num_tiles;
+  Matrix routed[3];  ///< w1, w3, w2
+  Matrix shared[3];
+  const std::int32_t* places;
+  Fp8Rows x;      ///< words lie as `product_word` says
+  Fp8Rows inner;  ///< so do these; rows are `inner_pitch` apart
+  const float* row_weight;
+  AssignmentOutputs y;
+  std::int32_t num_experts;
+  std::int32_t width;
+  std::int32_t inner_width;  ///< width of routed experts
+  std::int32_t shared_inner_width;
+  std::int32_t inner_pitch;
+  float swiglu_limit;
+
+  [[nodiscard]] __device__ bool is_shared(const TokenTile& tile) const { return tile.expert == num_experts; }
+};
+
+/// A row of weights as thread 4 g + q reads it.
+template <WeightFormat kFormat>
+struct RowReader;
+
+template <>
+struct RowReader<WeightFormat::kNvfp4> {
+  static constexpr int kSlicesAhead = 4;  ///< under way
+  /// Its part of a slice.
+  struct Slice {
+    uint4 codes;
+    std::uint16_t scales;  ///< two groups have one each
+  };
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  float factor;  ///< multiplies outputs
+
+  __device__ RowReader(const Matrix& matrix, int place, int row, int num_inputs) {
+    const int q = threadIdx.x % 4;
+    codes = matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * (num_inputs / 2) +
+            q * 16;
+    scales = static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
+             static_cast<std::int64_t>(row) * (num_inputs / 16) + q * 2;
+    factor = matrix.matrix_scales[place * matrix.matrix_scale_distance] * kMissing;
+  }
+  __device__ Slice load(int slice) const {
+    return {__ldcg(reinterpret_cast<const uint4*>(codes + slice * 64)),
+            *reinterpret_cast<const std::uint16_t*>(scales + slice * 8)};
+  }
+  /// Of the activations' scale in a slice.
+  __device__ float slice_factor(int /*slice*/) const { return 1.0F; }
+
+  /// Inputs 8 eighth to 8 eighth + 7 of the 32, as pairs (0, 4), (1, 5), (2, 6), (3, 7).
+  __device__ static void dequantise(const Slice& slice, int eighth, const std::uint32_t* multipliers,
+                                    std::uint32_t (&pairs)[4]) {
+    const std::uint32_t words[4] = {slice.codes.x, slice.codes.y, slice.codes.z, slice.codes.w};
+    const std::uint32_t word = words[eighth];
+    const std::uint32_t multiplier =
+        multipliers[(eighth < 2 ? slice.scales : slice.scales >> 8) & (kScaleCodes - 1)];
+    constexpr std::uint32_t kMagnitudes = 0x01C001C0, kSigns = 0x80008000;
+    pairs[0] = ptx::multiply_bf16_pair((word << 6 & kMagnitudes) | (word << 12 & kSigns), multiplier);
+    pairs[1] = ptx::multiply_bf16_pair((word << 2 & kMagnitudes) | (word << 8 & kSigns), multiplier);
+    pairs[2] = ptx::multiply_bf16_pair((word >> 2 & kMagnitudes) | (word << 4 & kSigns), multiplier);
+    pairs[3] = ptx::multiply_bf16_pair((word >> 6 & kMagnitudes) | (word & kSigns), multiplier);
+  }
+};
+
+/// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e4m3 codes as BF16.
+__device__ inline void dequantise_e4m3_words(std::uint32_t low, std::uint32_t high,
+                                             std::uint32_t (&pairs)[4]) {
+  // Each code's byte with eight copies of its sign above it (`dequantise_e4m3_pair`).
+  constexpr std::uint32_t kSignExponentMantissa = 0x87F087F0;
+  const std::uint32_t one = e4m3_multiplier(1.0F);
+  const auto pair = [&](std::uint32_t extended) {
+    return ptx::multiply_bf16_pair(extended << 4 & kSignExponentMantissa, one);
+  };
+  pairs[0] = pair(ptx::byte_permute<0xC480>(low, high));
+  pairs[1] = pair(ptx::byte_permute<0xD591>(low, high));
+  pairs[2] = pair(ptx::byte_permute<0xE6A2>(low, high));
+  pairs[3] = pair(ptx::byte_permute<0xF7B3>(low, high));
+}
+
+template <>
+struct RowReader<WeightFormat::kFp8> {
+  static constexpr int kSlicesAhead = 2;
+  struct Slice {
+    uint4 codes[2];
+  };
+  const std::uint8_t* codes;
+  const float* scales;
+  float factor = 1.0F;
+
+  __device__ RowReader(const Matrix& matrix, int place, int row, int num_inputs) {
+    const int q = threadIdx.x % 4;
+    codes =
+        matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * num_inputs + q * 32;
+    scales = static_cast<const float*>(matrix.scales) + place * matrix.scale_distance +
+             static_cast<std::int64_t>(row / kActivationGroup) * (num_inputs / kActivationGroup);
+  }
+  __device__ Slice load(int slice) const {
+    const auto* from = reinterpret_cast<const uint4*>(codes + slice * kActivationGroup);
+    return {{__ldcg(from), __ldcg(from + 1)}};
+  }
+  __device__ float slice_factor(int slice) const { return scales[slice]; }
+  __device__ static void dequantise(const Slice& slice, int eighth, const std::uint32_t* /*multipliers*/,
+                                    std::uint32_t (&pairs)[4]) {
+    const uint4& half = slice.codes[eighth / 2];
+    dequantise_e4m3_words(eighth % 2 == 0 ? half.x : half.z, eighth % 2 == 0 ? half.y : half.w, pairs);
+  }
+};
+
+/// Tokens of a tile, some slices at a time, as B operands: the pairs of inputs 32 q + 8 e to + 7 of token t
+/// in slice s at pairs[s][t][4 e + q]. Unused tokens are zero.
+template <int kTokens>
+struct Columns {
+  /// Units of 16 bytes; neighbours begin in different halves of the banks.
+  static constexpr int kStride = 20;
+  uint4 pairs[kChunkSlices][kTokens][kStride];
+  alignas(8) float scales[kChunkSlices][kTokens];
+};
+
+template <int kTokens>
+struct Memory {
+  union {
+    Columns<kTokens> columns;
+    Bf16Bits inner[kTokens][kActivationGroup];  ///< behind the last product
+  };
+  std::uint32_t multipliers[kScaleCodes];  ///< each e4m3 scale, twice in a word
+};
+
+/// Rows of a tile on their way to `Columns`.
+template <int kTokens>
+class ColumnLoader {
+ public:
+  __device__ ColumnLoader(const Fp8Rows& rows, std::int64_t pitch, const TokenTile& tile, int num_inputs)
+      : rows_(rows), pitch_(pitch), tile_(tile), num_slices_(num_inputs / kActivationGroup) {}
+
+  /// Starts the way of the chunk's slices from `first` on.
+  __device__ void load(int first) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const Item item(i);
+      low_[i] = high_[i] = 0;
+      if (item.token >= tile_.num_rows || first + item.slice >= num_slices_) continue;
+      const auto* words = reinterpret_cast<const std::uint32_t*>(
+          rows_.codes + (tile_.first_row + item.token) * pitch_ + (first + item.slice) * kActivationGroup);
+      low_[i] = __ldcg(words + 8 * item.eighth + item.q);  // product_word(8 q + 2 eighth)
+      high_[i] = __ldcg(words + 8 * item.eighth + 4 + item.q);
+    }
+    scale_ = 0.0F;
+    const int slice = static_cast<int>(threadIdx.x) / kTokens,
+              token = static_cast<int>(threadIdx.x) % kTokens;
+    if (slice < kChunkSlices && first + slice < num_slices_ && token < tile_.num_rows)
+      scale_ = __ldcg(rows_.scales + (first + slice) * rows_.scale_stride + tile_.first_row + token);
+  }
+  __device__ void store(Columns<kTokens>& to) const {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const Item item(i);
+      std::uint32_t pairs[4];
+      dequantise_e4m3_words(low_[i], high_[i], pairs);
+      to.pairs[item.slice][item.token][4 * item.eighth + item.q] = {pairs[0], pairs[1], pairs[2], pairs[3]};
+    }
+    const int slice = static_cast<int>(threadIdx.x) / kTokens,
+              token = static_cast<int>(threadIdx.x) % kTokens;
+    if (slice < kChunkSlices) to.scales[slice][token] = scale_;
+  }
+
+ private:
+  static constexpr int kItems = kChunkSlices * kTokens * 16 / kThreads;
+  static_assert(kItems * kThreads == kChunkSlices * kTokens * 16 && kChunkSlices * kTokens <= kThreads);
+
+  /// Eight inputs of a token.
+  struct Item {
+    int q, eighth, token, slice;
+    __device__ explicit Item(int i) {
+      const int number = i * kThreads + static_cast<int>(threadIdx.x);
+      q = number % 4;
+      eighth = number / 4 % 4;
+      token = number / 16 % kTokens;
+      slice = number / 16 / kTokens;
+    }
+  };
+
+  const Fp8Rows& rows_;
+  std::int64_t pitch_;
+  const TokenTile& tile_;
+  int num_slices_;
+  std::uint32_t low_[kItems], high_[kItems];
+  float scale_ = 0.0F;
+};
+
+/// acc[b][2 h + i]: row g + 8 h (`first`, `second`) times token 8 b + 2 q + i, without the rows' factors. All
+/// threads of the block take part.
+template <WeightFormat kFormat, int kTokens>
+__device__ void multiply(const RowReader<kFormat>& first, const RowReader<kFormat>& second, int num_inputs,
+                         ColumnLoader<kTokens>& loader, Memory<kTokens>& memory,
+                         float (&acc)[kTokens / 8][4]) {
+  constexpr int kBlocks = kTokens / 8;
+  using Slice = typename RowReader<kFormat>::Slice;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
+  const int num_slices = num_inputs / kActivationGroup;
+  constexpr int kAhead = RowReader<kFormat>::kSlicesAhead;
+  static_assert(kChunkSlices % kAhead == 0);
+  Slice slices[kAhead][2];
+#pragma unroll
+  for (int s = 0; s < kAhead; ++s) {
+    if (s < num_slices) {
+      slices[s][0] = first.load(s);
+      slices[s][1] = second.load(s);
+    }
+  }
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+#pragma unroll
+    for (float& value : acc[b]) value = 0.0F;
+  }
+  loader.load(0);
+#pragma unroll 1
+  for (int chunk = 0; chunk < num_slices; chunk += kChunkSlices) {
+    __syncthreads();
+    loader.store(memory.columns);
+    __syncthreads();
+    loader.load(chunk + kChunkSlices);
+#pragma unroll
+    for (int s = 0; s < kChunkSlices; ++s) {
+      const int slice = chunk + s;
+      if (slice >= num_slices) break;
+      float sums[kBlocks][4] = {};
+#pragma unroll
+      for (int eighth = 0; eighth < 4; ++eighth) {
+        std::uint32_t a[4], b[4];
+        RowReader<kFormat>::dequantise(slices[s % kAhead][0], eighth, memory.multipliers, a);
+        RowReader<kFormat>::dequantise(slices[s % kAhead][1], eighth, memory.multipliers, b);
+#pragma unroll
+        for (int block = 0; block < kBlocks; ++block) {
+          const uint4 x = memory.columns.pairs[s][8 * block + g][4 * eighth + q];
+          ptx::mma_16x8x16(sums[block], a[0], b[0], a[1], b[1], x.x, x.y);
+          ptx::mma_16x8x16(sums[block], a[2], b[2], a[3], b[3], x.z, x.w);
+        }
+      }
+      const float factors[2] = {first.slice_factor(slice), second.slice_factor(slice)};
+      if (slice + kAhead < num_slices) {
+        slices[s % kAhead][0] = first.load(slice + kAhead);
+        slices[s % kAhead][1] = second.load(slice + kAhead);
+      }
+#pragma unroll
+      for (int block = 0; block < kBlocks; ++block) {
+        const float2 scales = *reinterpret_cast<const float2*>(&memory.columns.scales[s][8 * block + 2 * q]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          acc[block][2 * half] = fmaf(sums[block][2 * half], scales.x * factors[half], acc[block][2 * half]);
+          acc[block][2 * half + 1] =
+              fmaf(sums[block][2 * half + 1], scales.y * factors[half], acc[block][2 * half + 1]);
+        }
+      }
+    }
+  }
+}
+
+/// Behind the next barrier of the block.
+__device__ inline void make_multipliers(std::uint32_t (&multipliers)[kScaleCodes]) {
+  const std::uint32_t code = threadIdx.x;
+  if (code >= kScaleCodes) return;
+  // e4m3's exponent and mantissa in float32's fields are 2^-120 of the value.
+  const float value = __uint_as_float(code << 20) * 0x1p120F;
+  multipliers[code] = bf16_bits(value * kToMissing) * 0x10001u;
+}
+
+/// The block's piece of 128 inner values of a tile's tokens, quantised, to `p.inner`.
+template <int kTokens>
+__device__ void quantise_inner(const Params& p, const TokenTile& tile,
+                               const Bf16Bits (&inner)[kTokens][kActivationGroup]) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
+            warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  for (int token = warp; token < tile.num_rows; token += kWarps) {
+    float values[4];
+    unpack_bf16(*reinterpret_cast<const uint2*>(&inner[token][4 * lane]), values);
+    const Fp8Piece<4> piece = quantise_fp8_group(values);
+    const std::int64_t row = tile.first_row + token;
+    auto* const words = reinterpret_cast<std::uint32_t*>(p.inner.codes + row * p.inner_pitch +
+                                                         static_cast<int>(blockIdx.y) * kActivationGroup);
+    words[product_word(lane)] = piece.codes[0];
+    if (lane == 0) p.inner.scales[blockIdx.y * p.inner.scale_stride + row] = piece.scale;
+  }
+}
+
+__device__ inline void store_output(const Params& p, const TokenTile& tile, int token, int column, float y) {
+  const ExpertOutputs& to = p.is_shared(tile) ? p.y.shared : p.y.routed;
+  const std::int64_t at = static_cast<std::int64_t>(tile.first_row + token) * p.width + column;
+  if (to.partial != nullptr) {
+    to.partial[at] = to.rounds ? rounded_to_bf16(y) : y;
+  } else {
+    to.rounded[at] = bf16_bits(y);
+  }
+}
+
+template <WeightFormat kFormat, int kTokens>
+__device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
+                               Memory<kTokens>& memory) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
+            warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  const int g = lane / 4, q = lane % 4;
+  const int n = static_cast<int>(blockIdx.y) * kActivationGroup + warp * kWarpInner + g;
+  const RowReader<kFormat> gate(matrices[0], place, n, p.width), up(matrices[1], place, n, p.width);
+  ColumnLoader<kTokens> loader(p.x, p.width, tile, p.width);
+  float acc[kTokens / 8][4];
+  multiply<kFormat, kTokens>(gate, up, p.width, loader, memory, acc);
+  __syncthreads();
+#pragma unroll
+  for (int block = 0; block < kTokens / 8; ++block) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int token = 8 * block + 2 * q + i;
+      if (token >= tile.num_rows) continue;
+      memory.inner[token][warp * kWarpInner + g] =
+          activate(acc[block][i] * gate.factor, acc[block][2 + i] * up.factor, clamp_limit(p.swiglu_limit),
+                   p.row_weight[tile.first_row + token]);
+    }
+  }
+  __syncthreads();
+  quantise_inner(p, tile, memory.inner);
+}
+
+template <WeightFormat kFormat, int kTokens>
+__device__ void multiply_down(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
+                              int num_inputs, Memory<kTokens>& memory) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
+            warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  const int g = lane / 4, q = lane % 4;
+  const int n = (static_cast<int>(blockIdx.y) * kWarps + warp) * kWarpDown + g;
+  // Rows past the last one are computed as that and not stored.
+  const RowReader<kFormat> first(matrices[2], place, min(n, p.width - 1), num_inputs);
+  const RowReader<kFormat> second(matrices[2], place, min(n + 8, p.width - 1), num_inputs);
+  ColumnLoader<kTokens> loader(p.inner, p.inner_pitch, tile, num_inputs);
+  float acc[kTokens / 8][4];
+  multiply<kFormat, kTokens>(first, second, num_inputs, loader, memory, acc);
+#pragma unroll
+  for (int block = 0; block < kTokens / 8; ++block) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int token = 8 * block + 2 * q + i % 2, column = n + i / 2 * 8;
+      if (token >= tile.num_rows || column >= p.width) continue;
+      store_output(p, tile, token, column, acc[block][i] * first.factor);
+    }
+  }
+}
+
+inline Matrix describe(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which) {
+  const WeightMatrix& first = experts[0].*which;
+  BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(first.data) % 16, 0);
+  return {.codes = reinterpret_cast<const std::uint8_t*>(first.data),
+          .scales = first.scales(),
+          .matrix_scales = first.matrix_scale,
+          .code_distance = expert_distance(experts, which),
+          .scale_distance = expert_scale_distance(experts, which),
+          .matrix_scale_distance =
+              experts.size() < 2 ? 0 : (experts[1].*which).matrix_scale - first.matrix_scale};
+}
+
+/// For the tiles of `list`.
+inline Params params_of(const ExpertsArgs& args, const DispatchExtents& extents, const ExpertScratch& scratch,
+                        const TileList& list) {
+  const ExpertWeights& first = args.routed[0];
+  using E = ExpertWeights;
+  const std::span<const E> shared = args.shared != nullptr ? std::span(args.shared, 1) : std::span<const E>();
+  const auto shared_matrix = [&](WeightMatrix E::*which) {
+    return shared.empty() ? Matrix{} : describe(shared, which);
+  };
+  const std::int64_t shared_inner_width = shared.empty() ? first.w1.rows : args.shared->w1.rows;
+  return {
+      .tiles = list.tiles,
+      .num_tiles = list.count,
+      .routed = {describe(args.routed, &E::w1), describe(args.routed, &E::w3), describe(args.routed, &E::w2)},
+      .shared = {shared_matrix(&E::w1), shared_matrix(&E::w3), shared_matrix(&E::w2)},
+      .places = args.places.of_expert,
+      .x = scratch.rows,
+      .inner = scratch.inner,
+      .row_weight = scratch.plan.row_weight,
+      .y = scratch.y,
+      .num_experts = static_cast<std::int32_t>(extents.num_experts),
+      .width = static_cast<std::int32_t>(first.w1.cols),
+      .inner_width = static_cast<std::int32_t>(first.w1.rows),
+      .shared_inner_width = static_cast<std::int32_t>(shared_inner_width),
+      .inner_pitch = static_cast<std::int32_t>(inner_pitch_of(args)),
+      .swiglu_limit = args.swiglu_limit};
+}
+
+}  // namespace baleen::BALEEN_ARCH::dequantised
