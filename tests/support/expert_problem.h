@@ -168,9 +168,18 @@ struct Options {
   ExpertPlaces places{};                ///< of experts that lie elsewhere than one behind the other
   std::span<const ExpertWeights> at{};  ///< those at the first places, in that case
   ExpertSplit split{};                  ///< the weights are parts of inner widths: sums are partial
+  ExpertSums sums = ExpertSums::kFree;
+  /// Id of the first expert that the rank has, which are as many; 0 experts: all.
+  std::int64_t first_expert = 0, num_experts = 0;
   void (*run)(const ExpertsArgs&, CudaContext&) = BALEEN_ARCH::experts;
 
   [[nodiscard]] bool partial() const { return split.routed || split.shared; }
+  /// Those of `all` that the rank has.
+  [[nodiscard]] std::span<const ExpertWeights> held(std::span<const ExpertWeights> all) const {
+    return num_experts == 0
+               ? all
+               : all.subspan(static_cast<std::size_t>(first_expert), static_cast<std::size_t>(num_experts));
+  }
 };
 
 /// What a call of the operation takes, on the device.
@@ -183,12 +192,14 @@ class Call {
              .x_fp8 = options.quantised ? quantised(width, tokens) : Fp8Rows{},
              .ids = {cuda.upload(tokens.ids), {num_rows, k}},
              .weights = {cuda.upload(tokens.weights), {num_rows, k}},
-             .routed = options.at.empty() ? std::span(layer.device()) : options.at,
+             .routed = options.held(options.at.empty() ? std::span(layer.device()) : options.at),
              .places = options.places,
              .shared = options.with_shared ? &layer.device_shared() : nullptr,
              .swiglu_limit = options.limit,
+             .first_expert = options.first_expert,
              .partial_sums = options.partial(),
-             .split = options.split};
+             .split = options.split,
+             .sums = options.sums};
     if (options.partial()) {
       args_.out = Activations<2>(cuda.allocate<float>(num_rows * width), {num_rows, width});
     } else {
@@ -245,12 +256,14 @@ inline std::vector<float> reference(const Layer& layer, const Tokens& tokens, co
   experts_ref({.x = {tokens.x.data(), {tokens.num_rows, width}},
                .ids = {tokens.ids.data(), {tokens.num_rows, tokens.selected}},
                .weights = {tokens.weights.data(), {tokens.num_rows, tokens.selected}},
-               .routed = layer.host(),
+               .routed = options.held(layer.host()),
                .shared = options.with_shared ? &layer.host_shared() : nullptr,
                .swiglu_limit = options.limit,
                .out = {out.data(), {tokens.num_rows, width}},
+               .first_expert = options.first_expert,
                .partial_sums = options.partial(),
-               .split = options.split});
+               .split = options.split,
+               .sums = options.sums});
   return out;
 }
 

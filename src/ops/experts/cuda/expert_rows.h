@@ -1,5 +1,5 @@
 /// How rows of codes are laid out for Hopper's products of experts, and everywhere for those of NVFP4
-/// weights.
+/// weights and those in the stated order.
 #pragma once
 
 namespace baleen::BALEEN_ARCH {

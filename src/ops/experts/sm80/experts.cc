@@ -10,6 +10,7 @@
 #include "ops/experts/cuda/expert_weights.h"
 #include "ops/experts/cuda/experts_bf16.h"
 #include "ops/experts/cuda/experts_nvfp4.h"
+#include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm80/expert_products.h"
 #include "ops/experts/sm80/experts.h"
 #include "ops/linear/cuda/quantise_rows.h"
@@ -109,9 +110,10 @@ void experts_by(TileKind kind, const ExpertsArgs& args, CudaContext& context) {
 std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
                                    std::int64_t inner_width, std::int64_t num_experts) {
   std::int64_t most = 0;
-  for (const int tile_tokens : {kFewTileTokens, kManyTileTokens, kFewNvfp4Tokens, kManyNvfp4Tokens}) {
+  for (const int tile_tokens :
+       {kFewTileTokens, kManyTileTokens, kFewNvfp4Tokens, kManyNvfp4Tokens, kFewStatedTokens}) {
     const DispatchExtents extents{num_rows, num_selected, num_experts, num_rows, tile_tokens};
-    ScratchCounter counter;  // NVFP4's layout has no more in it
+    ScratchCounter counter;  // the layouts of NVFP4 and of the stated order have no more in them
     (void)lay_out(counter, extents, width, inner_width, {}, true);
     most = std::max(most, counter.bytes);
   }
@@ -150,6 +152,12 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
   dispatch_experts(on_device, extents, scratch.plan, scratch.rows, context);
   nvfp4_expert_products(on_device, extents, scratch, context);
   combine_experts(on_device, extents, scratch.plan, scratch.y, context);
+}
+
+void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  fetch(args, context);
+  stated_experts(all_on_device(args), kFewStatedTokens, context);
 }
 
 void experts(const ExpertsArgs& args, CudaContext& context) {

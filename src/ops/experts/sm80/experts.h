@@ -9,5 +9,7 @@ void experts_few_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_many_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_bf16(const ExpertsArgs& args, CudaContext& context);
 void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
+/// `ExpertSums::kStated`.
+void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
 
 }  // namespace baleen::sm80

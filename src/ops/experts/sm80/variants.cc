@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm80/experts.h"
 #include "ops/matmul/sm80/product_list.h"
 
@@ -37,6 +38,10 @@ std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args, const DeviceTraits&
   return std::nullopt;
 }
 
+std::optional<Reason> why_not_stated_few(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_in_stated_order(args);
+}
+
 /// As products of each expert's weights with its tokens, of which all are taken to have as many.
 template <auto kSeconds>
 double expert_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {
@@ -55,7 +60,7 @@ double expert_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 4> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 5> kVariants{
       {{.name = "sm80/bf16", .run = experts_bf16, .why_not = why_not_bf16, .scratch_bytes = scratch_bytes},
        {.name = "sm80/nvfp4", .run = experts_nvfp4, .why_not = why_not_nvfp4, .scratch_bytes = scratch_bytes},
        {.name = "sm80/few_tokens",
@@ -67,6 +72,11 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
         .run = experts_many_tokens,
         .why_not = why_not_codes,
         .predict = expert_seconds<many_seconds>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm80/stated_few",
+        .run = experts_stated_few,
+        .why_not = why_not_stated_few,
+        .predict = expert_seconds<few_seconds>,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }

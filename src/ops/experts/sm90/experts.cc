@@ -14,6 +14,7 @@
 #include "ops/experts/cuda/expert_fetch.h"
 #include "ops/experts/cuda/experts_bf16.h"
 #include "ops/experts/cuda/experts_nvfp4.h"
+#include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm90/expert_four_tokens.h"
 #include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/expert_products.h"
@@ -53,6 +54,13 @@ void fetch_before_products(const ExpertsArgs& args, CudaContext& context) {
   if (behind_guess) context.branch->join(context.stream);
   fetch_chosen_experts(args, context.stream, !behind_guess);
   if (guesses(args)) fetch_guessed_experts(args, context.branch->fork(context.stream));
+}
+
+/// Behind `fetch_before_products`: one list of tiles.
+ExpertsArgs all_on_device(ExpertsArgs args) {
+  args.places.of_expert = device_places(args);
+  args.places.copied = nullptr;
+  return args;
 }
 
 /// Tokens that an NVFP4 tile has.
@@ -128,6 +136,13 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
                         {});
     most = std::max(most, counter.bytes);
   };
+  const auto count_stated = [&](int tile_tokens) {
+    ScratchCounter counter;
+    (void)lay_out_stated(counter, {num_rows, num_selected, num_experts, num_rows, tile_tokens}, width,
+                         inner_width, {});
+    most = std::max(most, counter.bytes);
+  };
+  count_stated(kFewStatedTokens);
   count(kFewTokens, few_rows);
   count(kManyTokens, num_rows);
   count_nvfp4(few_rows, kFewNvfp4Tokens);
@@ -174,12 +189,16 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
   const ExpertScratch scratch =
       lay_out_nvfp4(context.scratch, extents, args.routed[0].w1.cols, inner_pitch_of(args), args.split);
   fetch_before_products(args, context);
-  ExpertsArgs fetched = args;  // all experts are in the device's memory, as one list of tiles
-  fetched.places.of_expert = device_places(args);
-  fetched.places.copied = nullptr;
+  const ExpertsArgs fetched = all_on_device(args);
   dispatch_experts(fetched, extents, scratch.plan, scratch.rows, context);
   nvfp4_expert_products(fetched, extents, scratch, context);
   combine_experts(fetched, extents, scratch.plan, scratch.y, context);
+}
+
+void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  fetch_before_products(args, context);
+  stated_experts(all_on_device(args), kFewStatedTokens, context);
 }
 
 std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {

@@ -15,6 +15,8 @@ void experts_many_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_bf16(const ExpertsArgs& args, CudaContext& context);
 /// Routed experts in NVFP4.
 void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
+/// `ExpertSums::kStated`.
+void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
 [[nodiscard]] std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args);

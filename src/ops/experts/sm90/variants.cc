@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm90/expert_time.h"
 #include "ops/experts/sm90/experts.h"
 
@@ -21,7 +22,7 @@ auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltyp
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 5> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 6> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
@@ -44,6 +45,11 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
         .run = experts_many_tokens,
         .why_not = why_not<why_not_many_tokens>,
         .predict = many_tokens_seconds,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/stated_few",
+        .run = experts_stated_few,
+        .why_not = why_not<why_not_in_stated_order>,
+        .predict = few_tokens_seconds,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }

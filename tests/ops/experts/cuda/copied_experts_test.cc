@@ -140,20 +140,26 @@ std::set<int> chosen_of(const Tokens& tokens) {
 TEST(CopiedExperts, ComeOnceAndGiveTheSameBits) {
   BALEEN_NEEDS_GPU();
   // One row, both shapes of the kernel, more rows of an expert than a tile has.
-  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kNvfp4}) {
+  for (const auto& [routed, sums] : {std::pair{WeightFormat::kFp4, ExpertSums::kFree},
+                                     {WeightFormat::kFp4, ExpertSums::kStated},
+                                     {WeightFormat::kFp8, ExpertSums::kFree},
+                                     {WeightFormat::kNvfp4, ExpertSums::kFree}}) {
     for (const int num_experts : {7, 40}) {
       TestCuda cuda;
       const Layer layer(cuda, {.num_experts = num_experts, .routed = routed});
       for (const std::int64_t num_rows : {1, 2, 9, 64, 70, 256}) {
         Tokens tokens(layer.geometry(), num_rows, 3, 5);
         if (num_rows > 2) tokens.ids[3] = tokens.ids[5] = -1;
-        const auto want = run(cuda, layer, tokens);
+        const auto want = run(cuda, layer, tokens, {.sums = sums});
         for (const int every : {1, 3, 100}) {
-          SCOPED_TRACE(fmt::format("{} weights, {} experts, those of {} n on the host, {} rows",
-                                   weight_format_name(routed), num_experts, every, num_rows));
+          SCOPED_TRACE(fmt::format("{} weights, {} sums, {} experts, those of {} n on the host, {} rows",
+                                   weight_format_name(routed),
+                                   sums == ExpertSums::kStated ? "stated" : "free", num_experts, every,
+                                   num_rows));
           const auto on_host = [&](int expert) { return expert % every == 0; };
           const PlacedExperts placed(cuda, layer, on_host);
-          EXPECT_SAME_BITS(run(cuda, layer, tokens, {.places = placed.places(), .at = placed.at()}), want);
+          EXPECT_SAME_BITS(
+              run(cuda, layer, tokens, {.places = placed.places(), .at = placed.at(), .sums = sums}), want);
           std::set<int> copied;
           for (const int expert : chosen_of(tokens))
             if (on_host(expert)) copied.insert(expert);

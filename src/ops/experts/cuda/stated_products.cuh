@@ -1,0 +1,120 @@
+/// The arithmetic of ops/experts/stated_sums.h on integer tensor cores.
+///
+/// An instruction sums 32 inputs: one scale group. An activation X (19 bits) is three signed digits to base
+/// 256, each a column of its own; weights are twice W, as that is what two lookups give. The sums D of the
+/// digits begin at kSumBegin, the bits of a float32 whose last bit is 1/2: so an integer that is added to
+/// them adds half of itself to the float, and 2 W becomes W again. Sums of 2 W with a digit are less than
+/// 2^17, two digits joined less than 2^20, so that both are exact; G is rounded once, in the fma.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/bf16_vector.cuh"
+#include "cuda/ptx/byte_permute.h"
+#include "cuda/ptx/mma_s8.h"
+#include "cuda/scale_group.cuh"
+#include "ops/experts/cuda/expert_activation.cuh"
+#include "ops/experts/stated_sums.h"
+
+namespace baleen::BALEEN_ARCH::stated {
+
+inline constexpr int kSliceWidth = 128, kSliceGroups = 4;
+inline constexpr int kDigits = 3;
+inline constexpr int kSliceBytes = kSliceWidth / 2;  ///< of a weight row
+
+inline constexpr std::int32_t kSumBegin = 0x4AC00000;  ///< 1.5 * 2^22
+inline constexpr float kSumBeginValue = 0x1.8p22F;
+
+/// Twice W of eight e2m1 codes, the first in the lowest nibble, as s8: of codes 0 to 3 and 4 to 7.
+__device__ inline void twice_weights(std::uint32_t codes, std::uint32_t& first, std::uint32_t& second) {
+  // A nibble's lower bits select a byte. Its top bit, the sign, selects eight copies of that byte's top bit
+  // instead, which is 0 in these tables: positive codes alone, and, with the signs turned around, negative
+  // ones alone, as -W in seven bits, of which the shift makes 2 W.
+  constexpr std::uint32_t kTwiceLow = 0x06040200u, kTwiceHigh = 0x18100C08u;  // 0, 2, 4, 6; 8, 12, 16, 24
+  constexpr std::uint32_t kNegativeLow = 0x7D7E7F00u, kNegativeHigh = 0x74787A7Cu;
+  constexpr std::uint32_t kSigns = 0x88888888u;
+  const std::uint32_t turned = codes ^ kSigns;
+  first = ptx::byte_permute(kTwiceLow, kTwiceHigh, codes) +
+          (ptx::byte_permute(kNegativeLow, kNegativeHigh, turned) << 1);
+  second = ptx::byte_permute(kTwiceLow, kTwiceHigh, codes >> 16) +
+           (ptx::byte_permute(kNegativeLow, kNegativeHigh, turned >> 16) << 1);
+}
+
+/// Whether one of four e4m3 codes is NaN.
+__device__ inline bool has_nan(std::uint32_t codes) {
+  constexpr std::uint32_t kMagnitudes = 0x7F7F7F7Fu, kOnes = 0x01010101u, kTops = 0x80808080u;
+  return (((codes & kMagnitudes) + kOnes) & kTops) != 0;
+}
+
+/// The digits of X of four e4m3 codes: word d has digit d of each, the lowest first.
+__device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kDigits]) {
+  // With 128 added to each digit they are the bytes of a sum; taken away again by turning its top bit.
+  constexpr std::uint32_t kMiddles = 0x00808080u;
+  std::uint32_t x[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t code = codes >> (8 * i);
+    const std::uint32_t exponent = code >> 3 & 15u;
+    const std::uint32_t mantissa = (code & 7u) | (exponent > 0 ? 8u : 0u);
+    const std::uint32_t magnitude = mantissa << (exponent > 0 ? exponent - 1 : 0);
+    x[i] = ((code & 0x80u) != 0 ? kMiddles - magnitude : kMiddles + magnitude) ^ kMiddles;
+  }
+  const std::uint32_t lower = ptx::byte_permute<0x5140>(x[0], x[1]);  // digits 0, 0, 1, 1
+  const std::uint32_t upper = ptx::byte_permute<0x5140>(x[2], x[3]);
+  digits[0] = ptx::byte_permute<0x5410>(lower, upper);
+  digits[1] = ptx::byte_permute<0x7632>(lower, upper);
+  digits[2] =
+      ptx::byte_permute<0x5410>(ptx::byte_permute<0x0062>(x[0], x[1]), ptx::byte_permute<0x0062>(x[2], x[3]));
+}
+
+/// Where the four inputs of word `stored` of a slice lie among its 32 words, once `product_word` has put them
+/// there: the other way round.
+__device__ constexpr int input_word(int stored) { return stored >> 2 | (stored & 3) << 3; }
+
+/// p of a group: its sums of digits 0 and 1, which began at kSumBegin, and of digit 2, which began at 0.
+__device__ inline float group_product(std::int32_t sum0, std::int32_t sum1, std::int32_t sum2, float scale) {
+  constexpr float kBase = 256.0F;
+  const float upper = __fsub_rn(__int_as_float(sum2 * 256 + sum1), kSumBeginValue);
+  const float lower = __fsub_rn(__int_as_float(sum0), kSumBeginValue);
+  return __fmul_rn(__fmaf_rn(upper, kBase, lower), scale);
+}
+
+/// The next slice of an output. `scale`: S * 2^-10.
+__device__ inline float add_slice(const float (&products)[kSliceGroups], float scale, float sum) {
+  const float slice = __fadd_rn(__fadd_rn(products[0], products[2]), __fadd_rn(products[1], products[3]));
+  return __fmaf_rn(slice, scale, sum);
+}
+
+/// S * 2^-10, or NaN.
+__device__ inline float slice_scale(float scale, bool nan) {
+  return nan ? __int_as_float(0x7FC00000) : __fmul_rn(scale, 0x1p-10F);
+}
+
+__device__ inline float exponential(float x) {
+  const float bounded =
+      x > StatedExp::kLeast ? (x < StatedExp::kMost ? x : StatedExp::kMost) : StatedExp::kLeast;
+  const float n = __fsub_rn(__fmaf_rn(bounded, StatedExp::kLog2E, StatedExp::kRounder), StatedExp::kRounder);
+  const float r = __fmaf_rn(-n, StatedExp::kLn2Lower, __fmaf_rn(-n, StatedExp::kLn2Upper, bounded));
+  constexpr float kPolynomial[] = {StatedExp::kPolynomial[0], StatedExp::kPolynomial[1],
+                                   StatedExp::kPolynomial[2], StatedExp::kPolynomial[3],
+                                   StatedExp::kPolynomial[4], StatedExp::kPolynomial[5],
+                                   StatedExp::kPolynomial[6]};
+  float p = kPolynomial[0];
+#pragma unroll
+  for (int i = 1; i < 7; ++i) p = __fmaf_rn(p, r, kPolynomial[i]);
+  return __fmul_rn(p, power_of_two(__float2int_rn(n)));
+}
+
+/// `stated_swiglu_ref` of w1 x and w3 x, which are rounded to BF16 first; to BF16.
+__device__ inline Bf16Bits activate(float gate, float up, float swiglu_limit, float routing_weight) {
+  const float limit = clamp_limit(swiglu_limit);
+  gate = rounded_to_bf16(gate);
+  up = rounded_to_bf16(up);
+  const float g = gate > limit ? limit : gate;
+  const float below = up > limit ? limit : up;
+  const float v = below < -limit ? -limit : below;
+  const float quotient = __fdiv_rn(g, __fadd_rn(1.0F, exponential(-g)));
+  return bf16_bits(__fmul_rn(routing_weight, __fmul_rn(quotient, v)));
+}
+
+}  // namespace baleen::BALEEN_ARCH::stated
