@@ -21,6 +21,7 @@ namespace {
 
 struct BenchFlags {
   EngineFlags engine;
+  std::optional<double> link_rate;  ///< GB/s
   EngineBenchmark load;
   std::optional<std::int64_t> num_layers;
   DraftFlags drafts;
@@ -46,8 +47,12 @@ std::unique_ptr<ModelEngine> make_engine(const BenchFlags& flags, const EngineOp
 EngineOptions engine_options(const BenchFlags& flags) {
   const std::int64_t sequences = flags.load.max_sequences();
   const EnginePurpose purpose{sequences > 1 ? PlanGoal::kManyReplies : PlanGoal::kOneConversation, sequences};
-  if (flags.load.made_up.empty()) return flags.engine.options(purpose);
-  return flags.engine.options_of(SimulatedModelFlags{flags.load.made_up, flags.num_layers}.load(), purpose);
+  EngineOptions options =
+      flags.load.made_up.empty()
+          ? flags.engine.options(purpose)
+          : flags.engine.options_of(SimulatedModelFlags{flags.load.made_up, flags.num_layers}.load(), purpose);
+  if (flags.link_rate) options.imposed_link_rate = 1e9 * *flags.link_rate;
+  return options;
 }
 
 /// Of a step of decoding, whether its plan has one rank or several.
@@ -128,6 +133,9 @@ void add_bench_command(Options& command) {
       .needs(drafts);
   flags->drafts.add_schedule_to(command);
   flags->drafts.add_threshold_to(command);
+  command.real("--link-gbps", flags->link_rate, {.min = 0.1, .max = 1e4},
+               "Copies of chosen experts take as long as over a link of so many GB/s, as 25 for PCIe 4; those "
+               "of prompts are not slowed");
   command.flag("--kernels", flags->load.lists_kernels,
                "Instead of timing, list the variants of every operation and why each was chosen or not");
   command.flag("--json", flags->load.json, "One JSON line instead of tables");

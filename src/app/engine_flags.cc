@@ -70,6 +70,13 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                 "Most pinned memory that those experts take, the rest is read from disk; 0: what they need");
   command.flag("--no-fetch-ahead", no_fetch_ahead,
                "Those experts come only when the router has chosen them, not by a guess before");
+  command.choice("--host-experts", host_experts,
+                 {{"auto", HostExpertsMode::kAuto},
+                  {"fetch", HostExpertsMode::kFetch},
+                  {"compute", HostExpertsMode::kCompute}},
+                 "What becomes of chosen experts outside the GPU's memory: they are copied there, or the "
+                 "host's cores compute some of them meanwhile, with the same bits wherever an expert lies. "
+                 "auto: compute where that is measured to be faster");
   command.texts("--kernel", kernels,
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");
@@ -163,6 +170,7 @@ EngineOptions EngineFlags::options_without_plan() const {
   if (gpu_weight_bytes > 0) options.gpu_weight_bytes = gpu_weight_bytes;
   if (host_expert_bytes > 0) options.host_expert_bytes = host_expert_bytes;
   options.fetch_ahead = !no_fetch_ahead;
+  options.host_experts = host_experts;
   return options;
 }
 

@@ -1,5 +1,10 @@
 #include "engine/device_model.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -21,14 +26,31 @@ std::unique_ptr<DeviceWeights> copy_to(Device& device, const ModelShare& share) 
                                          has_store ? RoutedExperts::kElsewhere : RoutedExperts::kCopied);
 }
 
-/// Routed experts in two memories, which `copy` reads from now on; null where the plan has them in one.
+/// Routed experts in two memories, null where the plan has them in one.
 std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& share, DeviceWeights* copy) {
   if (copy == nullptr || share.plan.experts.num_blocks == 0) return nullptr;
-  auto store = std::make_unique<ExpertStore>(share.weights.blocks, share.plan.experts, device.memory(),
-                                             device.host_visible_memory(), device.background_copies(),
-                                             share.weights.made);
-  store->bind(copy->tree());
-  return store;
+  return std::make_unique<ExpertStore>(share.weights.blocks, share.plan.experts, device.memory(),
+                                       device.host_visible_memory(), device.background_copies(),
+                                       share.weights.made);
+}
+
+/// By less, computing on the host is not worth its cores.
+constexpr double kLeastGain = 1.1;
+
+/// Why the host computes no experts of this model here; empty: it can.
+std::string why_not_computed(const ModelShare& share, const EngineOptions& options) {
+  if (options.device.is_cpu()) return "they lie where they are computed";
+  if (!options.parallel.is_one_rank()) return "there are several ranks";
+  if (options.precision != Precision::kReleased) return "it is for released precision";
+  for (std::int64_t block = 0; block < share.experts.counts.num_blocks; ++block) {
+    const WeightFormat format =
+        share.weights.blocks[static_cast<std::size_t>(block)].moe.routed.front().w1.format;
+    if (format != WeightFormat::kFp4) {
+      return fmt::format("routed experts of layer {} are {}, and the host computes FP4 alone", block,
+                         weight_format_name(format));
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -51,7 +73,42 @@ DeviceModel::DeviceModel(ModelShare share, const EngineOptions& options)
     ThreadPool pool(options.num_threads);
     make_all(share_.weights, pool);
   }
-  if (experts() != nullptr) experts()->set_guessing(options.fetch_ahead);
+  settle_host_experts(options);
+  if (experts() == nullptr) return;
+  experts()->set_guessing(options.fetch_ahead);
+  experts()->bind(copy_->tree());
+}
+
+void DeviceModel::settle_host_experts(const EngineOptions& options) {
+  ExpertStore* const store = experts();
+  if (options.imposed_link_rate) {
+    if (store == nullptr) fail("‹link rate› slows copies of experts from the host, and none lie there");
+    store->impose_link(*options.imposed_link_rate);
+  }
+  if (options.host_experts == HostExpertsMode::kFetch) return;
+  const std::string why_not = why_not_computed(share_, options);
+  if (options.host_experts == HostExpertsMode::kCompute) {
+    if (!why_not.empty()) fail("‹host experts› compute: {}; leave it out", why_not);
+    expert_sums_ = ExpertSums::kStated;
+  }
+  if (store == nullptr || !why_not.empty()) return;
+  const HostExpertTimes times = store->measure_host(static_cast<float>(config().swiglu_limit),
+                                                    std::max(1, options.num_threads - 1));
+  const ExpertCounts& counts = share_.plan.experts;
+  const std::int32_t num_pieces = num_fetch_pieces(share_.experts.block_bytes);
+  const double chosen_away = static_cast<double>(counts.num_selected) * counts.share_away();
+  const double gain = gain_of_computing(std::max(1L, std::lround(chosen_away)), num_pieces, times);
+  const std::string seen = fmt::format(
+      "an expert takes {:.0f} us to compute, where it takes {:.0f} us to fetch; {:.2f}x as fast together",
+      1e-3 * times.compute_expert, 1e-3 * times.fetch_piece * num_pieces, gain);
+  if (options.host_experts == HostExpertsMode::kAuto && gain < kLeastGain) {
+    log_line("experts away from the GPU are fetched, not computed: {}", seen);
+    return;
+  }
+  expert_sums_ = ExpertSums::kStated;
+  store->compute_on_host(times);
+  log_line("experts away from the GPU are fetched or computed by {} of the host's cores: {}",
+           std::max(1, options.num_threads - 1), seen);
 }
 
 std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
@@ -83,7 +140,7 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
 std::optional<ExpertPlaceStats> DeviceModel::expert_places() const {
   const ExpertStore* store = experts();
   if (store == nullptr) return std::nullopt;
-  return ExpertPlaceStats{store->placement().counts(), store->counts()};
+  return ExpertPlaceStats{store->placement().counts(), store->counts(), store->computed()};
 }
 
 void DeviceModel::check_reads() const {

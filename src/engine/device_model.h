@@ -53,6 +53,8 @@ class DeviceModel {
   [[nodiscard]] DeviceWeights* copied_weights() const { return copy_.get(); }
   /// Null where all experts lie in one memory.
   [[nodiscard]] ExpertStore* experts() const { return experts_.get(); }
+  /// In which order routed experts are added up.
+  [[nodiscard]] ExpertSums expert_sums() const { return expert_sums_; }
   /// Empty there.
   [[nodiscard]] std::optional<ExpertPlaceStats> expert_places() const;
   /// Throws `LostDevice` when what was computed may lack bytes of the checkpoint.
@@ -60,11 +62,14 @@ class DeviceModel {
 
  private:
   [[nodiscard]] std::unique_ptr<Device> open_device(const EngineOptions& options);
+  /// Decides whether the host computes experts, and says so.
+  void settle_host_experts(const EngineOptions& options);
 
   ModelShare share_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceWeights> copy_;
   std::unique_ptr<ExpertStore> experts_;
+  ExpertSums expert_sums_ = ExpertSums::kFree;
 };
 
 }  // namespace baleen

@@ -23,6 +23,21 @@ bool gathers_vocabulary(const ModelConfig& config, std::int64_t parts) {
   return parts == 1 || (part % kVector == 0 && config.vocab_size % kVector == 0);
 }
 
+/// Throws where the host cannot compute experts.
+void check_host_experts(const EngineOptions& options) {
+  if (options.host_experts != HostExpertsMode::kCompute) return;
+  if (options.device.is_cpu()) {
+    fail("‹host experts› compute is for a GPU: on {} all experts are computed by its cores anyway; leave it out",
+         device_name(options.device));
+  }
+  if (!options.parallel.is_one_rank()) {
+    fail(
+        "‹host experts› compute, with {}: the host computes experts of one GPU so far; leave it out, or use one "
+        "GPU",
+        to_text(options.parallel));
+  }
+}
+
 /// What kernels of ranks cannot do so far.
 void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, const std::string& ranks) {
   const ParallelPlan& plan = options.parallel;
@@ -129,6 +144,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (options.balance.enabled) validate(options.balance);
   settle_messages(options);
   check_ranks(options, config);
+  check_host_experts(options);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {
     fail("draft tokens: {} wanted, 0 to {} possible", options.max_draft_tokens, kMaxDraftTokens);

@@ -37,6 +37,13 @@ struct DiskCacheOptions {
   std::function<void(const std::string&)> warn;
 };
 
+/// What becomes of chosen experts that lie outside the GPU's memory.
+enum class HostExpertsMode : std::uint8_t {
+  kFetch,    ///< they are copied there
+  kCompute,  ///< the host's cores compute those that would come later than they are computed
+  kAuto      ///< the one or the other, by what is measured at start
+};
+
 struct EngineOptions {
   DeviceChoice device;
   std::vector<DeviceChoice> rank_devices;          ///< one for each rank; empty: all have `device`, a CPU
@@ -70,6 +77,11 @@ struct EngineOptions {
   std::optional<std::int64_t> host_expert_bytes;
   /// Whether such experts are fetched ahead of the router's choice, by a guess.
   bool fetch_ahead = true;
+  /// With kCompute routed experts are added up in the stated order (ExpertSums::kStated) wherever they lie, so
+  /// that no bit depends on it; with kAuto where some lie outside the GPU's memory and computing pays.
+  HostExpertsMode host_experts = HostExpertsMode::kFetch;
+  /// For benchmarks: copies of chosen experts take as long as over a link of so many bytes a second.
+  std::optional<double> imposed_link_rate;
   /// Variants that operations are forced to; the others choose for themselves.
   std::vector<ForcedVariant> forced_variants;
   /// Whether tokens are chosen where the logits are, when nothing on the host decides them

@@ -18,6 +18,7 @@ MainPass::MainPass(DeviceModel& model, const KvCache& cache, const EngineOptions
   }
   if (plan.dual_batch_overlap) forward_.overlap_batches(options.overlap);
   forward_.set_experts(model.experts());
+  forward_.set_expert_sums(model.expert_sums());
 }
 
 Activations<2> MainPass::allocate_streams(std::int64_t num_rows, Arena& arena) const {

@@ -145,6 +145,8 @@ class Forward {
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
   /// are none.
   void set_experts(ExpertStore* experts) { experts_.set_store(experts); }
+  /// In which order routed experts' products are added up, in all blocks and steps. Before `capture`.
+  void set_expert_sums(ExpertSums sums) { experts_.set_sums(sums); }
   /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; runs that are
   /// observed do not count. Waits for the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const {

@@ -61,6 +61,7 @@ ExpertsArgs MixtureOfExperts::choose(std::int64_t block, const Pass& pass, const
           .swiglu_limit = static_cast<float>(context_.config.swiglu_limit),
           .precision = context_.precision,
           .out = rows(half.f, num_rows),
+          .sums = expert_sums_,
           .hints = {.next = routing.next}};
 }
 

@@ -40,6 +40,7 @@ class MixtureOfExperts {
   void cut(std::int64_t first);
   /// Where experts lie in two memories; null: in one.
   void set_store(ExpertStore* store) { store_ = store; }
+  void set_sums(ExpertSums sums) { expert_sums_ = sums; }
   void expect_load(ExpectedLoad expected) { expected_load_ = std::move(expected); }
   [[nodiscard]] const Router& router() const { return router_; }
 
@@ -95,6 +96,7 @@ class MixtureOfExperts {
   PerMicroBatch<ExpertMessages> messages_;
   Activations<2> sums_;
   ExpertStore* store_ = nullptr;
+  ExpertSums expert_sums_ = ExpertSums::kFree;
   ExpectedLoad expected_load_;
 };
 

@@ -209,12 +209,13 @@ std::optional<ExpertPlaceStats> RankEngine::expert_places() const {
   for (const RankReply& reply : team_->call({calls::ExpertPlaces{}})) {
     const std::optional<ExpertPlaceStats>& places = reply.to<calls::ExpertPlaces>();
     if (!places) continue;
-    const auto& [placed, fetched] = *places;
+    const auto& [placed, fetched, computed] = *places;
     if (!all) all = {.placed = {.num_blocks = 1, .num_slots = placed.num_slots}, .fetched = {}};
     all->placed.num_experts += placed.num_in_all();
     all->placed.num_on_host += placed.num_on_host;
     all->placed.num_on_disk += placed.num_on_disk;
     all->fetched += fetched;
+    if (computed) all->computed = computed;  // of one rank alone
   }
   return all;
 }

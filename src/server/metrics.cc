@@ -105,7 +105,7 @@ void add_balance(FamilyList& list, const ExpertBalance& balance) {
 }
 
 void add_places(FamilyList& list, const ExpertPlaceStats& experts) {
-  const auto& [placed, fetched] = experts;
+  const auto& [placed, fetched, computed] = experts;
   const auto by_place = [&](const char* place, auto count) {
     list.value(static_cast<double>(count), {{"place", place}});
   };
@@ -119,6 +119,7 @@ void add_places(FamilyList& list, const ExpertPlaceStats& experts) {
   by_place("slot", fetched.in_slots);
   by_place("host", fetched.from_host);
   by_place("disk", fetched.from_disk);
+  by_place("computed", fetched.computed);
   list.add(MetricType::Counter, "baleen_fetched_expert_bytes_total",
            "Bytes of experts copied to the GPU for small steps, before the router had chosen and after")
       .value(static_cast<double>(fetched.bytes_ahead), {{"when", "before"}})
@@ -128,6 +129,22 @@ void add_places(FamilyList& list, const ExpertPlaceStats& experts) {
   list.add(MetricType::Counter, "baleen_guessed_experts_chosen_total",
            "Of these, those that were then chosen")
       .value(static_cast<double>(fetched.guessed_chosen));
+  if (!computed) return;
+  const auto add_counter = [&](const char* name, const char* help, double value) {
+    list.add(MetricType::Counter, name, help).value(value);
+  };
+  add_counter("baleen_computed_expert_rows_total", "Rows of experts that the host's cores computed",
+              static_cast<double>(fetched.computed_rows));
+  add_counter("baleen_host_expert_requests_total", "Times that a layer asked the host to compute experts",
+              static_cast<double>(computed->requests));
+  add_counter("baleen_host_expert_seconds_total", "Time that the host took to compute them",
+              computed->seconds);
+  add_counter("baleen_host_expert_wait_seconds_total", "Time that layers waited for the host's rows",
+              1e-9 * static_cast<double>(fetched.waited_ns));
+  list.add(MetricType::Gauge, "baleen_host_expert_split_seconds",
+           "What an expert with one row takes by the split in force")
+      .value(1e-9 * computed->times.compute_expert, {{"way", "compute"}})
+      .value(computed->fetch_seconds, {{"way", "fetch"}});
 }
 
 /// By position in their chains, from 1.

@@ -139,9 +139,18 @@ Json balance_json(const EngineView& engine) {
       {"layers", layers}};
 }
 
+Json computed_json(const HostComputeStats& computed, const ExpertFetchCounts& counts) {
+  return {{"rows", counts.computed_rows},
+          {"requests", computed.requests},
+          {"seconds", computed.seconds},
+          {"wait_seconds", 1e-9 * static_cast<double>(counts.waited_ns)},
+          {"compute_us", 1e-3 * computed.times.compute_expert},
+          {"fetch_us", 1e6 * computed.fetch_seconds}};
+}
+
 Json places_json(const EngineView& engine) {
   if (!engine.expert_places) return nullptr;
-  const auto& [placed, fetched] = *engine.expert_places;
+  const auto& [placed, fetched, computed] = *engine.expert_places;
   return {{"placed",
            {{"gpu", placed.num_on_device()}, {"host", placed.num_on_host}, {"disk", placed.num_on_disk}}},
           {"slots_of_a_layer", placed.num_slots},
@@ -149,11 +158,13 @@ Json places_json(const EngineView& engine) {
            {{"gpu", fetched.resident},
             {"slot", fetched.in_slots},
             {"host", fetched.from_host},
-            {"disk", fetched.from_disk}}},
+            {"disk", fetched.from_disk},
+            {"computed", fetched.computed}}},
           {"guessed", fetched.guessed},
           {"guessed_chosen", fetched.guessed_chosen},
           {"bytes_ahead", fetched.bytes_ahead},
-          {"bytes_behind", fetched.bytes_behind}};
+          {"bytes_behind", fetched.bytes_behind},
+          {"computed", computed ? computed_json(*computed, fetched) : Json()}};
 }
 
 /// A row for each sample, to be short: its columns are named once.

@@ -40,8 +40,13 @@ class ExpertReader {
   [[nodiscard]] std::array<ExpertBlock::Piece, ExpertBlock::kNumPieces> pieces(std::int64_t block,
                                                                                std::int64_t expert) const {
     const auto number = static_cast<std::size_t>(block);
-    return shapes_[number].pieces(experts_[number][static_cast<std::size_t>(expert)]);
+    return shapes_[number].pieces(weights(block, expert));
   }
+  /// The expert in the checkpoint, and what makes its arrays if they are not there yet.
+  [[nodiscard]] const ExpertWeights& weights(std::int64_t block, std::int64_t expert) const {
+    return experts_[static_cast<std::size_t>(block)][static_cast<std::size_t>(expert)];
+  }
+  [[nodiscard]] const MadeBytes* made() const { return made_.get(); }
   /// Throws `LostDevice` when a kernel has waited for too long.
   void check() const;
 

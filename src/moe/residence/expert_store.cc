@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -61,6 +62,7 @@ ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCount
       shapes_(shapes_of(blocks.first(static_cast<std::size_t>(counts.num_blocks)))),
       unit_(std::ranges::max(shapes_, {}, &ExpertBlock::bytes).bytes()),
       device_(device),
+      host_(host),
       copies_(copies),
       on_device_(num_device_blocks(counts) * unit_, device),
       on_host_(lattice_bytes_on_host(counts, unit_), host),
@@ -181,7 +183,9 @@ ExpertSlots ExpertStore::slots_of(std::int64_t block) const {
           .state = reinterpret_cast<ExpertSlotState*>(own + tables.state),
           .counts = &shared().counts,
           .routed = &shared().routed,
-          .reads = reader_ ? reader_->reads(block) : ExpertReads()};
+          .reads = reader_ ? reader_->reads(block) : ExpertReads(),
+          .host = computes_ ? computer_->host(block) : ComputedExperts(),
+          .least_piece_ns = least_piece_ns_};
 }
 
 std::int32_t* ExpertStore::routed() const { return &shared().routed; }
@@ -191,6 +195,81 @@ ExpertFetchCounts ExpertStore::counts() const {
   device_.download(std::as_writable_bytes(std::span(&counts, 1)),
                    reinterpret_cast<const std::byte*>(&shared().counts));
   return counts;
+}
+
+ExpertWeights ExpertStore::weights_at(std::int64_t block, std::int64_t expert, std::int32_t place) const {
+  return place == kOnDisk ? reader_->weights(block, expert) : shape(block).at(at(place));
+}
+
+double ExpertStore::measured_piece_ns() {
+  constexpr std::int64_t kMostCopied = 4;
+  const std::int64_t num_copied =
+      std::min({kMostCopied, placement_.counts().num_on_host, placement_.counts().most_away_of_a_block()});
+  if (copies_ == nullptr || num_copied == 0) return 1;
+  const auto seconds = [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < num_copied; ++i) {
+      copies_->start(at(first_in_buffers_ + static_cast<std::int32_t>(i)),
+                     at(first_on_host_ + static_cast<std::int32_t>(i)), unit_);
+    }
+    copies_->set_mark(0);
+    copies_->wait_for(0);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  static_cast<void>(seconds());  // the first copies of a process take longer
+  return 1e9 * seconds() / static_cast<double>(num_copied * num_fetch_pieces(unit_));
+}
+
+HostExpertTimes ExpertStore::measure_host(float swiglu_limit, int num_threads) {
+  constexpr std::size_t kMostMeasured = 8;  // more than caches hold
+  const auto each_piece = [](const ExpertBlock& shape, const ExpertWeights& weights, auto&& use) {
+    for (const ExpertBlock::Piece& piece : shape.pieces(weights)) use(piece.bytes);
+  };
+  ExpertComputer::Source source{
+      .find = [this](std::int64_t block, std::int64_t expert,
+                     std::int32_t place) { return weights_at(block, expert, place); }};
+  if (reader_ && reader_->made() != nullptr) {
+    const MadeBytes* const made = reader_->made();
+    source.acquire = [=, this](const ExpertWeights& weights) {
+      each_piece(shape(0), weights, [&](std::span<const std::byte> bytes) { made->acquire(bytes); });
+    };
+    source.release = [=, this](const ExpertWeights& weights) {
+      each_piece(shape(0), weights, [&](std::span<const std::byte> bytes) { made->release(bytes); });
+    };
+  }
+  std::vector<ExpertWeights> experts;
+  std::vector<bool> acquired;
+  const ExpertCounts& counts = placement_.counts();
+  for (const ExpertLevel level : {ExpertLevel::kHost, ExpertLevel::kDisk}) {
+    for (std::int64_t block = 0; block < counts.num_blocks && experts.empty(); ++block) {
+      for (std::int64_t expert = 0; expert < counts.num_experts; ++expert) {
+        if (placement_.level(block, expert) != level || experts.size() == kMostMeasured) continue;
+        experts.push_back(weights_at(block, expert, place(block, expert)));
+        acquired.push_back(level == ExpertLevel::kDisk);
+        if (acquired.back() && source.acquire) source.acquire(experts.back());
+      }
+    }
+  }
+  computer_ = std::make_unique<ExpertComputer>(source, shape(0).at(nullptr), swiglu_limit, num_threads, host_,
+                                               &shared().host);
+  HostExpertTimes times = computer_->measure(experts);
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    if (acquired[i] && source.release) source.release(experts[i]);
+  }
+  times.fetch_piece =
+      std::max(static_cast<std::uint32_t>(std::max(measured_piece_ns(), 1.0)), least_piece_ns_);
+  return times;
+}
+
+void ExpertStore::compute_on_host(const HostExpertTimes& times) {
+  BALEEN_CHECK(computer_ != nullptr);
+  computer_->start(times);
+  computes_ = true;
+}
+
+void ExpertStore::impose_link(double bytes_per_second) {
+  BALEEN_CHECK(bytes_per_second > 0);
+  least_piece_ns_ = static_cast<std::uint32_t>(1e9 * static_cast<double>(kFetchPieceBytes) / bytes_per_second);
 }
 
 void ExpertStore::copy_to_buffer(std::int64_t block) {

@@ -11,12 +11,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "device/background_copies.h"
 #include "model/weight_tree.h"
 #include "moe/residence/expert_block.h"
+#include "moe/residence/expert_computer.h"
 #include "moe/residence/expert_guesses.h"
 #include "moe/residence/expert_placement.h"
 #include "moe/residence/expert_reader.h"
@@ -28,6 +30,7 @@ namespace baleen {
 struct ExpertPlaceStats {
   ExpertCounts placed;
   ExpertFetchCounts fetched;
+  std::optional<HostComputeStats> computed = std::nullopt;  ///< where the host computes experts
 };
 
 class ExpertStore {
@@ -50,6 +53,15 @@ class ExpertStore {
   /// empty afterwards.
   void swap(const ExpertSwap& swap);
 
+  /// What experts that lie outside the GPU's memory take by either way, with so many threads that compute.
+  /// Before steps. Wants experts of one shape and format FP4, some of them in the host's memory or on disk.
+  [[nodiscard]] HostExpertTimes measure_host(float swiglu_limit, int num_threads);
+  /// From now on the host computes some experts of steps with few tokens, whose kernels split them by
+  /// `times`, which `measure_host` has found. Before `bind`.
+  void compute_on_host(const HostExpertTimes& times);
+  /// Copies of chosen experts take as long as at this rate at least. Before `bind`.
+  void impose_link(double bytes_per_second);
+
   [[nodiscard]] const ExpertPlacement& placement() const { return placement_; }
   /// Where the block of an expert that is not on disk is; what it holds can be read by whoever reads that
   /// memory.
@@ -65,6 +77,14 @@ class ExpertStore {
   /// Throws `LostDevice` when a step has not got what it needs from disk.
   void check() const {
     if (reader_) reader_->check();
+    if (computer_) computer_->check();
+  }
+  /// Empty where the host computes nothing.
+  [[nodiscard]] std::optional<HostComputeStats> computed() const {
+    if (!computes_) return std::nullopt;
+    HostComputeStats stats = computer_->stats();
+    stats.fetch_seconds = 1e-9 * stats.times.fetch_piece * num_fetch_pieces(unit_);
+    return stats;
   }
 
   /// For steps of so many rows the router's choice is guessed a block ahead.
@@ -108,6 +128,7 @@ class ExpertStore {
   struct Shared {
     ExpertFetchCounts counts;
     std::int32_t routed = 0;
+    HostExpertState host;
   };
 
   [[nodiscard]] std::int32_t& place(std::int64_t block, std::int64_t expert) {
@@ -130,6 +151,10 @@ class ExpertStore {
   [[nodiscard]] Shared& shared() const { return *reinterpret_cast<Shared*>(shared_.data()); }
   [[nodiscard]] ExpertPlaces places_in(const std::byte* table) const;
   [[nodiscard]] ExpertSlots slots_of(std::int64_t block) const;
+  /// An expert in the host's memory or, place -1, in the checkpoint.
+  [[nodiscard]] ExpertWeights weights_at(std::int64_t block, std::int64_t expert, std::int32_t place) const;
+  /// Nanoseconds that copying a piece takes.
+  [[nodiscard]] double measured_piece_ns();
   /// `each(expert)` of the block's experts outside the GPU's memory, in the order of their copies.
   template <class Each>
   void for_each_away(std::int64_t block, Each each) const;
@@ -142,6 +167,7 @@ class ExpertStore {
   std::vector<ExpertBlock> shapes_;  ///< one a block
   std::int64_t unit_;                ///< from place to place: bytes of the largest
   Memory& device_;
+  Memory& host_;
   BackgroundCopies* copies_;
   Buffer on_device_;
   Buffer on_host_;
@@ -149,6 +175,8 @@ class ExpertStore {
   Buffer shared_;
   ExpertGuesses guesses_;
   std::unique_ptr<ExpertReader> reader_;  ///< null: nothing is on disk
+  bool computes_ = false;                 ///< kernels ask `computer_`
+  std::uint32_t least_piece_ns_ = 0;
   std::vector<std::int32_t> places_;      ///< [blocks, experts], as on the device
   const std::byte* base_ = nullptr;       ///< where place 0 begins
   std::int32_t first_on_device_ = 0;
@@ -159,6 +187,7 @@ class ExpertStore {
   bool guesses_ahead_ = true;
   std::int64_t num_staged_ = 0;  ///< experts read from disk for steps of many tokens, since the start
   std::int32_t spare_ = 0;       ///< a place on the device that no expert has
+  std::unique_ptr<ExpertComputer> computer_;  ///< null: nothing has been measured; its thread reads the above
 };
 
 }  // namespace baleen

@@ -12,6 +12,9 @@ inline constexpr int kMaxExpertsOfBlock = 512;
 /// Experts are copied in pieces, each by one block of threads; whether a piece has come is kept.
 inline constexpr std::int64_t kFetchPieceBytes = std::int64_t{64} << 10;
 inline constexpr int kMaxFetchPieces = 512;
+constexpr std::int32_t num_fetch_pieces(std::int64_t expert_bytes) {
+  return static_cast<std::int32_t>((expert_bytes + kFetchPieceBytes - 1) / kFetchPieceBytes);
+}
 
 /// The experts that a block's slots hold, in the device's memory.
 struct ExpertSlotState {
@@ -33,6 +36,9 @@ struct ExpertFetchCounts {
   std::uint64_t guessed_chosen = 0;  ///< those of them that the next step then chose
   std::uint64_t bytes_ahead = 0;     ///< copied before the router had chosen
   std::uint64_t bytes_behind = 0;    ///< copied after it
+  std::uint64_t computed = 0;        ///< chosen experts that the host computed
+  std::uint64_t computed_rows = 0;   ///< token-expert assignments of these
+  std::uint64_t waited_ns = 0;       ///< that a step's first token waited for the host's rows
 
   ExpertFetchCounts& operator+=(const ExpertFetchCounts& more) {
     for_each(more, [](std::uint64_t& own, std::uint64_t other) { own += other; });
@@ -55,6 +61,9 @@ struct ExpertFetchCounts {
     change(guessed_chosen, other.guessed_chosen);
     change(bytes_ahead, other.bytes_ahead);
     change(bytes_behind, other.bytes_behind);
+    change(computed, other.computed);
+    change(computed_rows, other.computed_rows);
+    change(waited_ns, other.waited_ns);
   }
 };
 
@@ -86,6 +95,58 @@ struct ExpertReads {
   std::int32_t block = 0;  ///< number of this block in requests
 };
 
+/// Steps of more tokens, or more token-expert assignments, have no experts computed by the host.
+inline constexpr int kMaxHostTokens = 64;
+inline constexpr int kMaxHostRows = 512;
+
+/// What experts outside the device's memory take, in nanoseconds.
+struct HostExpertTimes {
+  std::uint32_t fetch_piece;     ///< a piece over PCIe
+  std::uint32_t compute_expert;  ///< an expert with one row on the host's cores
+  std::uint32_t compute_row;     ///< each further row of it
+  std::uint32_t hand_over;       ///< of a request beside the experts' own time
+};
+
+/// What kernels ask the host to compute, and the host's answer: in pinned memory, each word written by one
+/// side alone. Rows are those of the experts one behind the other, experts in ascending order.
+struct HostExpertRequest {
+  alignas(64) std::uint64_t posted;  ///< number of the latest request, 1 for the first; written last
+  std::int32_t block;
+  std::int32_t num_tokens;
+  std::int32_t num_experts;
+  std::uint32_t fetch_ns;      ///< what the latest fetch took, of
+  std::uint32_t fetch_pieces;  ///< so many pieces; 0: not known
+  std::int32_t experts[kMaxExpertsOfBlock];
+  std::int32_t places[kMaxExpertsOfBlock];         ///< `ExpertPlaces::of_expert` of these
+  std::int32_t first_rows[kMaxExpertsOfBlock + 1];  ///< of each expert, and how many there are
+  std::int32_t tokens[kMaxHostRows];               ///< of each row
+  float weights[kMaxHostRows];                     ///< routing weights
+  alignas(64) std::uint64_t answered;              ///< request whose rows are there; by the host
+  alignas(16) HostExpertTimes times;               ///< by the host, from time to time
+  alignas(64) std::uint64_t given_up;              ///< 1: a kernel waited too long
+};
+
+/// From one scale of a token to its next one in a request of so many.
+constexpr std::int32_t host_scale_stride(std::int32_t num_tokens) { return (num_tokens + 3) / 4 * 4; }
+
+/// Of kernels among themselves, in the device's memory.
+struct HostExpertState {
+  std::uint64_t number;                       ///< of the latest request
+  std::uint32_t fetch_ns, fetch_pieces;       ///< of the latest fetch
+  std::int32_t computed[kMaxExpertsOfBlock];  ///< 1: the host computes the expert for this call
+  std::int32_t row_of_slot[kMaxHostRows];     ///< the host's row of a token's slot; -1: not the host's
+};
+
+/// Experts that the host computes.
+struct ComputedExperts {
+  HostExpertRequest* request = nullptr;  ///< null: it computes none
+  HostExpertState* state = nullptr;
+  std::uint8_t* codes = nullptr;     ///< pinned: [num_tokens, d] of the tokens that have rows
+  float* scales = nullptr;           ///< pinned: [d / 128, host_scale_stride(num_tokens)]
+  const std::uint16_t* y = nullptr;  ///< pinned: [rows, d] BF16, the answer
+  std::int32_t block = 0;            ///< number of this block in requests
+};
+
 /// Places in the device's memory for experts of one block that come from outside. An expert that is chosen
 /// and away goes to a slot, where it stays until a chosen expert finds no other; those for which there is no
 /// slot go to a buffer, which the block after the next one overwrites.
@@ -99,6 +160,9 @@ struct ExpertSlots {
   /// Set once the router of a step has chosen: fetching ahead stops.
   std::int32_t* routed = nullptr;
   ExpertReads reads{};
+  ComputedExperts host{};
+  /// What copying a piece takes at least, for links slower than this one; 0: what it takes.
+  std::uint32_t least_piece_ns = 0;
 };
 
 /// The arrays of expert e are those of `routed[0]`, moved by `of_expert[e]` times the distance between

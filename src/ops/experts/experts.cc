@@ -113,7 +113,8 @@ void Experts::accesses(const ExpertsArgs& args, Accesses& to) {
     const ExpertSlots& slots = places.slots;
     to.read(std::span(slots.buffered, num_experts));
     to.update(std::span(slots.routed, 1), std::span(places.copied, num_experts), std::span(slots.state, 1),
-              std::span(slots.counts, 1), MemoryRange{places.blocks, places.count * places.block_bytes});
+              std::span(slots.counts, 1), std::span(slots.host.state, slots.host.state != nullptr ? 1 : 0),
+              MemoryRange{places.blocks, places.count * places.block_bytes});
   }
 }
 

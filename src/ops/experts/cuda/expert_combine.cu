@@ -2,8 +2,10 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/system_memory.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/experts/cuda/expert_dispatch.h"
+#include "ops/experts/cuda/expert_request.h"
 
 #include <algorithm>
 
@@ -21,9 +23,27 @@ struct CombineParams {
   std::int64_t width;
   std::int32_t num_selected;
   std::int32_t shared_row;  ///< row that token 0 has; -1: there is none
+  ComputedExperts host;
+  ExpertFetchCounts* counts;
 };
 
-/// One block a token.
+/// By one thread: until the host has answered the latest request, or has failed to for too long.
+__device__ void wait_for_host(const CombineParams& p, bool counts) {
+  constexpr std::uint64_t kLongestWait = 120'000'000'000;  // ns
+  HostExpertRequest& request = *p.host.request;
+  const std::uint64_t number = __ldcg(&p.host.state->number), begin = ptx::global_time();
+  std::uint64_t now = begin;
+  while (ptx::load_acquire_system(&request.answered) < number) {
+    now = ptx::global_time();
+    if (now - begin < kLongestWait) continue;
+    if (ptx::load_acquire_system(&request.given_up) != 0) break;
+    ptx::store_release_system(&request.given_up, 1);
+  }
+  if (counts) atomicAdd(reinterpret_cast<unsigned long long*>(&p.counts->waited_ns), now - begin);
+}
+
+/// One block a token. `kFromHost`: some rows may be the host's, which come when they are there.
+template <bool kFromHost>
 __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParams p, NextAtOnce order) {
   // The token's rows in ascending order, which is that of the experts.
   __shared__ std::int32_t rows[kWarpLanes];
@@ -34,12 +54,18 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
   if (threadIdx.x < kWarpLanes) {
     const int lane = static_cast<int>(threadIdx.x);
     const int row = lane < p.num_selected ? __ldcg(p.row_of_slot + token * p.num_selected + lane) : -1;
+    int host_row = -1;
+    if constexpr (kFromHost) {
+      if (lane < p.num_selected) host_row = __ldcg(p.host.state->row_of_slot + token * p.num_selected + lane);
+      if (__any_sync(kAllLanes, host_row >= 0) && lane == 0) wait_for_host(p, token == 0);
+      __syncwarp();
+    }
     int place = 0;
     for (int other = 0; other < p.num_selected; ++other) {
       const int other_row = __shfl_sync(kAllLanes, row, other);
       place += other_row >= 0 && other_row < row ? 1 : 0;
     }
-    if (row >= 0) rows[place] = row;
+    if (row >= 0) rows[place] = host_row >= 0 ? ~host_row : row;
     if (lane == 0) num_rows = 0;
     __syncwarp();
     if (row >= 0) atomicAdd(&num_rows, 1);
@@ -62,7 +88,17 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
       for (int i = 0; i < kValuesPerThread; ++i) sum[i] += values[i];
     };
 #pragma unroll 4
-    for (int i = 0; i < count; ++i) add(p.y.routed, rows[i]);
+    for (int i = 0; i < count; ++i) {
+      if (kFromHost && rows[i] < 0) {
+        const std::int64_t at = ~rows[i] * p.width + column;
+        float values[kValuesPerThread];
+        unpack_bf16(ptx::load_remote(reinterpret_cast<const uint4*>(p.host.y + at)), values);
+#pragma unroll
+        for (int value = 0; value < kValuesPerThread; ++value) sum[value] += values[value];
+      } else {
+        add(p.y.routed, rows[i]);
+      }
+    }
     if (p.shared_row >= 0) add(p.y.shared, p.shared_row + token);
     if (p.out != nullptr) {
       *reinterpret_cast<uint4*>(p.out + token * p.width + column) = pack_bf16(sum);
@@ -87,10 +123,12 @@ void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, co
       .sums = args.partial_sums ? args.out.data() : nullptr,
       .width = width,
       .num_selected = static_cast<std::int32_t>(extents.num_selected),
-      .shared_row = extents.num_shared > 0 ? static_cast<std::int32_t>(extents.first_shared_row()) : -1};
+      .shared_row = extents.num_shared > 0 ? static_cast<std::int32_t>(extents.first_shared_row()) : -1,
+      .host = args.places.slots.host,
+      .counts = args.places.slots.counts};
   const auto threads = static_cast<int>(std::min<std::int64_t>(kMaxThreads, width / kValuesPerThread));
   launch_kernel(
-      "combining experts", combine_kernel,
+      "combining experts", host_computes(args) ? combine_kernel<true> : combine_kernel<false>,
       {.grid = dim3(static_cast<unsigned>(extents.num_tokens)), .threads = (threads + 31) / 32 * 32},
       context.stream, params);
 }

@@ -6,12 +6,14 @@
 /// first row is a multiple of four, as TMA wants the scales of rows; rows left out hold no assignment. The
 /// shared expert's rows, one a token, begin at `first_shared_row()`.
 /// Rows of one expert are cut into *token tiles*. They make two lists: *resident* ones, those of the shared
-/// expert first, and those of experts that are copied to the device's memory meanwhile (`ExpertPlaces`).
+/// expert first, and those of experts that are copied to the device's memory meanwhile (`ExpertPlaces`). Of
+/// experts that the host computes there are rows and no tiles.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/cuda_context.h"
+#include "ops/experts/cuda/expert_request.h"
 #include "ops/experts/experts.h"
 #include "tensor/fp8_rows.h"
 
@@ -62,6 +64,7 @@ struct PlanInput {
   std::int32_t num_shared = 0;
   const std::int32_t* places = nullptr;  ///< `ExpertPlaces::of_expert`
   const std::int32_t* copied = nullptr;  ///< `ExpertPlaces::copied`
+  const std::int32_t* computed = nullptr;  ///< `HostExpertState::computed`; null: the host computes none
 
   PlanInput() = default;
   PlanInput(const ExpertsArgs& args, const DispatchExtents& extents)
@@ -74,7 +77,8 @@ struct PlanInput {
         first_shared_row(static_cast<std::int32_t>(extents.first_shared_row())),
         num_shared(static_cast<std::int32_t>(extents.num_shared)),
         places(args.places.of_expert),
-        copied(args.places.copied) {}
+        copied(args.places.copied),
+        computed(host_computes(args) ? args.places.slots.host.state->computed : nullptr) {}
 
   [[nodiscard]] constexpr int num_shared_tiles() const {
     return (num_shared + tile_tokens - 1) / tile_tokens;
@@ -83,6 +87,10 @@ struct PlanInput {
   [[nodiscard]] constexpr int local_expert(std::int32_t id) const {
     const std::int32_t expert = id - first_expert;
     return id >= 0 && expert >= 0 && expert < num_experts ? expert : -1;
+  }
+  /// Whether the host computes expert `expert` of this rank; reads the device's memory.
+  [[nodiscard]] constexpr bool is_computed(int expert) const {
+    return computed != nullptr && computed[expert] != 0;
   }
   /// Whether expert `expert` of this rank lies in the host's memory and is copied; reads the device's memory.
   [[nodiscard]] constexpr bool is_copied(int expert) const {

@@ -38,8 +38,9 @@ struct QuantisedWord {
   float scale;
 };
 
-/// This lane's four values of scale group `scale_group` of token `token`.
-__device__ inline QuantisedWord load_word(const DispatchParams& p, std::int64_t token, int scale_group) {
+/// This lane's four values of scale group `scale_group` of token `token`; of `x`, `x_fp8` and `width` of `p`.
+template <class Params>
+__device__ QuantisedWord load_word(const Params& p, std::int64_t token, int scale_group) {
   const int lane = threadIdx.x % kWarpLanes;
   const std::int64_t column = static_cast<std::int64_t>(scale_group) * kActivationGroup + 4 * lane;
   if (p.x_fp8.codes != nullptr) {

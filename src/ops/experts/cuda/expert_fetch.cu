@@ -9,6 +9,7 @@
 #include "cuda/ptx/system_memory.h"
 #include "ops/experts/cuda/expert_fetch.h"
 #include "ops/experts/cuda/expert_plan.cuh"
+#include "ops/experts/cuda/expert_request.h"
 #include "ops/experts/expert_slots.h"
 
 namespace baleen::BALEEN_ARCH {
@@ -46,7 +47,8 @@ struct FetchPlan {
 
 /// What the thread of one expert knows of it.
 struct OwnExpert {
-  bool away = false;  ///< chosen, and not in the device's memory
+  bool away = false;  ///< chosen, not in the device's memory and not the host's to compute
+  bool computed = false;
   bool on_disk = false;
   int slot = kNoSlot;
   bool comes = false;  ///< has a place to come to
@@ -87,7 +89,8 @@ __device__ OwnExpert assign_slots(const FetchParams& p, FetchPlan& plan) {
   OwnExpert own;
   if (thread < p.input.num_experts && plan.chosen[thread] != 0) {
     const std::int32_t place = p.input.places[thread];
-    own.away = p.slots.buffered[thread] != place;
+    own.computed = p.input.is_computed(thread);
+    own.away = p.slots.buffered[thread] != place && !own.computed;
     own.on_disk = own.away && place < 0;
     own.slot = own.away ? plan.slot_of[thread] : kNoSlot;
   }
@@ -169,8 +172,21 @@ __device__ void copy_piece(const FetchParams& p, const std::byte* from, int targ
   }
 }
 
+/// By all threads: of a link that is to be slower than it is, until it would have copied so many pieces of
+/// this block's.
+__device__ void keep_pace(const FetchParams& p, std::uint64_t begin, int num_copied) {
+  if (p.slots.least_piece_ns == 0) return;
+  const std::uint64_t end =
+      begin + static_cast<std::uint64_t>(num_copied) * gridDim.x * p.slots.least_piece_ns;
+  if (threadIdx.x == 0) {
+    while (ptx::global_time() < end) __nanosleep(100);
+  }
+  __syncthreads();
+}
+
 /// Items from the host; pieces in turn, item after item. Returns how many pieces this block copied.
 __device__ int fetch_from_host(const FetchParams& p, const FetchPlan& plan, int num_items) {
+  const std::uint64_t begin = ptx::global_time();
   int num_copied = 0;
   bool stopped = false;
   for (int i = static_cast<int>(blockIdx.x); i < num_items * p.num_pieces; i += static_cast<int>(gridDim.x)) {
@@ -182,9 +198,18 @@ __device__ int fetch_from_host(const FetchParams& p, const FetchPlan& plan, int 
       copy_piece<false>(p, p.experts + std::int64_t{p.input.places[plan.experts[item]]} * p.expert_bytes,
                         plan.targets[item], piece);
       ++num_copied;
+      keep_pace(p, begin, num_copied);
     }
     // Kernels behind this one read it: by then the piece has come.
     if (slot != kNoSlot && threadIdx.x == 0) p.slots.state->pieces[slot][piece] = stopped ? 0 : 1;
+  }
+  // What the split goes by. Blocks have nearly as many pieces each.
+  if (!p.guess && p.input.computed != nullptr && blockIdx.x == 0) {
+    __syncthreads();
+    if (threadIdx.x == 0 && num_copied > 0) {
+      p.slots.host.state->fetch_ns = static_cast<std::uint32_t>(ptx::global_time() - begin);
+      p.slots.host.state->fetch_pieces = static_cast<std::uint32_t>(num_copied) * gridDim.x;
+    }
   }
   return num_copied;
 }
@@ -245,7 +270,7 @@ __global__ void __launch_bounds__(kPlanThreads)
     plan.targets[item] = own.target;
   }
   __syncthreads();
-  if (thread < p.input.num_experts && plan.chosen[thread] != 0) {
+  if (thread < p.input.num_experts && plan.chosen[thread] != 0 && !own.computed) {
     const bool whole =
         own.away && plan.slot_of[thread] != kNoSlot && plan.num_come[plan.slot_of[thread]] == p.num_pieces;
     atomicAdd(&plan.counts[!own.away ? 0 : whole ? 1 : from_disk ? 3 : 2], 1);
@@ -292,19 +317,23 @@ FetchParams describe(const ExpertsArgs& args, bool guess) {
   const DispatchExtents extents{.num_tokens = ids.extent(0),
                                 .num_selected = ids.extent(1),
                                 .num_experts = static_cast<std::int64_t>(args.routed.size())};
+  PlanInput input(assigned, extents);
+  if (guess) input.computed = nullptr;  // what the host computes is of this block
   return {
-      .input = PlanInput(assigned, extents),
+      .input = input,
       .slots = places.slots,
       .experts = places.blocks,
       .expert_bytes = places.block_bytes,
-      .num_pieces = static_cast<std::int32_t>((places.block_bytes + kFetchPieceBytes - 1) / kFetchPieceBytes),
+      .num_pieces = num_fetch_pieces(places.block_bytes),
       .guess = guess};
 }
 
 }  // namespace
 
 void fetch_chosen_experts(const ExpertsArgs& args, const LaunchStream& stream, bool early) {
-  launch_fetch(describe(args, false), kFetchBlocks, stream, early);
+  const bool asks = host_computes(args);
+  if (asks) request_host_experts(args, stream, early);
+  launch_fetch(describe(args, false), kFetchBlocks, stream, early || asks);
 }
 
 void fetch_guessed_experts(const ExpertsArgs& args, const LaunchStream& stream) {

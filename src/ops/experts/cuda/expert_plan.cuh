@@ -96,8 +96,10 @@ __device__ inline void write_tiles(TokenTile* to, int expert, int first_row, int
 __device__ inline int write_all_tiles(const PlanInput& input, const ExpertPlan& expert, int* warp_sums,
                                       const TileLists& lists) {
   const int shared_tiles = input.num_shared_tiles();
-  const int own_tiles = (expert.assignments + input.tile_tokens - 1) / input.tile_tokens;
   const int thread = static_cast<int>(threadIdx.x);
+  const bool computed = thread < input.num_experts && input.is_computed(thread);
+  const int assignments = computed ? 0 : expert.assignments;
+  const int own_tiles = (assignments + input.tile_tokens - 1) / input.tile_tokens;
   // Tiles of resident and of copied experts, counted in the halves of one word.
   constexpr int kHalf = 16, kLowHalf = (1 << kHalf) - 1;
   const bool copied = own_tiles > 0 && input.is_copied(thread);
@@ -106,7 +108,7 @@ __device__ inline int write_all_tiles(const PlanInput& input, const ExpertPlan& 
   const int place = copied ? before >> kHalf : shared_tiles + (before & kLowHalf);  // in the list
   TokenTile* const list = copied ? lists.copied.tiles : lists.resident.tiles;
   if (thread < input.num_experts && list != nullptr) {
-    write_tiles(list + place, thread, expert.first_row, expert.assignments, input.tile_tokens);
+    write_tiles(list + place, thread, expert.first_row, assignments, input.tile_tokens);
   }
   if (thread == kPlanThreads - 1) {
     if (lists.copied.tiles != nullptr) *lists.copied.count = sums >> kHalf;

@@ -1,0 +1,209 @@
+#include "moe/residence/expert_computer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "numeric/block_scale.h"
+
+namespace baleen {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Between looks when nothing has been asked for a while. A first request may wait so long.
+constexpr std::chrono::microseconds kPause{50};
+/// So long after a request the next one is expected any moment: longer than what a step does elsewhere.
+constexpr std::chrono::milliseconds kExpecting{50};
+/// Looks between looks at the clock.
+constexpr int kLooks = 64;
+
+std::uint64_t load(const std::uint64_t& word) {
+  return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+std::int64_t scale_groups(const ExpertWeights& like) { return like.w1.cols / kActivationGroup; }
+
+double ns_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
+}
+
+/// All of `rows`, by the threads of `pool`.
+void compute(std::span<const StatedExpertRows> rows, float swiglu_limit, ThreadPool& pool) {
+  pool.parallel_for(std::ssize(rows), [&](std::int64_t i, int) {
+    stated_expert_ref(rows[static_cast<std::size_t>(i)], swiglu_limit);
+  });
+}
+
+}  // namespace
+
+std::int64_t ExpertComputer::host_bytes(std::int64_t width) {
+  return Arena::bytes_for<HostExpertRequest>(1) + Arena::bytes_for<std::uint8_t>(kMaxHostTokens * width) +
+         Arena::bytes_for<float>(kMaxHostTokens * width / kActivationGroup) +
+         Arena::bytes_for<Bf16Bits>(kMaxHostRows * width);
+}
+
+ExpertComputer::ExpertComputer(Source source, const ExpertWeights& like, float swiglu_limit, int num_threads,
+                               Memory& pinned, HostExpertState* state)
+    : source_(std::move(source)),
+      like_(like),
+      swiglu_limit_(swiglu_limit),
+      request_(std::int64_t{sizeof(HostExpertRequest)}, pinned),
+      codes_(kMaxHostTokens * like.w1.cols, pinned),
+      scales_(kMaxHostTokens * scale_groups(like) * std::int64_t{sizeof(float)}, pinned),
+      y_(kMaxHostRows * like.w2.rows * std::int64_t{sizeof(Bf16Bits)}, pinned),
+      state_(state),
+      pool_(num_threads) {
+  weights_.reserve(kMaxExpertsOfBlock);
+  rows_.reserve(kMaxExpertsOfBlock);
+}
+
+ExpertComputer::~ExpertComputer() {
+  if (!thread_.joinable()) return;
+  thread_.request_stop();
+  thread_.join();
+}
+
+ComputedExperts ExpertComputer::host(std::int64_t block) const {
+  return {.request = &request(),
+          .state = state_,
+          .codes = reinterpret_cast<std::uint8_t*>(codes_.data()),
+          .scales = reinterpret_cast<float*>(scales_.data()),
+          .y = reinterpret_cast<const Bf16Bits*>(y_.data()),
+          .block = static_cast<std::int32_t>(block)};
+}
+
+Fp8Rows ExpertComputer::tokens(std::int64_t num_tokens) const {
+  return {.codes = reinterpret_cast<std::uint8_t*>(codes_.data()),
+          .scales = reinterpret_cast<float*>(scales_.data()),
+          .scale_stride = host_scale_stride(static_cast<std::int32_t>(num_tokens))};
+}
+
+HostExpertTimes ExpertComputer::measure(std::span<const ExpertWeights> experts) {
+  BALEEN_CHECK(!experts.empty() && !thread_.joinable());
+  constexpr int kRows = 8, kRuns = 3;
+  constexpr std::uint8_t kOne = 0x38;  // e4m3
+  const Fp8Rows x = tokens(kRows);
+  std::fill_n(x.codes, kRows * like_.w1.cols, kOne);
+  std::fill_n(x.scales, x.scale_stride * scale_groups(like_), 1.0F);
+  constexpr std::int32_t kTokens[kRows] = {0, 1, 2, 3, 4, 5, 6, 7};
+  constexpr float kWeights[kRows] = {1, 1, 1, 1, 1, 1, 1, 1};
+  const auto most = static_cast<std::size_t>(kMaxHostRows / kRows);
+  const auto least_ns = [&](int num_rows) {
+    rows_.clear();
+    auto* y = reinterpret_cast<Bf16Bits*>(y_.data());
+    for (const ExpertWeights& expert : experts.first(std::min(experts.size(), most))) {
+      rows_.push_back({&expert, x, kTokens, kWeights, num_rows, y});
+      y += num_rows * like_.w2.rows;
+    }
+    double least = 0;
+    for (int run = 0; run < kRuns; ++run) {
+      const Clock::time_point begin = Clock::now();
+      compute(rows_, swiglu_limit_, pool_);
+      const double ns = ns_since(begin) / static_cast<double>(rows_.size());
+      least = run == 0 ? ns : std::min(least, ns);
+    }
+    return least;
+  };
+  const double one = least_ns(1), several = least_ns(kRows);
+  return {.compute_expert = static_cast<std::uint32_t>(std::min(one, 4e9)),
+          .compute_row = static_cast<std::uint32_t>(std::clamp((several - one) / (kRows - 1), 0.0, 4e9)),
+          .hand_over = kHandOverNs};
+}
+
+void ExpertComputer::publish(const HostExpertTimes& times) {
+  static_assert(sizeof(HostExpertTimes) == 2 * sizeof(std::uint64_t));
+  // Kernels read words that were written at different times, if need be: any of them will do.
+  std::uint64_t words[2];
+  std::memcpy(words, &times, sizeof(times));
+  auto* to = reinterpret_cast<std::uint64_t*>(&request().times);
+  for (int i = 0; i < 2; ++i) std::atomic_ref(to[i]).store(words[i], std::memory_order_relaxed);
+}
+
+void ExpertComputer::start(const HostExpertTimes& times) {
+  rates_.emplace(times);
+  publish(times);
+  thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+}
+
+HostComputeStats ExpertComputer::stats() const {
+  HostExpertTimes times;
+  std::uint64_t words[2];
+  auto* from = reinterpret_cast<std::uint64_t*>(&request().times);
+  for (int i = 0; i < 2; ++i) words[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);
+  std::memcpy(&times, words, sizeof(times));
+  return {.requests = num_requests_, .seconds = 1e-9 * static_cast<double>(busy_ns_.load()), .times = times};
+}
+
+void ExpertComputer::check() const {
+  if (load(request().given_up) == 0) return;
+  throw LostDevice(
+      "a step waited too long for experts that the host's cores compute; is the machine out of memory, or "
+      "the disk with the checkpoint gone? Nothing computed since is valid, start again");
+}
+
+void ExpertComputer::serve(const std::stop_token& stop) {
+  std::uint64_t answered = load(request().answered);
+  Clock::time_point latest = Clock::now() - kExpecting;
+  while (!stop.stop_requested()) {
+    const std::uint64_t posted = load(request().posted);
+    if (posted != answered) {
+      const Clock::time_point begin = Clock::now();
+      answer();
+      std::atomic_ref(request().answered).store(posted, std::memory_order_release);
+      answered = posted;
+      latest = Clock::now();
+      busy_ns_ += static_cast<std::uint64_t>(ns_since(begin));
+      ++num_requests_;
+      publish(rates_->times());
+    } else if (Clock::now() - latest < kExpecting) {
+      for (int i = 0; i < kLooks && load(request().posted) == answered; ++i) pause_briefly();
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+}
+
+void ExpertComputer::answer() {
+  const HostExpertRequest& asked = request();
+  const Clock::time_point begin = Clock::now();
+  const Fp8Rows x = tokens(asked.num_tokens);
+  auto* const y = reinterpret_cast<Bf16Bits*>(y_.data());
+  weights_.clear();
+  rows_.clear();
+  for (std::int32_t i = 0; i < asked.num_experts; ++i) {
+    const std::int32_t first = asked.first_rows[i];
+    weights_.push_back(source_.find(asked.block, asked.experts[i], asked.places[i]));
+    if (asked.places[i] < 0 && source_.acquire) source_.acquire(weights_.back());
+    rows_.push_back({.expert = &weights_.back(),
+                     .x = x,
+                     .row_index = asked.tokens + first,
+                     .weights = asked.weights + first,
+                     .num_rows = asked.first_rows[i + 1] - first,
+                     .y = y + first * like_.w2.rows});
+  }
+  compute(rows_, swiglu_limit_, pool_);
+  bool any_on_disk = false;
+  for (std::int32_t i = 0; i < asked.num_experts; ++i) {
+    if (asked.places[i] >= 0) continue;
+    any_on_disk = true;
+    if (source_.release) source_.release(weights_[static_cast<std::size_t>(i)]);
+  }
+  // What a disk takes says nothing of the cores.
+  if (!any_on_disk)
+    rates_->computed(asked.num_experts, asked.first_rows[asked.num_experts], ns_since(begin));
+  rates_->fetched(asked.fetch_pieces, asked.fetch_ns);
+}
+
+}  // namespace baleen

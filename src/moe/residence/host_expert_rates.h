@@ -1,0 +1,74 @@
+/// What experts outside the GPU's memory take by either way, as it was seen: kernels split them by it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "ops/experts/expert_places.h"
+#include "ops/experts/expert_split.h"
+
+namespace baleen {
+
+/// Not thread-safe.
+class HostExpertRates {
+ public:
+  /// `measured` at start.
+  explicit HostExpertRates(const HostExpertTimes& measured)
+      : measured_(measured), fetch_piece_(measured.fetch_piece) {}
+
+  /// The host took so long for a request.
+  void computed(std::int64_t num_experts, std::int64_t num_rows, double ns) {
+    const double expected =
+        static_cast<double>(num_experts) * measured_.compute_expert +
+        static_cast<double>(num_rows - num_experts) * measured_.compute_row;
+    if (expected > 0) move(compute_scale_, ns / expected);
+  }
+  /// A fetch took so long.
+  void fetched(std::int64_t num_pieces, double ns) {
+    if (num_pieces > 0) move(fetch_piece_, ns / static_cast<double>(num_pieces));
+  }
+
+  [[nodiscard]] HostExpertTimes times() const {
+    return {.fetch_piece = whole(fetch_piece_),
+            .compute_expert = whole(compute_scale_ * measured_.compute_expert),
+            .compute_row = whole(compute_scale_ * measured_.compute_row),
+            .hand_over = measured_.hand_over};
+  }
+
+  /// Share of what is seen that each average takes.
+  static constexpr double kWeight = 1.0 / 16;
+  /// What one sight is taken for at most, in averages so far: a processor that was busy elsewhere for a
+  /// moment says little of the next request.
+  static constexpr double kMostRatio = 4;
+
+ private:
+  static void move(double& average, double seen) {
+    average += kWeight * (std::min(seen, kMostRatio * average) - average);
+  }
+  static std::uint32_t whole(double ns) {
+    return static_cast<std::uint32_t>(std::clamp(ns, 1.0, 4e9));
+  }
+
+  HostExpertTimes measured_;
+  double compute_scale_ = 1;  ///< of what was measured at start
+  double fetch_piece_;
+};
+
+/// How many times as long a layer of one token waits for `num_experts` experts in the host's memory, of
+/// `num_pieces` each, that are all fetched as for the best split of them.
+inline double gain_of_computing(std::int64_t num_experts, std::int32_t num_pieces,
+                                const HostExpertTimes& times) {
+  std::vector<SplitExpert> experts;
+  for (std::int32_t i = 0; i < num_experts; ++i)
+    experts.push_back({.expert = i, .num_rows = 1, .num_pieces = num_pieces, .on_disk = false});
+  const auto time = [&](const SplitExpert* first_computed) {
+    return split_time(experts.data(), static_cast<int>(experts.size()), first_computed, times);
+  };
+  const SplitTime all_fetched = time(nullptr);
+  SplitTime best = all_fetched;
+  for (const SplitExpert& expert : experts) best.word = std::min(best.word, time(&expert).word);
+  return best.ns() == 0 ? 1 : static_cast<double>(all_fetched.ns()) / static_cast<double>(best.ns());
+}
+
+}  // namespace baleen
