@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -228,6 +229,106 @@ TEST(CudaOffloadFlash, LogitsDoNotDependOnWhereExpertsLie) {
   Engine from_disk(weights, with_share(whole.weights(), 0.3, plain, 0.5));
   EXPECT_GT(from_disk.plan().experts.num_on_disk, 0);
   expect_same(all_logits(from_disk, 300), want);
+}
+
+EngineOptions computing(EngineOptions some) {
+  some.host_experts = HostExpertsMode::kCompute;
+  return some;
+}
+
+/// What kernels split experts away by: all are fetched, all are computed, about half of each, and whatever is
+/// measured.
+struct ForcedSplit {
+  const char* name;
+  std::optional<HostExpertTimes> times;
+};
+constexpr std::uint32_t kNever = 1'000'000'000;
+constexpr ForcedSplit kSplits[] = {
+    {"fetched", HostExpertTimes{.fetch_piece = 1, .compute_expert = kNever, .compute_row = 0, .hand_over = 0}},
+    {"computed", HostExpertTimes{.fetch_piece = kNever, .compute_expert = 1, .compute_row = 1, .hand_over = 0}},
+    {"both", HostExpertTimes{.fetch_piece = 1'000, .compute_expert = 1'000, .compute_row = 0, .hand_over = 0}},
+    {"measured", std::nullopt}};
+
+/// Batches that the host may compute experts for, and one of which it computes none.
+constexpr std::int64_t kComputedBatches[] = {1, 2, 3, 5, 8, 16, 64, kMaxSequences};
+
+class CudaHostExperts : public testing::TestWithParam<const char*> {};
+
+TEST_P(CudaHostExperts, LogitsDoNotDependOnWhoComputes) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(config_of(GetParam()));
+  Engine whole(checkpoint.path(), computing(options()));
+  ASSERT_EQ(whole.experts(), nullptr);
+  const AllLogits want = all_logits(whole, 300);
+  for (const auto& [share, host_share] :
+       {std::pair{0.0, 1.0}, {0.1, 1.0}, {0.6, 1.0}, {0.3, 0.4}, {0.0, 0.0}}) {
+    SCOPED_TRACE(fmt::format("{} on the GPU, {} of the others on the host", share, host_share));
+    Engine parted(checkpoint.path(), with_share(whole.weights(), share, computing(options()), host_share));
+    ASSERT_NE(parted.experts(), nullptr);
+    EXPECT_EQ(parted.plan().experts.num_on_disk > 0, host_share < 1);
+    for (const ForcedSplit& split : kSplits) {
+      SCOPED_TRACE(split.name);
+      if (split.times) parted.experts()->hold_times(*split.times);
+      const ExpertFetchCounts before = parted.experts()->counts();
+      expect_same(all_logits(parted, 300), want);
+      swap_as_many_as_can_be(*parted.experts());
+      expect_batches(parted, want.batch, kComputedBatches);
+      ExpertFetchCounts counts = parted.experts()->counts();
+      counts -= before;
+      const bool none_on_disk = parted.plan().experts.num_on_disk == 0;
+      if (std::string_view(split.name) != "fetched") EXPECT_GT(counts.computed, 0);
+      if (std::string_view(split.name) == "fetched" && none_on_disk) EXPECT_EQ(counts.computed, 0);
+      EXPECT_GE(counts.computed_rows, counts.computed);
+    }
+    EXPECT_GT(parted.expert_places()->computed->requests, 0);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Presets, CudaHostExperts, testing::Values("tiny-flash", "tiny-real-heads"),
+                         [](const auto& param) {
+                           std::string name(param.param);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+/// The released shapes of an expert.
+TEST(CudaHostExpertsFlash, LogitsDoNotDependOnWhoComputes) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const ModelConfig config = with_experts(with_layers(preset_config("flash"), 4), 24);
+  ThreadPool pool(default_num_threads());
+  const std::shared_ptr<const ModelWeights> weights =
+      made_up_weights(config, 1, pool, MadeUpBytes::kOfEachTensor);
+  EngineOptions plain = computing(options());
+  plain.drafts = false;
+  plain.num_threads = default_num_threads();
+  Engine whole(weights, plain);
+  const std::vector<TokenId> tokens = test::random_tokens(24, 512, 7);
+  const auto want = test::run_sequence(whole, tokens, 1);
+  const std::vector<float> largest = batched(whole, kMaxSequences, kSteps);
+  for (const double host_share : {1.0, 0.5}) {
+    Engine parted(weights, with_share(whole.weights(), 0.1, plain, host_share));
+    ASSERT_NE(parted.experts(), nullptr);
+    for (const ForcedSplit& split : kSplits) {
+      SCOPED_TRACE(split.name);
+      if (split.times) parted.experts()->hold_times(*split.times);
+      EXPECT_SAME_BITS(test::run_sequence(parted, tokens, 1).main, want.main);
+      const std::int64_t batches[] = {2, 8};
+      expect_batches(parted, largest, batches);
+    }
+    EXPECT_GT(parted.experts()->counts().computed, 0);
+  }
+}
+
+/// The rows come over a link that is slower than it is; nothing else changes.
+TEST(CudaHostExpertsLink, AnImposedLinkChangesNoBit) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(config_of("tiny-flash"));
+  Engine whole(checkpoint.path(), computing(options()));
+  EngineOptions slow = with_share(whole.weights(), 0.3, computing(options()));
+  slow.imposed_link_rate = 1e9;
+  Engine parted(checkpoint.path(), slow);
+  const std::vector<TokenId> tokens = test::random_tokens(40, 512, 7);
+  EXPECT_SAME_BITS(test::run_sequence(parted, tokens, 1).main, test::run_sequence(whole, tokens, 1).main);
+  EXPECT_SAME_BITS(test::run_sequence(parted, tokens, 7).main, test::run_sequence(whole, tokens, 7).main);
 }
 
 /// Without the MTP block its experts are in neither memory.

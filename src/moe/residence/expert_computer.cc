@@ -122,13 +122,19 @@ HostExpertTimes ExpertComputer::measure(std::span<const ExpertWeights> experts) 
           .hand_over = kHandOverNs};
 }
 
-void ExpertComputer::publish(const HostExpertTimes& times) {
+void ExpertComputer::publish(const HostExpertTimes& times) const {
   static_assert(sizeof(HostExpertTimes) == 2 * sizeof(std::uint64_t));
   // Kernels read words that were written at different times, if need be: any of them will do.
   std::uint64_t words[2];
   std::memcpy(words, &times, sizeof(times));
   auto* to = reinterpret_cast<std::uint64_t*>(&request().times);
   for (int i = 0; i < 2; ++i) std::atomic_ref(to[i]).store(words[i], std::memory_order_relaxed);
+}
+
+void ExpertComputer::hold(const HostExpertTimes& times) {
+  const std::scoped_lock lock(publishing_);
+  held_ = true;
+  publish(times);
 }
 
 void ExpertComputer::start(const HostExpertTimes& times) {
@@ -166,7 +172,8 @@ void ExpertComputer::serve(const std::stop_token& stop) {
       latest = Clock::now();
       busy_ns_ += static_cast<std::uint64_t>(ns_since(begin));
       ++num_requests_;
-      publish(rates_->times());
+      const std::scoped_lock lock(publishing_);
+      if (!held_) publish(rates_->times());
     } else if (Clock::now() - latest < kExpecting) {
       for (int i = 0; i < kLooks && load(request().posted) == answered; ++i) pause_briefly();
     } else {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -52,6 +53,8 @@ class ExpertComputer {
   /// Answers requests from now on. Kernels split by `times` until more is known.
   void start(const HostExpertTimes& times);
 
+  /// From now on kernels split by these, whatever is seen: for tests. Any thread.
+  void hold(const HostExpertTimes& times);
   /// Any thread.
   [[nodiscard]] HostComputeStats stats() const;
   /// Throws `LostDevice` when a kernel has waited for too long.
@@ -69,7 +72,7 @@ class ExpertComputer {
   [[nodiscard]] Fp8Rows tokens(std::int64_t num_tokens) const;
   void serve(const std::stop_token& stop);
   void answer();
-  void publish(const HostExpertTimes& times);
+  void publish(const HostExpertTimes& times) const;
 
   Source source_;
   ExpertWeights like_;
@@ -79,6 +82,8 @@ class ExpertComputer {
   HostExpertState* state_;
   ThreadPool pool_;
   std::optional<HostExpertRates> rates_;
+  std::mutex publishing_;
+  bool held_ = false;
   std::vector<ExpertWeights> weights_;   ///< of the request under way
   std::vector<StatedExpertRows> rows_;
   std::atomic<std::uint64_t> num_requests_{0}, busy_ns_{0};

@@ -59,6 +59,8 @@ class ExpertStore {
   /// From now on the host computes some experts of steps with few tokens, whose kernels split them by
   /// `times`, which `measure_host` has found. Before `bind`.
   void compute_on_host(const HostExpertTimes& times);
+  /// For tests: by these times alone.
+  void hold_times(const HostExpertTimes& times) { computer_->hold(times); }
   /// Copies of chosen experts take as long as at this rate at least. Before `bind`.
   void impose_link(double bytes_per_second);
 
