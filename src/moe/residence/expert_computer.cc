@@ -39,13 +39,6 @@ double ns_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
-/// All of `rows`, by the threads of `pool`.
-void compute(std::span<const StatedExpertRows> rows, float swiglu_limit, ThreadPool& pool) {
-  pool.parallel_for(std::ssize(rows), [&](std::int64_t i, int) {
-    stated_expert_ref(rows[static_cast<std::size_t>(i)], swiglu_limit);
-  });
-}
-
 }  // namespace
 
 std::int64_t ExpertComputer::host_bytes(std::int64_t width) {
@@ -64,6 +57,7 @@ ExpertComputer::ExpertComputer(Source source, const ExpertWeights& like, float s
       scales_(kMaxHostTokens * scale_groups(like) * std::int64_t{sizeof(float)}, pinned),
       y_(kMaxHostRows * like.w2.rows * std::int64_t{sizeof(Bf16Bits)}, pinned),
       state_(state),
+      scratch_(stated_experts_scratch_bytes(kMaxExpertsOfBlock, kMaxHostRows, like.w1.cols, like.w1.rows)),
       pool_(num_threads) {
   weights_.reserve(kMaxExpertsOfBlock);
   rows_.reserve(kMaxExpertsOfBlock);
@@ -110,7 +104,7 @@ HostExpertTimes ExpertComputer::measure(std::span<const ExpertWeights> experts) 
     double least = 0;
     for (int run = 0; run < kRuns; ++run) {
       const Clock::time_point begin = Clock::now();
-      compute(rows_, swiglu_limit_, pool_);
+      stated_experts(rows_, swiglu_limit_, pool_, scratch_);
       const double ns = ns_since(begin) / static_cast<double>(rows_.size());
       least = run == 0 ? ns : std::min(least, ns);
     }
@@ -200,7 +194,7 @@ void ExpertComputer::answer() {
                      .num_rows = asked.first_rows[i + 1] - first,
                      .y = y + first * like_.w2.rows});
   }
-  compute(rows_, swiglu_limit_, pool_);
+  stated_experts(rows_, swiglu_limit_, pool_, scratch_);
   bool any_on_disk = false;
   for (std::int32_t i = 0; i < asked.num_experts; ++i) {
     if (asked.places[i] >= 0) continue;

@@ -15,7 +15,7 @@
 
 #include "moe/residence/host_expert_rates.h"
 #include "ops/experts/experts.h"
-#include "ops/experts/stated_sums.h"
+#include "ops/experts/stated_experts.h"
 #include "parallel/thread_pool.h"
 #include "tensor/buffer.h"
 
@@ -80,6 +80,7 @@ class ExpertComputer {
   Buffer request_;
   Buffer codes_, scales_, y_;
   HostExpertState* state_;
+  Arena scratch_;
   ThreadPool pool_;
   std::optional<HostExpertRates> rates_;
   std::mutex publishing_;
