@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kPause{50};
 /// So long after a request the next one is expected any moment: longer than what a step does elsewhere.
 constexpr std::chrono::milliseconds kExpecting{50};
+/// So long without a request, what is known of the cores ages.
+constexpr std::chrono::milliseconds kForgetting{250};
 /// Looks between looks at the clock.
 constexpr int kLooks = 64;
 
@@ -131,6 +133,11 @@ void ExpertComputer::hold(const HostExpertTimes& times) {
   publish(times);
 }
 
+void ExpertComputer::publish_rates() {
+  const std::scoped_lock lock(publishing_);
+  if (!held_) publish(rates_->times());
+}
+
 void ExpertComputer::start(const HostExpertTimes& times) {
   rates_.emplace(times);
   publish(times);
@@ -166,12 +173,15 @@ void ExpertComputer::serve(const std::stop_token& stop) {
       latest = Clock::now();
       busy_ns_ += static_cast<std::uint64_t>(ns_since(begin));
       ++num_requests_;
-      const std::scoped_lock lock(publishing_);
-      if (!held_) publish(rates_->times());
-    } else if (Clock::now() - latest < kExpecting) {
+      publish_rates();
+    } else if (const auto idle = Clock::now() - latest; idle < kExpecting) {
       for (int i = 0; i < kLooks && load(request().posted) == answered; ++i) pause_briefly();
     } else {
       std::this_thread::sleep_for(kPause);
+      if (idle < kForgetting) continue;
+      latest = Clock::now() - kExpecting;
+      rates_->not_computed();
+      publish_rates();
     }
   }
 }
@@ -204,7 +214,11 @@ void ExpertComputer::answer() {
   // What a disk takes says nothing of the cores.
   if (!any_on_disk)
     rates_->computed(asked.num_experts, asked.first_rows[asked.num_experts], ns_since(begin));
-  rates_->fetched(asked.fetch_pieces, asked.fetch_ns);
+  if (asked.fetch_pieces > 0) {
+    rates_->fetched(asked.fetch_pieces, asked.fetch_ns);
+  } else {
+    rates_->not_fetched();
+  }
 }
 
 }  // namespace baleen

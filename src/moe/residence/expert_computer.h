@@ -73,6 +73,7 @@ class ExpertComputer {
   void serve(const std::stop_token& stop);
   void answer();
   void publish(const HostExpertTimes& times) const;
+  void publish_rates();
 
   Source source_;
   ExpertWeights like_;

@@ -250,7 +250,8 @@ HostExpertTimes ExpertStore::measure_host(float swiglu_limit, int num_threads) {
       }
     }
   }
-  computer_ = std::make_unique<ExpertComputer>(source, shape(0).at(nullptr), swiglu_limit, num_threads, host_,
+  BALEEN_CHECK(!experts.empty());
+  computer_ = std::make_unique<ExpertComputer>(source, experts.front(), swiglu_limit, num_threads, host_,
                                                &shared().host);
   HostExpertTimes times = computer_->measure(experts);
   for (std::size_t i = 0; i < experts.size(); ++i) {

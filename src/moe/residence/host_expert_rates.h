@@ -28,6 +28,10 @@ class HostExpertRates {
   void fetched(std::int64_t num_pieces, double ns) {
     if (num_pieces > 0) move(fetch_piece_, ns / static_cast<double>(num_pieces));
   }
+  // What is not seen for a while returns to what was measured at start: a way that was slow for a moment, so
+  // that nothing goes it any more, is tried again.
+  void not_computed() { compute_scale_ += kReturn * (1 - compute_scale_); }
+  void not_fetched() { fetch_piece_ += kReturn * (measured_.fetch_piece - fetch_piece_); }
 
   [[nodiscard]] HostExpertTimes times() const {
     return {.fetch_piece = whole(fetch_piece_),
@@ -38,6 +42,7 @@ class HostExpertRates {
 
   /// Share of what is seen that each average takes.
   static constexpr double kWeight = 1.0 / 16;
+  static constexpr double kReturn = 1.0 / 64;
   /// What one sight is taken for at most, in averages so far: a processor that was busy elsewhere for a
   /// moment says little of the next request.
   static constexpr double kMostRatio = 4;

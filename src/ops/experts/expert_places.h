@@ -114,8 +114,8 @@ struct HostExpertRequest {
   std::int32_t block;
   std::int32_t num_tokens;
   std::int32_t num_experts;
-  std::uint32_t fetch_ns;      ///< what the latest fetch took, of
-  std::uint32_t fetch_pieces;  ///< so many pieces; 0: not known
+  std::uint32_t fetch_ns;      ///< what the latest fetch since the request before took, of
+  std::uint32_t fetch_pieces;  ///< so many pieces; 0: there was none
   std::int32_t experts[kMaxExpertsOfBlock];
   std::int32_t places[kMaxExpertsOfBlock];         ///< `ExpertPlaces::of_expert` of these
   std::int32_t first_rows[kMaxExpertsOfBlock + 1];  ///< of each expert, and how many there are

@@ -176,6 +176,11 @@ TEST(HostExpertRatesOf, AveragesFollowWhatIsSeen) {
   EXPECT_EQ(times.hand_over, 5U);
   rates.fetched(0, 99);  // nothing was fetched
   EXPECT_EQ(rates.times().fetch_piece, times.fetch_piece);
+  // What is not seen any more is taken for what was measured.
+  HostExpertRates forgotten = rates;
+  for (int i = 0; i < 1000; ++i) forgotten.not_computed(), forgotten.not_fetched();
+  EXPECT_NEAR(forgotten.times().compute_expert, 100'000, 100);
+  EXPECT_NEAR(forgotten.times().fetch_piece, 1000, 2);
   // One sight moves an average by little, however far it is.
   rates.computed(1, 1, 1e12);
   EXPECT_LT(rates.times().compute_expert, 250'000U);

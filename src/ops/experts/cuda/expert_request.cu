@@ -162,6 +162,7 @@ __global__ void __launch_bounds__(kPlanThreads)
     request.num_experts = num_computed;
     request.fetch_ns = host.state->fetch_ns;
     request.fetch_pieces = host.state->fetch_pieces;
+    host.state->fetch_pieces = 0;
   }
   __syncthreads();
   write_tokens(p, plan);
