@@ -144,6 +144,10 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
                               {"disk_experts", engine.plan().experts.num_on_disk},
                               {"expert_slots", engine.plan().experts.num_slots},
                               {"host_expert_bytes", engine.plan().host_expert_bytes},
+                              {"imposed_link_bytes_per_second",
+                               engine.options().imposed_link_rate
+                                   ? nlohmann::ordered_json(*engine.options().imposed_link_rate)
+                                   : nullptr},
                               {"memory_rate", ceilings.memory},
                               {"memory_bytes_per_second", ceilings.bytes_per_second},
                               {"arithmetic_peak", ceilings.arithmetic},

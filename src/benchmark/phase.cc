@@ -267,7 +267,10 @@ nlohmann::ordered_json to_json(const Phase& phase, const Ceilings& ceilings) {
                        {"guessed", phase.experts->guessed},
                        {"guessed_chosen", phase.experts->guessed_chosen},
                        {"bytes_ahead", phase.experts->bytes_ahead},
-                       {"bytes_behind", phase.experts->bytes_behind}};
+                       {"bytes_behind", phase.experts->bytes_behind},
+                       {"computed", phase.experts->computed},
+                       {"computed_rows", phase.experts->computed_rows},
+                       {"wait_seconds", 1e-9 * static_cast<double>(phase.experts->waited_ns)}};
   }
   return json;
 }

@@ -84,6 +84,7 @@ void DeviceModel::settle_host_experts(const EngineOptions& options) {
   if (options.imposed_link_rate) {
     if (store == nullptr) fail("‹link rate› slows copies of experts from the host, and none lie there");
     store->impose_link(*options.imposed_link_rate);
+    log_line("copies of chosen experts are slowed to {:.1f} GB/s", 1e-9 * *options.imposed_link_rate);
   }
   if (options.host_experts == HostExpertsMode::kFetch) return;
   const std::string why_not = why_not_computed(share_, options);

@@ -138,13 +138,46 @@ TEST(Stats, HasWhereExpertsLie) {
                   .bytes_ahead = 700,
                   .bytes_behind = 300}};
   EXPECT_EQ(places()["placed"], nlohmann::json({{"gpu", 10}, {"host", 5}, {"disk", 1}}));
-  EXPECT_EQ(places()["chosen"], nlohmann::json({{"gpu", 40}, {"slot", 4}, {"host", 6}, {"disk", 2}}));
+  EXPECT_EQ(places()["chosen"],
+            nlohmann::json({{"gpu", 40}, {"slot", 4}, {"host", 6}, {"disk", 2}, {"computed", 0}}));
+  EXPECT_TRUE(places()["computed"].is_null());
   EXPECT_EQ(places()["bytes_ahead"], 700);
   const std::string text = Metrics().text(some_stats(), view, {});
   for (const char* line : {"baleen_experts{place=\"gpu\"} 10", "baleen_experts{place=\"disk\"} 1",
                            "baleen_chosen_experts_total{place=\"slot\"} 4",
                            "baleen_fetched_expert_bytes_total{when=\"before\"} 700",
                            "baleen_guessed_experts_total 9", "baleen_guessed_experts_chosen_total 5"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
+  EXPECT_EQ(text.find("baleen_host_expert"), std::string::npos);
+}
+
+TEST(Stats, HasWhatTheHostComputes) {
+  EngineView view = some_view();
+  view.expert_places = ExpertPlaceStats{
+      .placed = {.num_blocks = 2, .num_experts = 8, .num_on_host = 5, .num_slots = 3},
+      .fetched = {.resident = 40, .computed = 30, .computed_rows = 45, .waited_ns = 2'500'000'000},
+      .computed = HostComputeStats{.requests = 20,
+                                   .seconds = 4.5,
+                                   .times = {.fetch_piece = 1250,
+                                             .compute_expert = 200'000,
+                                             .compute_row = 20'000,
+                                             .hand_over = 10'000},
+                                   .fetch_seconds = 250e-6}};
+  const auto places =
+      nlohmann::json::parse(stats_json(ServedModel{}, some_stats(), view, {}, 0))["expert_places"];
+  EXPECT_EQ(places["chosen"]["computed"], 30);
+  EXPECT_EQ(places["computed"]["rows"], 45);
+  EXPECT_EQ(places["computed"]["requests"], 20);
+  EXPECT_EQ(places["computed"]["seconds"], 4.5);
+  EXPECT_EQ(places["computed"]["wait_seconds"], 2.5);
+  EXPECT_EQ(places["computed"]["compute_us"], 200);
+  EXPECT_EQ(places["computed"]["fetch_us"], 250);
+  const std::string text = Metrics().text(some_stats(), view, {});
+  for (const char* line :
+       {"baleen_chosen_experts_total{place=\"computed\"} 30", "baleen_computed_expert_rows_total 45",
+        "baleen_host_expert_requests_total 20", "baleen_host_expert_seconds_total 4.5",
+        "baleen_host_expert_wait_seconds_total 2.5",
+        "baleen_host_expert_split_seconds{way=\"compute\"} 0.0002"})
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
 }
 

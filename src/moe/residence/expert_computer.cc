@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Between looks when nothing has been asked for a while. A first request may wait so long.
-constexpr std::chrono::microseconds kPause{50};
+constexpr std::chrono::microseconds kIdlePause{50};
 /// So long after a request the next one is expected any moment: longer than what a step does elsewhere.
 constexpr std::chrono::milliseconds kExpecting{50};
 /// So long without a request, what is known of the cores ages.
@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kForgetting{250};
 /// Looks between looks at the clock.
 constexpr int kLooks = 64;
 
-std::uint64_t load(const std::uint64_t& word) {
+std::uint64_t read_word(const std::uint64_t& word) {
   return std::atomic_ref(const_cast<std::uint64_t&>(word)).load(std::memory_order_acquire);
 }
 
@@ -154,17 +154,17 @@ HostComputeStats ExpertComputer::stats() const {
 }
 
 void ExpertComputer::check() const {
-  if (load(request().given_up) == 0) return;
+  if (read_word(request().given_up) == 0) return;
   throw LostDevice(
       "a step waited too long for experts that the host's cores compute; is the machine out of memory, or "
       "the disk with the checkpoint gone? Nothing computed since is valid, start again");
 }
 
 void ExpertComputer::serve(const std::stop_token& stop) {
-  std::uint64_t answered = load(request().answered);
+  std::uint64_t answered = read_word(request().answered);
   Clock::time_point latest = Clock::now() - kExpecting;
   while (!stop.stop_requested()) {
-    const std::uint64_t posted = load(request().posted);
+    const std::uint64_t posted = read_word(request().posted);
     if (posted != answered) {
       const Clock::time_point begin = Clock::now();
       answer();
@@ -175,9 +175,9 @@ void ExpertComputer::serve(const std::stop_token& stop) {
       ++num_requests_;
       publish_rates();
     } else if (const auto idle = Clock::now() - latest; idle < kExpecting) {
-      for (int i = 0; i < kLooks && load(request().posted) == answered; ++i) pause_briefly();
+      for (int i = 0; i < kLooks && read_word(request().posted) == answered; ++i) pause_briefly();
     } else {
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(kIdlePause);
       if (idle < kForgetting) continue;
       latest = Clock::now() - kExpecting;
       rates_->not_computed();
