@@ -5,6 +5,8 @@
 #   more     on an H200 the same with 14% of the experts on the host
 #   prompt   8,192 tokens in one step
 #   batches  batches of $BATCHES (1,16,64) at 1,024 positions, evenly and by Zipf's law
+#   small    24 GB of the GPU, all else on the host: one stream and 8, fetched and computed, and over a link of
+#            25 GB/s
 #   bounds   12 of the layers with $BOUND_BYTES (43700MB: 5.8% of the experts on the host) of the GPU for
 #            weights, batch 1: guesses that are certain, no guesses, and those of random gates
 set -uo pipefail
@@ -15,7 +17,7 @@ shift 2
 row() {  # row NAME OPTION...: one for each number of sequences
   local name=$1 lines
   shift
-  if ! lines=$("$baleen" bench --device cuda --preset flash --json "$@" 2>>"$out.log"); then
+  if ! lines=$("$baleen" bench --device cuda --preset flash --json --host-experts "${how:-fetch}" "$@" 2>>"$out.log"); then
     echo "$name: failed, see $out.log"
     return 1
   fi
@@ -52,6 +54,18 @@ batches() {
   # Only so many experts change places in 16 steps: so many until they lie where they are used.
   row "Zipf 1.0, batches" --zipf 1 "${at[@]}" --decode 48 --warm-up 1500
 }
+small() {
+  local at=(--at 1024 --prompt 0 --chunk 512 --gpu-weights-bytes "${SMALL_BYTES:-22GB}")
+  local how link
+  for how in fetch compute; do
+    for link in "" 25; do
+      local over=(${link:+--link-gbps "$link"})
+      row "24 GB, $how${link:+, $link GB/s}, even" --zipf 0 "${at[@]}" "${over[@]}" --sequences 1,8 --decode 32
+      row "24 GB, $how${link:+, $link GB/s}, Zipf 1.0" --zipf 1 "${at[@]}" "${over[@]}" --sequences 1,8 \
+        --decode 32 --warm-up 600
+    done
+  done
+}
 bounds() {
   local at=(--layers 12 --at 4096 --prompt 0 --chunk 512 --decode 96
             --gpu-weights-bytes "${BOUND_BYTES:-43700MB}")
@@ -62,7 +76,7 @@ bounds() {
 [[ $# -gt 0 ]] || set -- alone prompt batches bounds
 for part in "$@"; do
   case $part in
-    alone | more | prompt | batches | bounds) "$part" ;;
+    alone | more | prompt | batches | small | bounds) "$part" ;;
     *) echo "bench_experts_on_host.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done

@@ -209,5 +209,29 @@ TEST(ExpertCounts, AStepOfRanksHasATokenOfEachGroup) {
   EXPECT_DOUBLE_EQ(expected_fetches(half, 1), 32.0 * 6 / 256);
 }
 
+/// What `compute` cannot be is a sentence; `auto` is then `fetch`.
+TEST(HostExperts, AreRefusedWhereNothingCanComputeThem) {
+  const ModelConfig config = preset_config("tiny-flash");
+  const auto refusal = [&](EngineOptions options) -> std::string {
+    try {
+      static_cast<void>(resolved(std::move(options), config));
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EngineOptions options{.host_experts = HostExpertsMode::kCompute};
+  EXPECT_NE(refusal(options).find("‹host experts› compute is for a GPU"), std::string::npos)
+      << refusal(options);
+  options.device = planned_gpu();
+  EXPECT_EQ(refusal(options), "");
+  options.parallel.num_devices = options.parallel.tp = 2;
+  options.rank_devices = {planned_gpu(), planned_gpu()};
+  EXPECT_NE(refusal(options).find("the host computes experts of one GPU so far"), std::string::npos)
+      << refusal(options);
+  options.host_experts = HostExpertsMode::kAuto;
+  EXPECT_EQ(refusal(options), "");
+}
+
 }  // namespace
 }  // namespace baleen
