@@ -130,6 +130,7 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
     for (const Phase& phase : phases) print_phase(phase, ceilings);
     return;
   }
+  const std::optional<ExpertPlaceStats> places = engine.expert_places();
   nlohmann::ordered_json json{{"machine", ceilings.machine},
                               {"device", device_name(engine.options().device)},
                               {"ranks", engine.options().parallel.num_devices},
@@ -144,6 +145,7 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
                               {"disk_experts", engine.plan().experts.num_on_disk},
                               {"expert_slots", engine.plan().experts.num_slots},
                               {"host_expert_bytes", engine.plan().host_expert_bytes},
+                              {"host_computes", places && places->computed},
                               {"imposed_link_bytes_per_second",
                                engine.options().imposed_link_rate
                                    ? nlohmann::ordered_json(*engine.options().imposed_link_rate)
