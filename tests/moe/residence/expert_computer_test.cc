@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <random>
@@ -13,7 +12,7 @@
 #include "base/error.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
-#include "numeric/e8m0.h"
+#include "tests/moe/residence/asked_rows.h"
 
 namespace baleen {
 namespace {
@@ -44,51 +43,13 @@ class ExpertComputerOf : public testing::Test {
   [[nodiscard]] const ExpertWeights& weights_of(std::int64_t block, std::int64_t expert) const {
     return weights_->tree().block(block).moe.routed[static_cast<std::size_t>(expert)];
   }
-  [[nodiscard]] std::int64_t width() const { return weights_->config().hidden_size; }
-
-  /// As a kernel of `block`: posts codes of random values and waits. How many rows have the wrong bits.
-  int ask(std::uint64_t number, std::int64_t block, const std::vector<Asked>& experts, std::int32_t num_tokens) {
-    const ComputedExperts host = computer_.host(block);
-    HostExpertRequest& request = *host.request;
-    const std::int64_t stride = host_scale_stride(num_tokens);
-    for (std::int64_t i = 0; i < num_tokens * width(); ++i)
-      host.codes[i] = static_cast<std::uint8_t>(random_() % 0x7F | random_() % 2 << 7);
-    for (std::int64_t i = 0; i < width() / kActivationGroup * stride; ++i)
-      host.scales[i] = e8m0_to_float(static_cast<std::uint8_t>(120 + random_() % 10));
-    std::int32_t num_rows = 0;
-    request.num_experts = 0;
-    for (const Asked& asked : experts) {
-      request.experts[request.num_experts] = asked.expert;
-      request.places[request.num_experts] = asked.place;
-      request.first_rows[request.num_experts++] = num_rows;
-      for (const std::int32_t token : asked.tokens) {
-        request.tokens[num_rows] = token;
-        request.weights[num_rows++] = static_cast<float>(random_() % 100) / 50;
-      }
-    }
-    request.first_rows[request.num_experts] = num_rows;
-    request.block = host.block;
-    request.num_tokens = num_tokens;
-    std::atomic_ref(request.posted).store(number, std::memory_order_release);
-    while (std::atomic_ref(request.answered).load(std::memory_order_acquire) < number)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    int num_wrong = 0;
-    for (std::int32_t i = 0; i < request.num_experts; ++i) {
-      const std::int32_t first = request.first_rows[i], count = request.first_rows[i + 1] - first;
-      std::vector<Bf16Bits> want(static_cast<std::size_t>(count * width()));
-      stated_expert_ref({.expert = &weights_of(block, request.experts[i]),
-                         .x = {host.codes, host.scales, stride},
-                         .row_index = request.tokens + first,
-                         .weights = request.weights + first,
-                         .num_rows = count,
-                         .y = want.data()},
-                        kLimit);
-      for (std::int32_t row = 0; row < count; ++row) {
-        const Bf16Bits* const got = host.y + (first + row) * width();
-        num_wrong += std::equal(got, got + width(), want.data() + row * width()) ? 0 : 1;
-      }
-    }
-    return num_wrong;
+  /// As a kernel of `block`: how many rows have the wrong bits.
+  int ask(std::uint64_t number, std::int64_t block, const std::vector<Asked>& experts,
+          std::int32_t num_tokens) {
+    std::vector<test::AskedExpert> asked;
+    for (const Asked& one : experts)
+      asked.push_back({one.expert, one.place, one.tokens, &weights_of(block, one.expert)});
+    return test::wrong_rows(computer_.host(block), number, asked, num_tokens, kLimit, random_);
   }
 
   static constexpr HostExpertTimes kTimes{.fetch_piece = 1000, .compute_expert = 10'000, .compute_row = 1000,

@@ -13,6 +13,7 @@
 #include "model/device_weights.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
+#include "tests/moe/residence/asked_rows.h"
 
 namespace baleen {
 namespace {
@@ -92,6 +93,47 @@ TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
     EXPECT_EQ(moe.places.block_bytes, distance);
   }
   EXPECT_TRUE(copy.tree().blocks.back().moe.routed.empty());
+}
+
+/// In the host's memory and on disk, as kernels find them by the table of places, while experts move.
+TEST_P(ExpertStoreOf, TheHostComputesExpertsWhereTheyLie) {
+  constexpr float kLimit = 7.0F;
+  const std::int64_t num_blocks = weights_->config().num_hidden_layers;
+  const auto num_experts = static_cast<std::int32_t>(weights_->config().n_routed_experts);
+  const std::int64_t all = num_blocks * num_experts;
+  for (const ExpertCounts& counts : {ExpertCounts{num_blocks, num_experts, all / 2},
+                                     ExpertCounts{num_blocks, num_experts, all / 3, all / 3},
+                                     ExpertCounts{num_blocks, num_experts, 0, all / 2}}) {
+    DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+    ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), nullptr);
+    EXPECT_FALSE(store.computed());
+    const HostExpertTimes times = store.measure_host(kLimit, 2);
+    EXPECT_GT(times.compute_expert, 0U);
+    EXPECT_GT(times.fetch_piece, 0U);
+    store.compute_on_host(times);
+    store.bind(copy.tree());
+    std::mt19937 random(1);
+    std::uint64_t number = 0;
+    for (int trial = 0; trial < 24; ++trial) {
+      const auto block = static_cast<std::int64_t>(random()) % num_blocks;
+      const MoeWeights& moe = copy.tree().block(block).moe;
+      std::vector<test::AskedExpert> asked;
+      for (std::int32_t expert = 0; expert < num_experts; ++expert) {
+        if (store.placement().on_device(block, expert) || random() % 2 == 0) continue;
+        const auto& from = weights_->tree().block(block).moe.routed[static_cast<std::size_t>(expert)];
+        asked.push_back({expert, moe.places.of_expert[expert], {static_cast<std::int32_t>(random() % 2)}, &from});
+      }
+      if (!asked.empty()) {
+        EXPECT_EQ(test::wrong_rows(moe.places.slots.host, ++number, asked, 2, kLimit, random), 0) << trial;
+      }
+      const ExpertSwap swap{block, static_cast<std::int64_t>(random()) % num_experts,
+                            static_cast<std::int64_t>(random()) % num_experts};
+      if (store.placement().level(block, swap.promoted) > store.placement().level(block, swap.demoted))
+        store.swap(swap);
+    }
+    ASSERT_TRUE(store.computed());
+    EXPECT_EQ(store.computed()->requests, number);
+  }
 }
 
 /// Of layers in NVFP4 and a draft head's block in FP4, which is smaller.
