@@ -3,12 +3,17 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <set>
+#include <stop_token>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "ops/experts/stated_sums.h"
 #include "tests/support/expert_problem.h"
 
 namespace baleen::BALEEN_ARCH {
@@ -131,6 +136,69 @@ class PlacedExperts {
   ExpertPlaces places_;
 };
 
+/// A thread that answers kernels' requests for rows of `layer`'s experts.
+class HostCores {
+ public:
+  HostCores(TestCuda& cuda, const Layer& layer)
+      : layer_(layer),
+        width_(layer.geometry().width),
+        request_(std::int64_t{sizeof(HostExpertRequest)}, pinned_),
+        codes_(kMaxHostTokens * width_, pinned_),
+        scales_(kMaxHostTokens * width_ / kActivationGroup * std::int64_t{sizeof(float)}, pinned_),
+        y_(kMaxHostRows * width_ * std::int64_t{sizeof(Bf16Bits)}, pinned_),
+        state_(cuda.upload(std::vector<HostExpertState>(1))),
+        thread_([this](const std::stop_token& stop) { serve(stop); }) {}
+
+  /// Of kernels that split by these times.
+  [[nodiscard]] ExpertPlaces computing(ExpertPlaces places, const HostExpertTimes& times) const {
+    request().times = times;
+    places.slots.host = {.request = &request(),
+                         .state = state_,
+                         .codes = reinterpret_cast<std::uint8_t*>(codes_.data()),
+                         .scales = reinterpret_cast<float*>(scales_.data()),
+                         .y = reinterpret_cast<const Bf16Bits*>(y_.data()),
+                         .block = 0};
+    return places;
+  }
+  /// Experts that were asked for since the latest call of this.
+  [[nodiscard]] std::set<int> asked() { return std::exchange(asked_, {}); }
+
+ private:
+  [[nodiscard]] HostExpertRequest& request() const {
+    return *reinterpret_cast<HostExpertRequest*>(request_.data());
+  }
+  void serve(const std::stop_token& stop) {
+    HostExpertRequest& request = this->request();
+    for (std::uint64_t answered = 0; !stop.stop_requested();) {
+      const std::uint64_t posted = std::atomic_ref(request.posted).load(std::memory_order_acquire);
+      if (posted == answered) continue;
+      const Fp8Rows x{reinterpret_cast<std::uint8_t*>(codes_.data()), reinterpret_cast<float*>(scales_.data()),
+                      host_scale_stride(request.num_tokens)};
+      for (std::int32_t i = 0; i < request.num_experts; ++i) {
+        const std::int32_t first = request.first_rows[i];
+        asked_.insert(request.experts[i]);
+        stated_expert_ref({.expert = &layer_.host()[static_cast<std::size_t>(request.experts[i])],
+                           .x = x,
+                           .row_index = request.tokens + first,
+                           .weights = request.weights + first,
+                           .num_rows = request.first_rows[i + 1] - first,
+                           .y = reinterpret_cast<Bf16Bits*>(y_.data()) + first * width_},
+                          Options().limit);
+      }
+      answered = posted;
+      std::atomic_ref(request.answered).store(answered, std::memory_order_release);
+    }
+  }
+
+  const Layer& layer_;
+  std::int64_t width_;
+  CudaPinnedMemory pinned_;
+  Buffer request_, codes_, scales_, y_;
+  HostExpertState* state_;
+  std::set<int> asked_;  ///< by the thread, while a call waits for it
+  std::jthread thread_;
+};
+
 std::set<int> chosen_of(const Tokens& tokens) {
   std::set<int> chosen(tokens.ids.begin(), tokens.ids.end());
   chosen.erase(-1);
@@ -196,6 +264,52 @@ TEST(CopiedExperts, ReleasedGeometry) {
     const Tokens tokens(layer.geometry(), num_rows, 4, 21);
     EXPECT_SAME_BITS(run(cuda, layer, tokens, {.places = placed.places(), .at = placed.at()}),
                      run(cuda, layer, tokens));
+  }
+}
+
+TEST(ComputedExperts, GiveTheSameBitsWhoeverComputes) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::uint32_t kNever = 1'000'000'000;
+  for (const int num_experts : {7, 40}) {
+    TestCuda cuda;
+    const Layer layer(cuda, {.num_experts = num_experts});
+    HostCores cores(cuda, layer);
+    for (const std::int64_t num_rows : {1, 2, 3, 5, 8, 64, 70}) {
+      for (const bool quantised : {false, true}) {
+        Tokens tokens(layer.geometry(), num_rows, 3, 5);
+        if (num_rows > 2) tokens.ids[3] = tokens.ids[5] = -1;
+        const Options plain{.quantised = quantised, .sums = ExpertSums::kStated};
+        const auto want = run(cuda, layer, tokens, plain);
+        for (const int every : {1, 3}) {
+          const auto on_host = [&](int expert) { return expert % every == 0; };
+          std::set<int> away;
+          for (const int expert : chosen_of(tokens))
+            if (on_host(expert)) away.insert(expert);
+          for (const HostExpertTimes& times :
+               {HostExpertTimes{1, kNever, 0, 0}, {kNever, 1, 1, 0}, {1000, 1000, 0, 0}}) {
+            SCOPED_TRACE(fmt::format("{} experts, those of {} n on the host, {} rows, {} and {} ns", num_experts,
+                                     every, num_rows, times.fetch_piece, times.compute_expert));
+            const PlacedExperts placed(cuda, layer, on_host);
+            Options options = plain;
+            options.places = cores.computing(placed.places(), times);
+            options.at = placed.at();
+            EXPECT_SAME_BITS(run(cuda, layer, tokens, options), want);
+            const std::set<int> asked = cores.asked(), copied = placed.copies(cuda, layer);
+            // Each away is fetched or computed, never both.
+            std::set<int> both = asked;
+            both.insert(copied.begin(), copied.end());
+            EXPECT_EQ(both, away);
+            EXPECT_EQ(asked.size() + copied.size(), away.size());
+            const bool computes = num_rows <= kMaxHostTokens;
+            if (!computes || times.compute_expert == kNever) {
+              EXPECT_TRUE(asked.empty());
+            } else if (times.fetch_piece == kNever) {
+              EXPECT_EQ(asked, away);
+            }
+          }
+        }
+      }
+    }
   }
 }
 
