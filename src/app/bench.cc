@@ -50,7 +50,8 @@ EngineOptions engine_options(const BenchFlags& flags) {
   EngineOptions options =
       flags.load.made_up.empty()
           ? flags.engine.options(purpose)
-          : flags.engine.options_of(SimulatedModelFlags{flags.load.made_up, flags.num_layers}.load(), purpose);
+          : flags.engine.options_of(SimulatedModelFlags{flags.load.made_up, flags.num_layers}.load(),
+                                    purpose);
   if (flags.link_rate) options.imposed_link_rate = 1e9 * *flags.link_rate;
   return options;
 }
@@ -133,9 +134,10 @@ void add_bench_command(Options& command) {
       .needs(drafts);
   flags->drafts.add_schedule_to(command);
   flags->drafts.add_threshold_to(command);
-  command.real("--link-gbps", flags->link_rate, {.min = 0.1, .max = 1e4},
-               "Copies of chosen experts take as long as over a link of so many GB/s, as 25 for PCIe 4; those "
-               "of prompts are not slowed");
+  command.real(
+      "--link-gbps", flags->link_rate, {.min = 0.1, .max = 1e4},
+      "Copies of chosen experts take as long as over a link of so many GB/s, as 25 for PCIe 4; those "
+      "of prompts are not slowed");
   command.flag("--kernels", flags->load.lists_kernels,
                "Instead of timing, list the variants of every operation and why each was chosen or not");
   command.flag("--json", flags->load.json, "One JSON line instead of tables");

@@ -131,33 +131,33 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
     return;
   }
   const std::optional<ExpertPlaceStats> places = engine.expert_places();
-  nlohmann::ordered_json json{{"machine", ceilings.machine},
-                              {"device", device_name(engine.options().device)},
-                              {"ranks", engine.options().parallel.num_devices},
-                              {"plan", to_text(engine.options().parallel)},
-                              {"layers", engine.config().num_hidden_layers},
-                              {"made_up", load.made_up},
-                              {"drafts", load.drafts},
-                              {"zipf", load.zipf ? nlohmann::ordered_json(*load.zipf) : nullptr},
-                              {"sequences", num_sequences},
-                              {"weight_bytes", engine.plan().weight_bytes},
-                              {"host_experts", engine.plan().experts.num_on_host},
-                              {"disk_experts", engine.plan().experts.num_on_disk},
-                              {"expert_slots", engine.plan().experts.num_slots},
-                              {"host_expert_bytes", engine.plan().host_expert_bytes},
-                              {"host_computes", places && places->computed},
-                              {"imposed_link_bytes_per_second",
-                               engine.options().imposed_link_rate
-                                   ? nlohmann::ordered_json(*engine.options().imposed_link_rate)
-                                   : nullptr},
-                              {"memory_rate", ceilings.memory},
-                              {"memory_bytes_per_second", ceilings.bytes_per_second},
-                              {"arithmetic_peak", ceilings.arithmetic},
-                              {"peak_flops_per_second", ceilings.flops_per_second},
-                              {"processor", processor_name()},
-                              {"threads", engine.options().num_threads},
-                              {"instruction_set", instruction_set_in_use()},
-                              {"phases", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{
+      {"machine", ceilings.machine},
+      {"device", device_name(engine.options().device)},
+      {"ranks", engine.options().parallel.num_devices},
+      {"plan", to_text(engine.options().parallel)},
+      {"layers", engine.config().num_hidden_layers},
+      {"made_up", load.made_up},
+      {"drafts", load.drafts},
+      {"zipf", load.zipf ? nlohmann::ordered_json(*load.zipf) : nullptr},
+      {"sequences", num_sequences},
+      {"weight_bytes", engine.plan().weight_bytes},
+      {"host_experts", engine.plan().experts.num_on_host},
+      {"disk_experts", engine.plan().experts.num_on_disk},
+      {"expert_slots", engine.plan().experts.num_slots},
+      {"host_expert_bytes", engine.plan().host_expert_bytes},
+      {"host_computes", places && places->computed},
+      {"imposed_link_bytes_per_second", engine.options().imposed_link_rate
+                                            ? nlohmann::ordered_json(*engine.options().imposed_link_rate)
+                                            : nullptr},
+      {"memory_rate", ceilings.memory},
+      {"memory_bytes_per_second", ceilings.bytes_per_second},
+      {"arithmetic_peak", ceilings.arithmetic},
+      {"peak_flops_per_second", ceilings.flops_per_second},
+      {"processor", processor_name()},
+      {"threads", engine.options().num_threads},
+      {"instruction_set", instruction_set_in_use()},
+      {"phases", nlohmann::ordered_json::array()}};
   for (const Phase& phase : phases) json["phases"].push_back(to_json(phase, ceilings));
   fmt::print("{}\n", json.dump());
   std::fflush(stdout);  // a later measurement may run out of time

@@ -93,8 +93,8 @@ void DeviceModel::settle_host_experts(const EngineOptions& options) {
     expert_sums_ = ExpertSums::kStated;
   }
   if (store == nullptr || !why_not.empty()) return;
-  const HostExpertTimes times = store->measure_host(static_cast<float>(config().swiglu_limit),
-                                                    std::max(1, options.num_threads - 1));
+  const HostExpertTimes times =
+      store->measure_host(static_cast<float>(config().swiglu_limit), std::max(1, options.num_threads - 1));
   const ExpertCounts& counts = share_.plan.experts;
   const std::int32_t num_pieces = num_fetch_pieces(share_.experts.block_bytes);
   const double chosen_away = static_cast<double>(counts.num_selected) * counts.share_away();

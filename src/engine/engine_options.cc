@@ -27,12 +27,15 @@ bool gathers_vocabulary(const ModelConfig& config, std::int64_t parts) {
 void check_host_experts(const EngineOptions& options) {
   if (options.host_experts != HostExpertsMode::kCompute) return;
   if (options.device.is_cpu()) {
-    fail("‹host experts› compute is for a GPU: on {} all experts are computed by its cores anyway; leave it out",
-         device_name(options.device));
+    fail(
+        "‹host experts› compute is for a GPU: on {} all experts are computed by its cores anyway; leave it "
+        "out",
+        device_name(options.device));
   }
   if (!options.parallel.is_one_rank()) {
     fail(
-        "‹host experts› compute, with {}: the host computes experts of one GPU so far; leave it out, or use one "
+        "‹host experts› compute, with {}: the host computes experts of one GPU so far; leave it out, or use "
+        "one "
         "GPU",
         to_text(options.parallel));
   }

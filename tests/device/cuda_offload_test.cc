@@ -244,9 +244,12 @@ struct ForcedSplit {
 };
 constexpr std::uint32_t kNever = 1'000'000'000;
 constexpr ForcedSplit kSplits[] = {
-    {"fetched", HostExpertTimes{.fetch_piece = 1, .compute_expert = kNever, .compute_row = 0, .hand_over = 0}},
-    {"computed", HostExpertTimes{.fetch_piece = kNever, .compute_expert = 1, .compute_row = 1, .hand_over = 0}},
-    {"both", HostExpertTimes{.fetch_piece = 1'000, .compute_expert = 1'000, .compute_row = 0, .hand_over = 0}},
+    {"fetched",
+     HostExpertTimes{.fetch_piece = 1, .compute_expert = kNever, .compute_row = 0, .hand_over = 0}},
+    {"computed",
+     HostExpertTimes{.fetch_piece = kNever, .compute_expert = 1, .compute_row = 1, .hand_over = 0}},
+    {"both",
+     HostExpertTimes{.fetch_piece = 1'000, .compute_expert = 1'000, .compute_row = 0, .hand_over = 0}},
     {"measured", std::nullopt}};
 
 /// Batches that the host may compute experts for, and one of which it computes none.

@@ -212,8 +212,7 @@ void ExpertComputer::answer() {
     if (source_.release) source_.release(weights_[static_cast<std::size_t>(i)]);
   }
   // What a disk takes says nothing of the cores.
-  if (!any_on_disk)
-    rates_->computed(asked.num_experts, asked.first_rows[asked.num_experts], ns_since(begin));
+  if (!any_on_disk) rates_->computed(asked.num_experts, asked.first_rows[asked.num_experts], ns_since(begin));
   if (asked.fetch_pieces > 0) {
     rates_->fetched(asked.fetch_pieces, asked.fetch_ns);
   } else {

@@ -35,7 +35,7 @@ class ExpertComputer {
   struct Source {
     std::function<ExpertWeights(std::int64_t block, std::int64_t expert, std::int32_t place)> find;
     /// Of experts on disk: before and after their weights are read; both may be empty.
-    std::function<void(const ExpertWeights& weights)> acquire, release;
+    std::function<void(const ExpertWeights&weights)> acquire, release;
   };
   /// `like`: the experts' shape. `pinned`: memory that kernels reach at the same addresses as the host does;
   /// `state`, zeroed, in theirs.
@@ -86,7 +86,7 @@ class ExpertComputer {
   std::optional<HostExpertRates> rates_;
   std::mutex publishing_;
   bool held_ = false;
-  std::vector<ExpertWeights> weights_;   ///< of the request under way
+  std::vector<ExpertWeights> weights_;  ///< of the request under way
   std::vector<StatedExpertRows> rows_;
   std::atomic<std::uint64_t> num_requests_{0}, busy_ns_{0};
   std::jthread thread_;

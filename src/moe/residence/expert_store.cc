@@ -225,9 +225,9 @@ HostExpertTimes ExpertStore::measure_host(float swiglu_limit, int num_threads) {
   const auto each_piece = [](const ExpertBlock& shape, const ExpertWeights& weights, auto&& use) {
     for (const ExpertBlock::Piece& piece : shape.pieces(weights)) use(piece.bytes);
   };
-  ExpertComputer::Source source{
-      .find = [this](std::int64_t block, std::int64_t expert,
-                     std::int32_t place) { return weights_at(block, expert, place); }};
+  ExpertComputer::Source source{.find = [this](std::int64_t block, std::int64_t expert, std::int32_t place) {
+    return weights_at(block, expert, place);
+  }};
   if (reader_ && reader_->made() != nullptr) {
     const MadeBytes* const made = reader_->made();
     source.acquire = [=, this](const ExpertWeights& weights) {
@@ -270,7 +270,8 @@ void ExpertStore::compute_on_host(const HostExpertTimes& times) {
 
 void ExpertStore::impose_link(double bytes_per_second) {
   BALEEN_CHECK(bytes_per_second > 0);
-  least_piece_ns_ = static_cast<std::uint32_t>(1e9 * static_cast<double>(kFetchPieceBytes) / bytes_per_second);
+  least_piece_ns_ =
+      static_cast<std::uint32_t>(1e9 * static_cast<double>(kFetchPieceBytes) / bytes_per_second);
 }
 
 void ExpertStore::copy_to_buffer(std::int64_t block) {

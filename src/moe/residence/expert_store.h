@@ -179,8 +179,8 @@ class ExpertStore {
   std::unique_ptr<ExpertReader> reader_;  ///< null: nothing is on disk
   bool computes_ = false;                 ///< kernels ask `computer_`
   std::uint32_t least_piece_ns_ = 0;
-  std::vector<std::int32_t> places_;      ///< [blocks, experts], as on the device
-  const std::byte* base_ = nullptr;       ///< where place 0 begins
+  std::vector<std::int32_t> places_;  ///< [blocks, experts], as on the device
+  const std::byte* base_ = nullptr;   ///< where place 0 begins
   std::int32_t first_on_device_ = 0;
   std::int32_t first_on_host_ = 0;
   std::int32_t first_in_buffers_ = 0;

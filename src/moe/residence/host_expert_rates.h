@@ -19,9 +19,8 @@ class HostExpertRates {
 
   /// The host took so long for a request.
   void computed(std::int64_t num_experts, std::int64_t num_rows, double ns) {
-    const double expected =
-        static_cast<double>(num_experts) * measured_.compute_expert +
-        static_cast<double>(num_rows - num_experts) * measured_.compute_row;
+    const double expected = static_cast<double>(num_experts) * measured_.compute_expert +
+                            static_cast<double>(num_rows - num_experts) * measured_.compute_row;
     if (expected > 0) move(compute_scale_, ns / expected);
   }
   /// A fetch took so long.
@@ -51,9 +50,7 @@ class HostExpertRates {
   static void move(double& average, double seen) {
     average += kWeight * (std::min(seen, kMostRatio * average) - average);
   }
-  static std::uint32_t whole(double ns) {
-    return static_cast<std::uint32_t>(std::clamp(ns, 1.0, 4e9));
-  }
+  static std::uint32_t whole(double ns) { return static_cast<std::uint32_t>(std::clamp(ns, 1.0, 4e9)); }
 
   HostExpertTimes measured_;
   double compute_scale_ = 1;  ///< of what was measured at start

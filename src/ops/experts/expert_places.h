@@ -117,13 +117,13 @@ struct HostExpertRequest {
   std::uint32_t fetch_ns;      ///< what the latest fetch since the request before took, of
   std::uint32_t fetch_pieces;  ///< so many pieces; 0: there was none
   std::int32_t experts[kMaxExpertsOfBlock];
-  std::int32_t places[kMaxExpertsOfBlock];         ///< `ExpertPlaces::of_expert` of these
+  std::int32_t places[kMaxExpertsOfBlock];          ///< `ExpertPlaces::of_expert` of these
   std::int32_t first_rows[kMaxExpertsOfBlock + 1];  ///< of each expert, and how many there are
-  std::int32_t tokens[kMaxHostRows];               ///< of each row
-  float weights[kMaxHostRows];                     ///< routing weights
-  alignas(64) std::uint64_t answered;              ///< request whose rows are there; by the host
-  alignas(16) HostExpertTimes times;               ///< by the host, from time to time
-  alignas(64) std::uint64_t given_up;              ///< 1: a kernel waited too long
+  std::int32_t tokens[kMaxHostRows];                ///< of each row
+  float weights[kMaxHostRows];                      ///< routing weights
+  alignas(64) std::uint64_t answered;               ///< request whose rows are there; by the host
+  alignas(16) HostExpertTimes times;                ///< by the host, from time to time
+  alignas(64) std::uint64_t given_up;               ///< 1: a kernel waited too long
 };
 
 /// From one scale of a token to its next one in a request of so many.

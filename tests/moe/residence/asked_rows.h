@@ -26,8 +26,9 @@ struct AskedExpert {
 };
 
 /// Rows of random codes. How many rows of the answer have wrong bits.
-inline int wrong_rows(const ComputedExperts& host, std::uint64_t number, const std::vector<AskedExpert>& experts,
-                      std::int32_t num_tokens, float swiglu_limit, std::mt19937& random) {
+inline int wrong_rows(const ComputedExperts& host, std::uint64_t number,
+                      const std::vector<AskedExpert>& experts, std::int32_t num_tokens, float swiglu_limit,
+                      std::mt19937& random) {
   HostExpertRequest& request = *host.request;
   const std::int64_t width = experts.front().weights->w1.cols, stride = host_scale_stride(num_tokens);
   for (std::int64_t i = 0; i < num_tokens * width; ++i)

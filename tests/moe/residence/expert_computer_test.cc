@@ -52,8 +52,8 @@ class ExpertComputerOf : public testing::Test {
     return test::wrong_rows(computer_.host(block), number, asked, num_tokens, kLimit, random_);
   }
 
-  static constexpr HostExpertTimes kTimes{.fetch_piece = 1000, .compute_expert = 10'000, .compute_row = 1000,
-                                          .hand_over = 0};
+  static constexpr HostExpertTimes kTimes{
+      .fetch_piece = 1000, .compute_expert = 10'000, .compute_row = 1000, .hand_over = 0};
 
   ThreadPool pool_;
   std::unique_ptr<ModelWeights> weights_;
@@ -125,7 +125,8 @@ TEST_F(ExpertComputerOf, AKernelThatWaitedTooLongIsASentence) {
 }
 
 TEST(HostExpertRatesOf, AveragesFollowWhatIsSeen) {
-  HostExpertRates rates({.fetch_piece = 1000, .compute_expert = 100'000, .compute_row = 10'000, .hand_over = 5});
+  HostExpertRates rates(
+      {.fetch_piece = 1000, .compute_expert = 100'000, .compute_row = 10'000, .hand_over = 5});
   for (int i = 0; i < 200; ++i) {
     rates.computed(3, 5, 2 * (3 * 100'000 + 2 * 10'000));
     rates.fetched(10, 15'000);
@@ -148,7 +149,8 @@ TEST(HostExpertRatesOf, AveragesFollowWhatIsSeen) {
 }
 
 TEST(HostExpertRatesOf, SaysWhatComputingGains) {
-  const HostExpertTimes even{.fetch_piece = 1000, .compute_expert = 100'000, .compute_row = 0, .hand_over = 0};
+  const HostExpertTimes even{
+      .fetch_piece = 1000, .compute_expert = 100'000, .compute_row = 0, .hand_over = 0};
   EXPECT_NEAR(gain_of_computing(2, 100, even), 2, 1e-3);
   EXPECT_NEAR(gain_of_computing(1, 100, even), 1, 1e-3);
   HostExpertTimes slow = even;

@@ -121,7 +121,8 @@ TEST_P(ExpertStoreOf, TheHostComputesExpertsWhereTheyLie) {
       for (std::int32_t expert = 0; expert < num_experts; ++expert) {
         if (store.placement().on_device(block, expert) || random() % 2 == 0) continue;
         const auto& from = weights_->tree().block(block).moe.routed[static_cast<std::size_t>(expert)];
-        asked.push_back({expert, moe.places.of_expert[expert], {static_cast<std::int32_t>(random() % 2)}, &from});
+        asked.push_back(
+            {expert, moe.places.of_expert[expert], {static_cast<std::int32_t>(random() % 2)}, &from});
       }
       if (!asked.empty()) {
         EXPECT_EQ(test::wrong_rows(moe.places.slots.host, ++number, asked, 2, kLimit, random), 0) << trial;

@@ -62,8 +62,8 @@ struct PlanInput {
   std::int32_t tile_tokens = 0;
   std::int32_t first_shared_row = 0;
   std::int32_t num_shared = 0;
-  const std::int32_t* places = nullptr;  ///< `ExpertPlaces::of_expert`
-  const std::int32_t* copied = nullptr;  ///< `ExpertPlaces::copied`
+  const std::int32_t* places = nullptr;    ///< `ExpertPlaces::of_expert`
+  const std::int32_t* copied = nullptr;    ///< `ExpertPlaces::copied`
   const std::int32_t* computed = nullptr;  ///< `HostExpertState::computed`; null: the host computes none
 
   PlanInput() = default;

@@ -319,13 +319,12 @@ FetchParams describe(const ExpertsArgs& args, bool guess) {
                                 .num_experts = static_cast<std::int64_t>(args.routed.size())};
   PlanInput input(assigned, extents);
   if (guess) input.computed = nullptr;  // what the host computes is of this block
-  return {
-      .input = input,
-      .slots = places.slots,
-      .experts = places.blocks,
-      .expert_bytes = places.block_bytes,
-      .num_pieces = num_fetch_pieces(places.block_bytes),
-      .guess = guess};
+  return {.input = input,
+          .slots = places.slots,
+          .experts = places.blocks,
+          .expert_bytes = places.block_bytes,
+          .num_pieces = num_fetch_pieces(places.block_bytes),
+          .guess = guess};
 }
 
 }  // namespace

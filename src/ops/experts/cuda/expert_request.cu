@@ -91,14 +91,14 @@ __device__ bool split(const RequestParams& p, RequestPlan& plan, const OwnReques
   if (own.is_away) take(&own.away);
   if (threadIdx.x == kPlanThreads - 1) take(nullptr);
   __syncthreads();
-  return own.is_away &&
-         fetched_before(plan.away, num_away, own.away) >= SplitTime{plan.best}.num_fetched();
+  return own.is_away && fetched_before(plan.away, num_away, own.away) >= SplitTime{plan.best}.num_fetched();
 }
 
 /// Codes and scales of the tokens that have rows.
 __device__ void write_tokens(const RequestParams& p, const RequestPlan& plan) {
   const ComputedExperts& host = p.slots.host;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes, lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
+            lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const int scale_groups = static_cast<int>(p.width / kActivationGroup);
   for (int item = warp; item < p.input.num_tokens * scale_groups; item += kWarps) {
     const int token = item / scale_groups, scale_group = item % scale_groups;

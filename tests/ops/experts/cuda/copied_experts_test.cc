@@ -172,8 +172,8 @@ class HostCores {
     for (std::uint64_t answered = 0; !stop.stop_requested();) {
       const std::uint64_t posted = std::atomic_ref(request.posted).load(std::memory_order_acquire);
       if (posted == answered) continue;
-      const Fp8Rows x{reinterpret_cast<std::uint8_t*>(codes_.data()), reinterpret_cast<float*>(scales_.data()),
-                      host_scale_stride(request.num_tokens)};
+      const Fp8Rows x{reinterpret_cast<std::uint8_t*>(codes_.data()),
+                      reinterpret_cast<float*>(scales_.data()), host_scale_stride(request.num_tokens)};
       for (std::int32_t i = 0; i < request.num_experts; ++i) {
         const std::int32_t first = request.first_rows[i];
         asked_.insert(request.experts[i]);
@@ -287,8 +287,8 @@ TEST(ComputedExperts, GiveTheSameBitsWhoeverComputes) {
             if (on_host(expert)) away.insert(expert);
           for (const HostExpertTimes& times :
                {HostExpertTimes{1, kNever, 0, 0}, {kNever, 1, 1, 0}, {1000, 1000, 0, 0}}) {
-            SCOPED_TRACE(fmt::format("{} experts, those of {} n on the host, {} rows, {} and {} ns", num_experts,
-                                     every, num_rows, times.fetch_piece, times.compute_expert));
+            SCOPED_TRACE(fmt::format("{} experts, those of {} n on the host, {} rows, {} and {} ns",
+                                     num_experts, every, num_rows, times.fetch_piece, times.compute_expert));
             const PlacedExperts placed(cuda, layer, on_host);
             Options options = plain;
             options.places = cores.computing(placed.places(), times);
