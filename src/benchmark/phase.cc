@@ -38,7 +38,10 @@ Figures figures(const OpCost& cost, double seconds, const Ceilings& ceilings) {
 /// Clears the device's profile and notes where counts begin.
 void begin(Phase& phase, ModelEngine& engine) {
   engine.device().profile().clear();
-  if (const auto places = engine.expert_places()) phase.experts = places->fetched;
+  if (const auto places = engine.expert_places()) {
+    phase.experts = places->fetched;
+    phase.computed = places->computed;
+  }
 }
 
 /// `steps`: seconds of each.
@@ -50,8 +53,14 @@ void finish(Phase& phase, std::vector<double>& steps, ModelEngine& engine) {
   phase.total = engine.device().profile().total();
   if (!phase.experts) return;
   const ExpertFetchCounts before = *phase.experts;
-  phase.experts = engine.expert_places()->fetched;
+  const ExpertPlaceStats now = *engine.expert_places();
+  phase.experts = now.fetched;
   *phase.experts -= before;
+  if (!now.computed || !phase.computed) return;
+  const HostComputeStats computed_before = *phase.computed;
+  phase.computed = now.computed;
+  phase.computed->requests -= computed_before.requests;
+  phase.computed->seconds -= computed_before.seconds;
 }
 
 constexpr SampleRow kGreedy{};
@@ -270,7 +279,17 @@ nlohmann::ordered_json to_json(const Phase& phase, const Ceilings& ceilings) {
                        {"bytes_behind", phase.experts->bytes_behind},
                        {"computed", phase.experts->computed},
                        {"computed_rows", phase.experts->computed_rows},
-                       {"wait_seconds", 1e-9 * static_cast<double>(phase.experts->waited_ns)}};
+                       {"wait_seconds", 1e-9 * static_cast<double>(phase.experts->waited_ns)},
+                       {"fetch_seconds", 1e-9 * static_cast<double>(phase.experts->fetch_ns)}};
+    if (phase.computed) {
+      const HostComputeStats& computed = *phase.computed;
+      json["host_cores"] = {{"requests", computed.requests},
+                            {"seconds", computed.seconds},
+                            {"compute_expert_us", 1e-3 * computed.times.compute_expert},
+                            {"compute_row_us", 1e-3 * computed.times.compute_row},
+                            {"fetch_expert_us", 1e6 * computed.fetch_seconds},
+                            {"hand_over_us", 1e-3 * computed.times.hand_over}};
+    }
   }
   return json;
 }

@@ -212,7 +212,14 @@ void ExpertComputer::answer() {
     if (source_.release) source_.release(weights_[static_cast<std::size_t>(i)]);
   }
   // What a disk takes says nothing of the cores.
-  if (!any_on_disk) rates_->computed(asked.num_experts, asked.first_rows[asked.num_experts], ns_since(begin));
+  const double taken_ns = ns_since(begin);
+  if (!any_on_disk) rates_->computed(asked.num_experts, asked.first_rows[asked.num_experts], taken_ns);
+  if (asked.gpu_ns > 0) {
+    const double gpu_ns = asked.gpu_ns;
+    rates_->beside_fetch(gpu_ns - (asked.fetch_pieces > 0 ? asked.fetch_ns : 0));
+    if (asked.wait_ns > 0) rates_->handed_over(gpu_ns + asked.wait_ns - latest_ns_);
+  }
+  latest_ns_ = taken_ns;
   if (asked.fetch_pieces > 0) {
     rates_->fetched(asked.fetch_pieces, asked.fetch_ns);
   } else {

@@ -63,7 +63,7 @@ class ExpertComputer {
   [[nodiscard]] static std::int64_t host_bytes(std::int64_t width);
 
   /// What a request takes beside the experts' own time: until the host has seen it, and its rows are read.
-  static constexpr std::uint32_t kHandOverNs = 10'000;
+  static constexpr std::int32_t kHandOverNs = 10'000;
 
  private:
   [[nodiscard]] HostExpertRequest& request() const {
@@ -88,6 +88,7 @@ class ExpertComputer {
   bool held_ = false;
   std::vector<ExpertWeights> weights_;  ///< of the request under way
   std::vector<StatedExpertRows> rows_;
+  double latest_ns_ = 0;  ///< that the cores took for the request before
   std::atomic<std::uint64_t> num_requests_{0}, busy_ns_{0};
   std::jthread thread_;
 };

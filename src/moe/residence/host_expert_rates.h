@@ -15,7 +15,7 @@ class HostExpertRates {
  public:
   /// `measured` at start.
   explicit HostExpertRates(const HostExpertTimes& measured)
-      : measured_(measured), fetch_piece_(measured.fetch_piece) {}
+      : measured_(measured), fetch_piece_(measured.fetch_piece), hand_over_(measured.hand_over) {}
 
   /// The host took so long for a request.
   void computed(std::int64_t num_experts, std::int64_t num_rows, double ns) {
@@ -27,6 +27,10 @@ class HostExpertRates {
   void fetched(std::int64_t num_pieces, double ns) {
     if (num_pieces > 0) move(fetch_piece_, ns / static_cast<double>(num_pieces));
   }
+  /// What a request took beside the experts' own time.
+  void handed_over(double ns) { move_by(hand_over_, ns); }
+  /// What the GPU did beside the fetch until it wanted a request's rows.
+  void beside_fetch(double ns) { move_by(beside_fetch_, ns); }
   // What is not seen for a while returns to what was measured at start: a way that was slow for a moment, so
   // that nothing goes it any more, is tried again.
   void not_computed() { compute_scale_ += kReturn * (1 - compute_scale_); }
@@ -36,7 +40,7 @@ class HostExpertRates {
     return {.fetch_piece = whole(fetch_piece_),
             .compute_expert = whole(compute_scale_ * measured_.compute_expert),
             .compute_row = whole(compute_scale_ * measured_.compute_row),
-            .hand_over = measured_.hand_over};
+            .hand_over = static_cast<std::int32_t>(hand_over_ - beside_fetch_)};
   }
 
   /// Share of what is seen that each average takes.
@@ -50,11 +54,18 @@ class HostExpertRates {
   static void move(double& average, double seen) {
     average += kWeight * (std::min(seen, kMostRatio * average) - average);
   }
+  /// Of times that do not grow with the experts.
+  static void move_by(double& average, double seen) {
+    constexpr double kMost = 100'000;  // ns beyond the average that one sight is taken for
+    average += kWeight * (std::clamp(seen, 0.0, average + kMost) - average);
+  }
   static std::uint32_t whole(double ns) { return static_cast<std::uint32_t>(std::clamp(ns, 1.0, 4e9)); }
 
   HostExpertTimes measured_;
   double compute_scale_ = 1;  ///< of what was measured at start
   double fetch_piece_;
+  double hand_over_;
+  double beside_fetch_ = 0;
 };
 
 /// How many times as long a layer of one token waits for `num_experts` experts in the host's memory, of

@@ -39,6 +39,7 @@ struct ExpertFetchCounts {
   std::uint64_t computed = 0;        ///< chosen experts that the host computed
   std::uint64_t computed_rows = 0;   ///< token-expert assignments of these
   std::uint64_t waited_ns = 0;       ///< that a step's first token waited for the host's rows
+  std::uint64_t fetch_ns = 0;        ///< that a thread block of chosen experts' copies copied
 
   ExpertFetchCounts& operator+=(const ExpertFetchCounts& more) {
     for_each(more, [](std::uint64_t& own, std::uint64_t other) { own += other; });
@@ -64,6 +65,7 @@ struct ExpertFetchCounts {
     change(computed, other.computed);
     change(computed_rows, other.computed_rows);
     change(waited_ns, other.waited_ns);
+    change(fetch_ns, other.fetch_ns);
   }
 };
 
@@ -104,7 +106,8 @@ struct HostExpertTimes {
   std::uint32_t fetch_piece;     ///< a piece over PCIe
   std::uint32_t compute_expert;  ///< an expert with one row on the host's cores
   std::uint32_t compute_row;     ///< each further row of it
-  std::uint32_t hand_over;       ///< of a request beside the experts' own time
+  /// What a request takes beside the experts' own time, less what the GPU does meanwhile beside the fetch.
+  std::int32_t hand_over;
 };
 
 /// What kernels ask the host to compute, and the host's answer: in pinned memory, each word written by one
@@ -116,6 +119,9 @@ struct HostExpertRequest {
   std::int32_t num_experts;
   std::uint32_t fetch_ns;      ///< what the latest fetch since the request before took, of
   std::uint32_t fetch_pieces;  ///< so many pieces; 0: there was none
+  /// Of the request before: from its post until its rows were wanted, 0 if that is not known, and from then
+  /// until they were there.
+  std::uint32_t gpu_ns, wait_ns;
   std::int32_t experts[kMaxExpertsOfBlock];
   std::int32_t places[kMaxExpertsOfBlock];          ///< `ExpertPlaces::of_expert` of these
   std::int32_t first_rows[kMaxExpertsOfBlock + 1];  ///< of each expert, and how many there are
@@ -132,7 +138,9 @@ constexpr std::int32_t host_scale_stride(std::int32_t num_tokens) { return (num_
 /// Of kernels among themselves, in the device's memory.
 struct HostExpertState {
   std::uint64_t number;                       ///< of the latest request
-  std::uint32_t fetch_ns, fetch_pieces;       ///< of the latest fetch
+  std::uint64_t posted_at;                    ///< the GPU's time of that
+  std::uint32_t fetch_ns, fetch_pieces;       ///< `HostExpertRequest`
+  std::uint32_t gpu_ns, wait_ns;              ///< `HostExpertRequest`
   std::int32_t computed[kMaxExpertsOfBlock];  ///< 1: the host computes the expert for this call
   std::int32_t row_of_slot[kMaxHostRows];     ///< the host's row of a token's slot; -1: not the host's
 };

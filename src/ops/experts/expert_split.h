@@ -64,7 +64,10 @@ constexpr SplitTime split_time(const SplitExpert* experts, int num_experts, cons
       ++num_fetched;
     }
   }
-  if (first_computed != nullptr) compute += times.hand_over;
+  if (first_computed != nullptr) {
+    const std::int64_t total = static_cast<std::int64_t>(compute) + times.hand_over;
+    compute = total > 0 ? static_cast<std::uint64_t>(total) : 0;
+  }
   const std::uint64_t slower = fetch > compute ? fetch : compute;
   const std::uint64_t complement = ((std::uint64_t{1} << SplitTime::kCountBits) - 1) - num_fetched;
   return {slower << SplitTime::kCountBits | complement};

@@ -111,7 +111,7 @@ TEST_F(ExpertComputerOf, CorrectsTheTimesThatKernelsSplitBy) {
   EXPECT_EQ(ask(3, 0, {{2, 5, {0}}}, 1), 0);
   EXPECT_EQ(ask(4, 0, {{2, 5, {0}}}, 1), 0);
   EXPECT_EQ(computer_.stats().times.fetch_piece, 7U);
-  EXPECT_EQ(computer_.stats().times.hand_over, 10U);
+  EXPECT_EQ(computer_.stats().times.hand_over, 10);
 }
 
 TEST_F(ExpertComputerOf, AKernelThatWaitedTooLongIsASentence) {
@@ -135,9 +135,12 @@ TEST(HostExpertRatesOf, AveragesFollowWhatIsSeen) {
   EXPECT_NEAR(times.compute_expert, 200'000, 2000);
   EXPECT_NEAR(times.compute_row, 20'000, 200);
   EXPECT_NEAR(times.fetch_piece, 1500, 15);
-  EXPECT_EQ(times.hand_over, 5U);
+  EXPECT_EQ(times.hand_over, 5);
   rates.fetched(0, 99);  // nothing was fetched
   EXPECT_EQ(rates.times().fetch_piece, times.fetch_piece);
+  // Only what one side does longer than the other counts.
+  for (int i = 0; i < 500; ++i) rates.handed_over(20'000), rates.beside_fetch(70'000);
+  EXPECT_NEAR(rates.times().hand_over, -50'000, 100);
   // What is not seen any more is taken for what was measured.
   HostExpertRates forgotten = rates;
   for (int i = 0; i < 1000; ++i) forgotten.not_computed(), forgotten.not_fetched();

@@ -44,7 +44,10 @@ std::uint64_t least_ns(const std::vector<SplitExpert>& experts, const HostExpert
         fetch += static_cast<std::uint64_t>(experts[i].num_pieces) * times.fetch_piece;
       }
     }
-    if (compute > 0) compute += times.hand_over;
+    if (compute > 0) {
+      const std::int64_t total = static_cast<std::int64_t>(compute) + times.hand_over;
+      compute = static_cast<std::uint64_t>(std::max<std::int64_t>(total, 0));
+    }
     if (possible) least = std::min(least, std::max(fetch, compute));
   }
   return least;
@@ -62,7 +65,7 @@ TEST(ExpertSplit, OfEqualExpertsIsTheBestOfAll) {
   for (int count = 0; count <= 12; ++count) {
     for (const std::uint32_t compute : {1U, 60'000U, 160'000U, 267'240U, 1'000'000U, 4'000'000'000U}) {
       for (const std::uint32_t piece : {1U, 650U, 1310U, 2620U, 1'000'000U}) {
-        for (const std::uint32_t hand_over : {0U, 10'000U, 1'000'000U}) {
+        for (const std::int32_t hand_over : {0, 10'000, 1'000'000, -50'000}) {
           const HostExpertTimes times{piece, compute, compute / 8, hand_over};
           const std::vector<SplitExpert> experts = alike(count, kPieces);
           EXPECT_EQ(split(experts, times).ns, least_ns(experts, times))
@@ -118,7 +121,7 @@ TEST(ExpertSplit, OfDifferentExpertsIsTheBestOfItsOrder) {
                          .num_pieces = 1 + static_cast<std::int32_t>(draw(4)),
                          .on_disk = draw(8) == 0});
     }
-    const HostExpertTimes times{1 + draw(20), 1 + draw(60), draw(20), draw(20)};
+    const HostExpertTimes times{1 + draw(20), 1 + draw(60), draw(20), static_cast<std::int32_t>(draw(20))};
     const Split taken = split(experts, times);
     EXPECT_GE(taken.ns, least_ns(experts, times));
     // Of the same experts in another order the same ones are fetched.
@@ -130,7 +133,8 @@ TEST(ExpertSplit, OfDifferentExpertsIsTheBestOfItsOrder) {
     // No other number of experts in this order takes less.
     std::ranges::sort(shuffled, is_fetched_before);
     for (std::size_t num_fetched = 0; num_fetched <= shuffled.size(); ++num_fetched) {
-      std::uint64_t fetch = 0, compute = num_fetched < shuffled.size() ? times.hand_over : 0;
+      std::uint64_t fetch = 0;
+      std::uint64_t compute = num_fetched < shuffled.size() ? static_cast<std::uint64_t>(times.hand_over) : 0;
       bool possible = true;
       for (std::size_t i = 0; i < shuffled.size(); ++i) {
         if (i >= num_fetched) compute += compute_ns(shuffled[i], times);

@@ -28,18 +28,22 @@ struct CombineParams {
 };
 
 /// By one thread: until the host has answered the latest request, or has failed to for too long.
-__device__ void wait_for_host(const CombineParams& p, bool counts) {
+__device__ void wait_for_host(const CombineParams& p, bool measures) {
   constexpr std::uint64_t kLongestWait = 120'000'000'000;  // ns
   HostExpertRequest& request = *p.host.request;
-  const std::uint64_t number = __ldcg(&p.host.state->number), begin = ptx::global_time();
-  std::uint64_t now = begin;
+  HostExpertState& state = *p.host.state;
+  const std::uint64_t number = __ldcg(&state.number), begin = ptx::global_time();
+  std::uint64_t waited = 0;
   while (ptx::load_acquire_system(&request.answered) < number) {
-    now = ptx::global_time();
-    if (now - begin < kLongestWait) continue;
+    waited = ptx::global_time() - begin;
+    if (waited < kLongestWait) continue;
     if (ptx::load_acquire_system(&request.given_up) != 0) break;
     ptx::store_release_system(&request.given_up, 1);
   }
-  if (counts) atomicAdd(reinterpret_cast<unsigned long long*>(&p.counts->waited_ns), now - begin);
+  if (!measures) return;
+  state.gpu_ns = static_cast<std::uint32_t>(begin - __ldcg(&state.posted_at));
+  state.wait_ns = static_cast<std::uint32_t>(waited);
+  atomicAdd(reinterpret_cast<unsigned long long*>(&p.counts->waited_ns), waited);
 }
 
 /// One block a token. `kFromHost`: some rows may be the host's, which come when they are there.

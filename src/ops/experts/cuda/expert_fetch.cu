@@ -204,11 +204,15 @@ __device__ int fetch_from_host(const FetchParams& p, const FetchPlan& plan, int 
     if (slot != kNoSlot && threadIdx.x == 0) p.slots.state->pieces[slot][piece] = stopped ? 0 : 1;
   }
   // What the split goes by. Blocks have nearly as many pieces each.
-  if (!p.guess && p.input.computed != nullptr && blockIdx.x == 0) {
+  if (!p.guess && blockIdx.x == 0) {
     __syncthreads();
     if (threadIdx.x == 0 && num_copied > 0) {
-      p.slots.host.state->fetch_ns = static_cast<std::uint32_t>(ptx::global_time() - begin);
-      p.slots.host.state->fetch_pieces = static_cast<std::uint32_t>(num_copied) * gridDim.x;
+      const std::uint64_t taken = ptx::global_time() - begin;
+      atomicAdd(reinterpret_cast<unsigned long long*>(&p.slots.counts->fetch_ns), taken);
+      if (p.input.computed != nullptr) {
+        p.slots.host.state->fetch_ns = static_cast<std::uint32_t>(taken);
+        p.slots.host.state->fetch_pieces = static_cast<std::uint32_t>(num_copied) * gridDim.x;
+      }
     }
   }
   return num_copied;

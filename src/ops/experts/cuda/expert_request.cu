@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kPlanThreads)
   if (thread < kMaxHostTokens) plan.has_rows[thread] = false;
   if (thread == 0) {
     const uint4 words = ptx::load_remote(reinterpret_cast<const uint4*>(&request.times));
-    plan.times = {words.x, words.y, words.z, words.w};
+    plan.times = {words.x, words.y, words.z, static_cast<std::int32_t>(words.w)};
     plan.best = SplitTime::kImpossible;
   }
   __syncthreads();
@@ -162,7 +162,10 @@ __global__ void __launch_bounds__(kPlanThreads)
     request.num_experts = num_computed;
     request.fetch_ns = host.state->fetch_ns;
     request.fetch_pieces = host.state->fetch_pieces;
+    request.gpu_ns = host.state->gpu_ns;
+    request.wait_ns = host.state->wait_ns;
     host.state->fetch_pieces = 0;
+    host.state->gpu_ns = 0;
   }
   __syncthreads();
   write_tokens(p, plan);
@@ -170,6 +173,7 @@ __global__ void __launch_bounds__(kPlanThreads)
   __syncthreads();
   if (thread == 0) {
     const std::uint64_t number = ++host.state->number;
+    host.state->posted_at = ptx::global_time();
     ptx::store_release_system(&request.posted, number);
     const auto add = [](std::uint64_t& count, int value) {
       atomicAdd(reinterpret_cast<unsigned long long*>(&count), static_cast<unsigned long long>(value));
