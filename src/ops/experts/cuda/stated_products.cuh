@@ -20,7 +20,8 @@ namespace baleen::BALEEN_ARCH::stated {
 
 inline constexpr int kSliceWidth = 128, kSliceGroups = 4;
 inline constexpr int kDigits = 3;
-inline constexpr int kSliceBytes = kSliceWidth / 2;  ///< of a weight row
+inline constexpr int kSliceBytes = kSliceWidth / 2;        ///< of a weight row
+inline constexpr int kDigitBytes = kSliceWidth * kDigits;  ///< of a token
 
 inline constexpr std::int32_t kSumBegin = 0x4AC00000;  ///< 1.5 * 2^22
 inline constexpr float kSumBeginValue = 0x1.8p22F;
@@ -70,6 +71,18 @@ __device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kD
 /// Where the four inputs of word `stored` of a slice lie among its 32 words, once `product_word` has put them
 /// there: the other way round.
 __device__ constexpr int input_word(int stored) { return stored >> 2 | (stored & 3) << 3; }
+
+/// s of a row's four groups, whose e8m0 codes are the bytes of `codes`. Where one of them is NaN the first
+/// value is, which makes the slice NaN.
+__device__ inline void group_scales(std::uint32_t codes, float (&scales)[kSliceGroups]) {
+  constexpr std::uint32_t kExponent = 0x7F800000u, kSmallest = 0x00400000u;  // 2^-127 is subnormal
+  scales[0] = __uint_as_float(max(codes << 23 & kExponent, kSmallest));
+  scales[1] = __uint_as_float(max(codes << 15 & kExponent, kSmallest));
+  scales[2] = __uint_as_float(max(codes << 7 & kExponent, kSmallest));
+  scales[3] = __uint_as_float(max(codes >> 1 & kExponent, kSmallest));
+  constexpr std::uint32_t kLower = 0x7F7F7F7Fu, kOnes = 0x01010101u, kTops = 0x80808080u;
+  if ((((codes & kLower) + kOnes) & codes & kTops) != 0) scales[0] = __uint_as_float(0x7FC00000u);
+}
 
 /// p of a group: its sums of digits 0 and 1, which began at kSumBegin, and of digit 2, which began at 0.
 __device__ inline float group_product(std::int32_t sum0, std::int32_t sum1, std::int32_t sum2, float scale) {

@@ -109,11 +109,10 @@ void experts_by(TileKind kind, const ExpertsArgs& args, CudaContext& context) {
 
 std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
                                    std::int64_t inner_width, std::int64_t num_experts) {
-  std::int64_t most = 0;
-  for (const int tile_tokens :
-       {kFewTileTokens, kManyTileTokens, kFewNvfp4Tokens, kManyNvfp4Tokens, kFewStatedTokens}) {
+  std::int64_t most = stated_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts);
+  for (const int tile_tokens : {kFewTileTokens, kManyTileTokens, kFewNvfp4Tokens, kManyNvfp4Tokens}) {
     const DispatchExtents extents{num_rows, num_selected, num_experts, num_rows, tile_tokens};
-    ScratchCounter counter;  // the layouts of NVFP4 and of the stated order have no more in them
+    ScratchCounter counter;  // NVFP4's layout has no more in it
     (void)lay_out(counter, extents, width, inner_width, {}, true);
     most = std::max(most, counter.bytes);
   }
@@ -157,7 +156,13 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   fetch(args, context);
-  stated_experts(all_on_device(args), kFewStatedTokens, context);
+  stated_experts_few(all_on_device(args), context);
+}
+
+void experts_stated_many(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  fetch(args, context);
+  stated_experts_many(all_on_device(args), context);
 }
 
 void experts(const ExpertsArgs& args, CudaContext& context) {

@@ -11,5 +11,6 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context);
 void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
 /// `ExpertSums::kStated`.
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
+void experts_stated_many(const ExpertsArgs& args, CudaContext& context);
 
 }  // namespace baleen::sm80

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ops/experts/cuda/experts_stated.h"
+#include "ops/experts/cuda/stated_time.h"
 #include "ops/experts/sm80/experts.h"
 #include "ops/matmul/sm80/product_list.h"
 
@@ -38,7 +39,7 @@ std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args, const DeviceTraits&
   return std::nullopt;
 }
 
-std::optional<Reason> why_not_stated_few(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+std::optional<Reason> why_not_any_order(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
   return why_not_in_stated_order(args);
 }
 
@@ -60,7 +61,7 @@ double expert_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 5> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 6> kVariants{
       {{.name = "sm80/bf16", .run = experts_bf16, .why_not = why_not_bf16, .scratch_bytes = scratch_bytes},
        {.name = "sm80/nvfp4", .run = experts_nvfp4, .why_not = why_not_nvfp4, .scratch_bytes = scratch_bytes},
        {.name = "sm80/few_tokens",
@@ -75,8 +76,13 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
         .scratch_bytes = scratch_bytes},
        {.name = "sm80/stated_few",
         .run = experts_stated_few,
-        .why_not = why_not_stated_few,
-        .predict = expert_seconds<few_seconds>,
+        .why_not = why_not_any_order,
+        .predict = stated_seconds<kFewStatedTile>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm80/stated_many",
+        .run = experts_stated_many,
+        .why_not = why_not_any_order,
+        .predict = stated_seconds<kManyStatedTile>,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }

@@ -136,13 +136,7 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
                         {});
     most = std::max(most, counter.bytes);
   };
-  const auto count_stated = [&](int tile_tokens) {
-    ScratchCounter counter;
-    (void)lay_out_stated(counter, {num_rows, num_selected, num_experts, num_rows, tile_tokens}, width,
-                         inner_width, {});
-    most = std::max(most, counter.bytes);
-  };
-  count_stated(kFewStatedTokens);
+  most = std::max(most, stated_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts));
   count(kFewTokens, few_rows);
   count(kManyTokens, num_rows);
   count_nvfp4(few_rows, kFewNvfp4Tokens);
@@ -198,7 +192,13 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   fetch_before_products(args, context);
-  stated_experts(all_on_device(args), kFewStatedTokens, context);
+  stated_experts_few(all_on_device(args), context);
+}
+
+void experts_stated_many(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  fetch_before_products(args, context);
+  stated_experts_many(all_on_device(args), context);
 }
 
 std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "ops/experts/cuda/experts_stated.h"
+#include "ops/experts/cuda/stated_time.h"
 #include "ops/experts/sm90/expert_time.h"
 #include "ops/experts/sm90/experts.h"
 
@@ -22,7 +23,7 @@ auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltyp
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 6> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 7> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
@@ -49,7 +50,12 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
        {.name = "sm90/stated_few",
         .run = experts_stated_few,
         .why_not = why_not<why_not_in_stated_order>,
-        .predict = few_tokens_seconds,
+        .predict = stated_seconds<kFewStatedTile>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/stated_many",
+        .run = experts_stated_many,
+        .why_not = why_not<why_not_in_stated_order>,
+        .predict = stated_seconds<kManyStatedTile>,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }

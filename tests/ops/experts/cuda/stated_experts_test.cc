@@ -201,6 +201,22 @@ TEST(StatedExpertsOnGpu, ManyCallsGiveTheSameBits) {
   }
 }
 
+TEST(StatedExpertsOnGpu, TheirScratchIsPlanned) {
+  BALEEN_NEEDS_GPU();
+  for (const CudaVariant<ops::Experts>* variant : stated_variants()) {
+    for (const std::int64_t num_rows : {1, 4, 60, 150}) {
+      for (const ExpertSplit split : {ExpertSplit{}, kRouted}) {
+        TestCuda cuda;
+        const Layer layer(cuda, {});
+        Call call(cuda, layer, Tokens(layer.geometry(), num_rows, 3, 5),
+                  {.split = split, .sums = ExpertSums::kStated, .run = variant->run});
+        (void)call.run();
+        EXPECT_LE(cuda.context().scratch.peak_bytes(), call.scratch_bytes()) << variant->name << num_rows;
+      }
+    }
+  }
+}
+
 TEST(StatedExpertsOnGpu, VariantsTakeTheirOrderAlone) {
   const std::vector<ExpertWeights> routed(2, {.w1 = {.format = WeightFormat::kFp4}});
   ExpertsArgs args{

@@ -1,0 +1,62 @@
+/// The kernels of the stated order, for both halves of all experts of a call: a block (t, n) has piece n of
+/// tile t, 128 inner values or 256 outputs.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/experts/cuda/experts_stated.h"
+#include "ops/experts/cuda/stated_weights.cuh"
+
+namespace baleen::BALEEN_ARCH {
+
+/// Where tokens come from: BF16, or FP8 that has been made. For `dispatch_kernels::load_word`.
+struct TokenRows {
+  const Bf16Bits* x;
+  Fp8Rows x_fp8;
+  std::int64_t width;
+
+  explicit TokenRows(const ExpertsArgs& args)
+      : x(args.x.bf16().data()), x_fp8(args.x_fp8), width(args.x.extent(1)) {}
+};
+
+/// Whether the kernels of few tokens need no dispatch: each block plans for itself.
+[[nodiscard]] bool plans_in_blocks(const DispatchExtents& extents);
+/// Tiles of up to kFewStatedTokens. Rows lie as `product_word` says.
+void multiply_few_stated(const ExpertsArgs& args, const DispatchExtents& extents,
+                         const ExpertScratch& scratch, CudaContext& context);
+
+/// For tiles of many tokens.
+struct ManyStatedParams {
+  stated::Params products;  ///< `x` and `inner`: rows of the shared expert alone
+  DigitRows tokens;         ///< x of each token
+  DigitRows inner;          ///< of each row of routed experts
+  std::int32_t* token_of_row = nullptr;
+};
+
+/// Before them: x of `args` as digits, for the shared expert as codes in `shared_rows`, and which token a row
+/// has.
+void prepare_stated_tokens(const ExpertsArgs& args, const DispatchPlan& plan, const Fp8Rows& shared_rows,
+                           const ManyStatedParams& params, CudaContext& context);
+/// Tiles of up to kManyStatedTokens.
+void multiply_many_stated(const ManyStatedParams& params, std::int64_t max_tiles, CudaContext& context);
+
+/// Both launches.
+template <class KernelParams, class InnerOrder, class DownOrder>
+void launch_stated(void (*inner)(KernelParams, InnerOrder), void (*down)(KernelParams, DownOrder),
+                   std::int64_t shared_bytes, const KernelParams& params, const stated::Params& products,
+                   std::int64_t max_tiles, CudaContext& context) {
+  const auto shape = [&](std::int64_t pieces) {
+    return LaunchShape{.grid = dim3(static_cast<unsigned>(max_tiles), static_cast<unsigned>(pieces)),
+                       .threads = stated::kThreads,
+                       .shared_bytes = shared_bytes};
+  };
+  constexpr int kDownPiece = stated::kWarps * dequantised::kWarpDown;
+  launch_kernel("multiplying experts in the stated order", inner,
+                shape(products.inner_pitch / kActivationGroup), context.stream, params);
+  launch_kernel("multiplying experts in the stated order", down,
+                shape((products.width + kDownPiece - 1) / kDownPiece), context.stream, params);
+}
+
+}  // namespace baleen::BALEEN_ARCH

@@ -1,0 +1,341 @@
+// Experts in the stated order, tiles of many tokens. A warp has 16 weight rows (inner: 8 of w1 and the same
+// of w3), which it turns into operands once a slice, and all tokens of the tile; digits 0, 1 and 2 of eight
+// tokens are columns of an instruction each.
+//
+// Tokens are cut into digits once a call, inner values where they are made.
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/experts/cuda/expert_dispatch_kernel.cuh"
+#include "ops/experts/cuda/experts_stated.h"
+#include "ops/experts/cuda/stated_launch.cuh"
+
+namespace baleen::BALEEN_ARCH {
+namespace {
+
+using namespace stated;
+using dispatch_kernels::load_word;
+using dispatch_kernels::QuantisedWord;
+
+constexpr int kTokens = kManyStatedTokens;
+constexpr int kTokenTiles = kTokens / 8;
+constexpr int kPlanes = kSliceGroups * kDigits;
+constexpr int kPlaneBytes = 32;  ///< of a token: a digit of each input of a group
+static_assert(kPlanes * kPlaneBytes == kDigitBytes);
+
+struct ManyStage {
+  WeightStage weights[kWarps];
+  alignas(16) std::uint8_t digits[kPlanes][kTokens][kPlaneBytes];
+  alignas(16) float scales[kTokens];
+};
+
+constexpr int kManyStages = 2;
+/// From token to token of inner values: neighbours begin in different banks.
+constexpr int kInnerPitch = kActivationGroup + 8;
+
+union ManyMemory {
+  ManyStage stages[kManyStages];
+  Bf16Bits inner[kTokens][kInnerPitch];  ///< behind the last product
+};
+
+/// The tokens' digits on their way, by all threads of a block.
+class ManyTokensLoader {
+ public:
+  /// `token_of_row`: null where digits are those of rows.
+  __device__ ManyTokensLoader(const DigitRows& from, const std::int32_t* token_of_row, const TokenTile& tile,
+                              int num_slices)
+      : digits_(from.digits), scales_(from.scales), scale_stride_(from.scale_stride) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const Item item(i);
+      pieces_[i] = kNoPiece;
+      if (item.token >= tile.num_rows) continue;
+      pieces_[i] = static_cast<std::uint32_t>(row_of(tile, token_of_row, item.token) * num_slices) *
+                       (kDigitBytes / 16) +
+                   static_cast<std::uint32_t>(2 * item.plane + item.half);
+    }
+    const int token = static_cast<int>(threadIdx.x);
+    if (token < tile.num_rows) {
+      scales_ += row_of(tile, token_of_row, token);
+    } else {
+      scales_ = nullptr;
+    }
+  }
+
+  /// Columns of tokens that there are not stay as they are: nobody reads their sums.
+  __device__ void copy(int slice, ManyStage& to) const {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const Item item(i);
+      if (pieces_[i] != kNoPiece)
+        ptx::cp_async_16(&to.digits[item.plane][item.token][16 * item.half],
+                         digits_ + std::int64_t{pieces_[i]} * 16 + slice * kDigitBytes);
+    }
+    if (scales_ != nullptr) ptx::cp_async_4(&to.scales[threadIdx.x], scales_ + slice * scale_stride_);
+  }
+
+ private:
+  static constexpr int kItems = kPlanes * kTokens * 2 / kThreads;
+  static_assert(kItems * kThreads == kPlanes * kTokens * 2 && kTokens <= kThreads);
+
+  /// 16 bytes. Eight threads write to different banks, two read 32 bytes side by side.
+  struct Item {
+    int half, token, plane;
+    __device__ explicit Item(int i) {
+      const int number = i * kThreads + static_cast<int>(threadIdx.x);
+      half = number % 2;
+      plane = number / 8 % kPlanes;
+      token = number / 2 % 4 + number / (8 * kPlanes) * 4;
+    }
+  };
+
+  __device__ static std::int32_t row_of(const TokenTile& tile, const std::int32_t* token_of_row, int token) {
+    const std::int32_t row = tile.first_row + token;
+    return token_of_row == nullptr ? row : token_of_row[row];
+  }
+
+  static constexpr std::uint32_t kNoPiece = 0xFFFFFFFFu;
+  const std::uint8_t* digits_;
+  std::uint32_t pieces_[kItems];  ///< of slice 0, in units of 16 bytes
+  const float* scales_;
+  std::int64_t scale_stride_;
+};
+
+/// The lane's outputs: rows g and g + 8 (2 h) of tokens 2 q and 2 q + 1 of each eight.
+using ManySums = float[kTokenTiles][4];
+
+__device__ void add_many_slice(const WeightStage& weights, const ManyStage& stage, int num_tokens,
+                               ManySums& sums) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
+  std::uint32_t a[kSliceGroups][4];
+  float scales[2][kSliceGroups];
+#pragma unroll
+  for (int pair = 0; pair < kSliceGroups; pair += 2) {
+    std::uint32_t codes[4];
+    load_codes(weights, pair, codes);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      twice_weights(codes[2 * i], a[pair + i][0], a[pair + i][2]);
+      twice_weights(codes[2 * i + 1], a[pair + i][1], a[pair + i][3]);
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) group_scales(weights.scales[g + 8 * half], scales[half]);
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+    if (8 * n >= num_tokens) break;
+    float products[4][kSliceGroups];
+#pragma unroll
+    for (int group = 0; group < kSliceGroups; ++group) {
+      std::int32_t digit_sums[kDigits][4];
+#pragma unroll
+      for (int digit = 0; digit < kDigits; ++digit) {
+        const uint2 b =
+            *reinterpret_cast<const uint2*>(&stage.digits[group * kDigits + digit][8 * n + g][8 * q]);
+        ptx::mma_16x8x32_s8(digit_sums[digit], a[group], b.x, b.y, digit < 2 ? kSumBegin : 0);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        products[i][group] =
+            group_product(digit_sums[0][i], digit_sums[1][i], digit_sums[2][i], scales[i / 2][group]);
+    }
+    const float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[8 * n + 2 * q]);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sums[n][i] = add_slice(products[i], i % 2 == 0 ? token_scales.x : token_scales.y, sums[n][i]);
+  }
+}
+
+/// By all threads of a block; ends with a barrier.
+__device__ void multiply_many(const WeightRows& rows, const ManyTokensLoader& tokens, int num_tokens,
+                              ManyMemory& memory, ManySums& sums) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  const auto copy = [&](int slice) {
+    ManyStage& stage = memory.stages[slice % kManyStages];
+    rows.copy(slice, stage.weights[warp]);
+    tokens.copy(slice, stage);
+    ptx::cp_async_commit();
+  };
+#pragma unroll
+  for (auto& of_tile : sums) {
+#pragma unroll
+    for (float& sum : of_tile) sum = 0.0F;
+  }
+  copy(0);
+#pragma unroll 1
+  for (int slice = 0; slice < rows.num_slices(); ++slice) {
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    if (slice + 1 < rows.num_slices()) copy(slice + 1);
+    const ManyStage& stage = memory.stages[slice % kManyStages];
+    add_many_slice(stage.weights[warp], stage, num_tokens, sums);
+  }
+  __syncthreads();
+}
+
+/// Calls `take(token, row, i, n)` for each sum [n][i] of the lane whose token there is.
+template <class Take>
+__device__ void for_each_sum(int num_tokens, Take take) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
+#pragma unroll
+  for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int token = 8 * n + 2 * q + i % 2;
+      if (token < num_tokens) take(token, g + i / 2 * 8, n, i);
+    }
+  }
+}
+
+/// Writes the lane's four inputs of a slice, word `lane` of it.
+__device__ void store_digits(const DigitRows& to, std::int64_t row, int slice, int num_slices,
+                             std::uint32_t codes, float scale) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  std::uint32_t digits[kDigits];
+  to_digits(codes, digits);
+  auto* const words =
+      reinterpret_cast<std::uint32_t*>(to.digits + (row * num_slices + slice) * std::int64_t{kDigitBytes});
+#pragma unroll
+  for (int digit = 0; digit < kDigits; ++digit)
+    words[(lane / 8 * kDigits + digit) * 8 + lane % 8] = digits[digit];
+  const bool nan = __any_sync(kAllLanes, has_nan(codes));
+  if (lane == 0) to.scales[slice * to.scale_stride + row] = slice_scale(scale, nan);
+}
+
+__device__ void inner_many(const ManyStatedParams& many, const TokenTile& tile, ManyMemory& memory) {
+  const Params& p = many.products;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
+            warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  const WeightRows rows = inner_rows(p, tile);
+  const ManyTokensLoader tokens(many.tokens, many.token_of_row, tile, rows.num_slices());
+  ManySums sums;
+  multiply_many(rows, tokens, tile.num_rows, memory, sums);
+  const int first = first_inner() % kActivationGroup;
+  for_each_sum(tile.num_rows, [&](int token, int row, int n, int i) {
+    if (i < 2) {
+      memory.inner[token][first + row] =
+          stated::activate(sums[n][i], sums[n][i + 2], p.swiglu_limit, p.row_weight[tile.first_row + token]);
+    }
+  });
+  __syncthreads();
+  for (int token = warp; token < tile.num_rows; token += kWarps) {
+    float values[4];
+    unpack_bf16(*reinterpret_cast<const uint2*>(&memory.inner[token][4 * lane]), values);
+    const Fp8Piece<4> piece = quantise_fp8_group(values);
+    store_digits(many.inner, tile.first_row + token, static_cast<int>(blockIdx.y),
+                 p.inner_width / kSliceWidth, piece.codes[0], piece.scale);
+  }
+}
+
+__device__ void down_many(const ManyStatedParams& many, const TokenTile& tile, ManyMemory& memory) {
+  const Params& p = many.products;
+  const WeightRows rows = down_rows(p, tile);
+  const ManyTokensLoader tokens(many.inner, nullptr, tile, rows.num_slices());
+  ManySums sums;
+  multiply_many(rows, tokens, tile.num_rows, memory, sums);
+  for_each_sum(tile.num_rows, [&](int token, int row, int n, int i) {
+    const int column = first_output() + row;
+    if (column < p.width) dequantised::store_output(p, tile, token, column, sums[n][i]);
+  });
+}
+
+/// Tokens of the shared expert that are multiplied together, for want of registers for more.
+constexpr int kSharedTokens = 32;
+using SharedMemory = dequantised::Memory<kSharedTokens>;
+constexpr std::int64_t kManySharedBytes = std::max(sizeof(ManyMemory), sizeof(SharedMemory));
+static_assert(kManySharedBytes <= 99 << 10);  // GPUs of 8.6, 8.9 and 12.0 have no more
+
+template <bool kDown>
+__global__ void __launch_bounds__(kThreads)
+    stated_many_kernel(const __grid_constant__ ManyStatedParams many, NextAtOnce order) {
+  extern __shared__ __align__(16) std::byte dynamic[];
+  order.launch_next();
+  ptx::wait_for_previous_kernel();
+  const Params& p = many.products;
+  if (static_cast<int>(blockIdx.x) >= *p.num_tiles) return;
+  const TokenTile tile = p.tiles[blockIdx.x];
+  const int inner_width = p.is_shared(tile) ? p.shared_inner_width : p.inner_width;
+  if (!kDown && static_cast<int>(blockIdx.y) * kActivationGroup >= inner_width) return;
+  if (p.is_shared(tile)) {
+    auto& memory = *reinterpret_cast<SharedMemory*>(dynamic);
+#pragma unroll 1
+    for (int first = 0; first < tile.num_rows; first += kSharedTokens) {
+      const TokenTile part{tile.expert, tile.first_row + first, min(kSharedTokens, tile.num_rows - first), 0};
+      if constexpr (kDown) {
+        dequantised::multiply_down<WeightFormat::kFp8>(p, p.shared, part, 0, inner_width, memory);
+      } else {
+        dequantised::multiply_inner<WeightFormat::kFp8>(p, p.shared, part, 0, memory);
+      }
+    }
+  } else {
+    auto& memory = *reinterpret_cast<ManyMemory*>(dynamic);
+    if constexpr (kDown) {
+      down_many(many, tile, memory);
+    } else {
+      inner_many(many, tile, memory);
+    }
+  }
+}
+
+constexpr int kPrepareWarps = 8;
+
+struct PrepareParams {
+  TokenRows x;
+  const std::int32_t* row_of_slot;
+  std::int64_t num_tokens;
+  std::int32_t num_selected;
+  DigitRows to;
+  std::int32_t* token_of_row;
+  Fp8Rows codes;  ///< of the shared expert, from token 0 on; null: there is none
+};
+
+/// A warp has a slice of a token.
+__global__ void __launch_bounds__(kPrepareWarps* kWarpLanes)
+    prepare_tokens_kernel(const __grid_constant__ PrepareParams p, NextAtOnce order) {
+  order.launch_next();
+  ptx::wait_for_previous_kernel();
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const int num_slices = static_cast<int>(p.x.width / kSliceWidth);
+  const std::int64_t item =
+      std::int64_t{blockIdx.x} * kPrepareWarps + static_cast<int>(threadIdx.x) / kWarpLanes;
+  const std::int64_t token = item / num_slices;
+  const int slice = static_cast<int>(item % num_slices);
+  if (token >= p.num_tokens) return;
+  const QuantisedWord word = load_word(p.x, token, slice);
+  store_digits(p.to, token, slice, num_slices, word.codes, word.scale);
+  if (p.codes.codes != nullptr) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(p.codes.codes + token * p.x.width);
+    words[slice * kWarpLanes + product_word(lane)] = word.codes;
+    if (lane == 0) p.codes.scales[slice * p.codes.scale_stride + token] = word.scale;
+  }
+  if (slice != 0) return;
+  for (int slot = lane; slot < p.num_selected; slot += kWarpLanes) {
+    const std::int32_t row = p.row_of_slot[token * p.num_selected + slot];
+    if (row >= 0) p.token_of_row[row] = static_cast<std::int32_t>(token);
+  }
+}
+
+}  // namespace
+
+void prepare_stated_tokens(const ExpertsArgs& args, const DispatchPlan& plan, const Fp8Rows& shared_rows,
+                           const ManyStatedParams& params, CudaContext& context) {
+  const PrepareParams prepare{.x = TokenRows(args),
+                              .row_of_slot = plan.row_of_slot,
+                              .num_tokens = args.x.extent(0),
+                              .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
+                              .to = params.tokens,
+                              .token_of_row = params.token_of_row,
+                              .codes = args.shared != nullptr ? shared_rows : Fp8Rows{}};
+  const std::int64_t items = prepare.num_tokens * (args.x.extent(1) / kSliceWidth);
+  launch_kernel("cutting tokens into digits", prepare_tokens_kernel,
+                {.grid = dim3(static_cast<unsigned>((items + kPrepareWarps - 1) / kPrepareWarps)),
+                 .threads = kPrepareWarps * kWarpLanes},
+                context.stream, prepare);
+}
+
+void multiply_many_stated(const ManyStatedParams& params, std::int64_t max_tiles, CudaContext& context) {
+  launch_stated(stated_many_kernel<false>, stated_many_kernel<true>, kManySharedBytes, params,
+                params.products, max_tiles, context);
+}
+
+}  // namespace baleen::BALEEN_ARCH
