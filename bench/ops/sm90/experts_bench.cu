@@ -1,7 +1,8 @@
 // Experts on the GPU in the geometry of Flash: 1 to 4096 tokens, with and without the shared expert, and what
 // one of two ranks has of them. Bytes are those of the active experts' weights and scales, each once.
-//     sm90_experts_bench [few|nvfp4]
-// few: up to four tokens only, by every kernel for them; nvfp4: routed experts in NVFP4
+//     sm90_experts_bench [few|nvfp4|stated]
+// few: up to four tokens only, by every kernel for them; nvfp4: routed experts in NVFP4; stated: the stated
+// order of sums beside the free one, and what the device copies
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -26,7 +27,7 @@ constexpr std::int64_t kWidth = 4096;
 constexpr std::int64_t kWholeInner = 2048;
 constexpr int kExperts = 256;
 constexpr int kSelected = 6;
-constexpr std::int64_t kMaxTokens = 4096;
+constexpr std::int64_t kMaxTokens = 8192;
 
 using Which = WeightMatrix ExpertWeights::*;
 
@@ -129,7 +130,8 @@ class Bench {
 
   using Run = void (*)(const ExpertsArgs&, CudaContext&);
 
-  void launch(std::int64_t first_token, std::int64_t num_tokens, bool with_shared, Run run = sm90::experts) {
+  void launch(std::int64_t first_token, std::int64_t num_tokens, bool with_shared, Run run = sm90::experts,
+              ExpertSums sums = ExpertSums::kFree) {
     const bool partial = !share_.is_whole();
     run({.x = View<const Bf16Bits, 2>(x_ + first_token * kWidth, {num_tokens, kWidth}),
          .ids = {device_ids_ + first_token * kSelected, {num_tokens, kSelected}},
@@ -140,12 +142,13 @@ class Bench {
          .out = partial ? Activations<2>(sums_, {num_tokens, kWidth})
                         : Activations<2>(View<Bf16Bits, 2>(out_, {num_tokens, kWidth})),
          .partial_sums = partial,
-         .split = {.routed = share_.is_split(), .shared = share_.shared_is_split()}},
+         .split = {.routed = share_.is_split(), .shared = share_.shared_is_split()},
+         .sums = sums},
         context_);
   }
 
   /// The first token against plain loops, and the same bits among 16, 64 and 4096.
-  void verify() {
+  void verify(ExpertSums sums = ExpertSums::kFree) {
     std::vector<std::vector<std::byte>> host;
     std::vector<ExpertWeights> routed(kExperts);
     const auto download = [&](const ExpertWeights& from, ExpertWeights& to) {
@@ -185,11 +188,12 @@ class Bench {
                  .routed = routed,
                  .shared = &shared,
                  .swiglu_limit = 10.0F,
-                 .out = {want.data(), {1, kWidth}}});
+                 .out = {want.data(), {1, kWidth}},
+                 .sums = sums});
     std::vector<Bf16Bits> first(kWidth);
     for (const std::int64_t num_tokens : {1, 3, 4, 16, 64, 65, 512, 4096}) {
       check_cuda(cudaMemsetAsync(out_, 0xFF, 2 * kMaxTokens * kWidth, stream_), "poisoning");
-      launch(0, num_tokens, true);
+      launch(0, num_tokens, true, sm90::experts, sums);
       std::vector<Bf16Bits> got(kWidth);
       memory_.download(std::as_writable_bytes(std::span(got)), reinterpret_cast<const std::byte*>(out_));
       if (num_tokens == 1) first = got;
@@ -207,8 +211,22 @@ class Bench {
     }
   }
 
-  void time(std::int64_t num_tokens, bool with_shared, std::string_view kernel = "",
-            Run run = sm90::experts) {
+  /// What the device's memory gives and takes in a copy.
+  void time_copy() {
+    constexpr std::int64_t kBytes = std::int64_t{256} << 20;
+    std::byte* const from = keep(kBytes);
+    std::byte* const to = keep(kBytes);
+    const bench::Timing timing = bench::time_launches(
+        stream_, 1,
+        [&](int) {
+          check_cuda(cudaMemcpyAsync(to, from, kBytes, cudaMemcpyDeviceToDevice, stream_), "copying");
+        },
+        11);
+    bench::report("copy", "256 MiB", timing, 2.0 * kBytes, 0, "");
+  }
+
+  void time(std::int64_t num_tokens, bool with_shared, std::string_view kernel = "", Run run = sm90::experts,
+            ExpertSums sums = ExpertSums::kFree) {
     const auto active = [&](std::int64_t first) {
       const std::set<int> ids(ids_.begin() + first * kSelected,
                               ids_.begin() + (first + num_tokens) * kSelected);
@@ -224,14 +242,14 @@ class Bench {
     }
     const double assignments = static_cast<double>(num_tokens) * (kSelected + (with_shared ? 1 : 0));
     const bench::Timing timing = bench::time_launches(
-        stream_, num_inputs, [&](int i) { launch(i * num_tokens, num_tokens, with_shared, run); }, 11);
+        stream_, num_inputs, [&](int i) { launch(i * num_tokens, num_tokens, with_shared, run, sums); }, 11);
     bench::report("experts",
                   fmt::format("{} tokens{}{}{}", num_tokens, with_shared ? " + shared expert" : "",
                               share_.name, kernel),
                   timing, bytes / num_inputs, assignments * 6.0 * static_cast<double>(kWidth * share_.inner),
-                  num_tokens <= 64           ? "3000 GB/s"
-                  : num_tokens == kMaxTokens ? "600 TFLOP/s"
-                                             : "");
+                  num_tokens <= 64     ? "3000 GB/s"
+                  : num_tokens >= 4096 ? "600 TFLOP/s"
+                                       : "");
   }
 
  private:
@@ -297,6 +315,22 @@ void time_few_tokens() {
   }
 }
 
+/// In the stated order, by each kernel for it, beside the free one; with the shared expert and without.
+void time_stated() {
+  constexpr int kMaxFewTokens = 1024;
+  Bench bench({});
+  bench.verify(ExpertSums::kStated);
+  bench.time_copy();
+  for (const bool with_shared : {false, true}) {
+    for (const int num_tokens : {1, 2, 4, 8, 16, 64, 256, 1024, 8192}) {
+      bench.time(num_tokens, with_shared, ", free");
+      if (num_tokens <= kMaxFewTokens)
+        bench.time(num_tokens, with_shared, " by stated_few", experts_stated_few, ExpertSums::kStated);
+      bench.time(num_tokens, with_shared, " by stated_many", experts_stated_many, ExpertSums::kStated);
+    }
+  }
+}
+
 /// Whole experts.
 void time_all(const Share& share) {
   Bench bench(share);
@@ -316,6 +350,8 @@ int main(int count, char** values) {
     baleen::sm90::time_few_tokens();
   } else if (what == "nvfp4") {
     baleen::sm90::time_all({.name = ", NVFP4", .routed = baleen::WeightFormat::kNvfp4});
+  } else if (what == "stated") {
+    baleen::sm90::time_stated();
   } else {
     baleen::sm90::time_all({});
   }
