@@ -12,7 +12,8 @@
 
 namespace baleen::BALEEN_ARCH {
 
-/// What tiles of `tile_tokens` tokens take: to make operands of weights, and for every `column_tokens` tokens.
+/// What a tile of up to `tile_tokens` tokens takes: to make operands of weights, and for every `column_tokens`
+/// tokens.
 struct StatedTile {
   double tile_tokens, column_tokens;
   double weight_instructions, column_instructions;
