@@ -18,7 +18,7 @@ set(CPACK_PACKAGE_NAME baleen)
 # For a package that others get: cpack -D CPACK_DEBIAN_PACKAGE_MAINTAINER="Name <address>".
 set(CPACK_PACKAGE_CONTACT "The authors of Baleen")
 set(CPACK_PACKAGE_DESCRIPTION "Runs, serves, plans and trains DeepSeek-V4 in one program,
-on x86-64 and Arm processors and on NVIDIA Hopper GPUs. A small model is
+on x86-64 and Arm processors and on NVIDIA GPUs since Ampere. A small model is
 included; `baleen serve` offers the OpenAI and Anthropic APIs and a chat page.
 The service baleen.service is installed, but neither enabled nor started.")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

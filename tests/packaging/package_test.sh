@@ -41,13 +41,16 @@ done
 [[ -s $root/etc/default/baleen ]] || fail "the package has no /etc/default/baleen"
 conffiles=$(dpkg-deb --ctrl-tarfile "$package" | tar -xO ./conffiles)
 [[ $conffiles == /etc/default/baleen ]] || fail "configuration files are $conffiles"
-module=lib/baleen/baleen_sm90.so
-if [[ -e $build/src/app/baleen_sm90.so ]]; then
-  [[ -s $root/usr/$module ]] || fail "the package has no /usr/$module"
-  # It is found where it is installed.
-  [[ $("$root/usr/bin/baleen" --version) == *sm90,\ toolkit* ]] ||
-    fail "the package's program finds no kernels"
-fi
+# Every module of kernels that was built is installed, and found where it is.
+found=$("$root/usr/bin/baleen" --version | sed -n 's/^CUDA  *//p')
+for module in "$build"/src/app/baleen_sm*.so; do
+  [[ -e $module ]] || continue
+  module=${module##*/}
+  architecture=${module#baleen_}
+  [[ -s $root/usr/lib/baleen/$module ]] || fail "the package has no /usr/lib/baleen/$module"
+  [[ ", $found" == *", ${architecture%.so}, "* ]] ||
+    fail "the package's program finds no kernels for ${architecture%.so}, only: $found"
+done
 places='usr/share/(baleen|man|bash-completion|zsh|fish|doc/baleen)/'
 places+='|usr/lib/baleen/baleen_sm[0-9]+[.]so$'
 places+='|usr/bin/baleen$|usr/lib/systemd/system/baleen.service$|etc/default/baleen$'
