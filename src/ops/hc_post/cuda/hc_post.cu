@@ -15,8 +15,9 @@ constexpr int kStreams = kHcStreams;
 constexpr int kThreads = 256;
 constexpr int kChannels = 8;  // of a thread
 
-__global__ void hc_post_kernel(const std::uint16_t* f, const float* post, const float* comb,
-                               std::uint16_t* streams, std::int64_t num_rows, int width, NextAtOnce order) {
+__global__ void __launch_bounds__(kThreads)
+    hc_post_kernel(const std::uint16_t* f, const float* post, const float* comb, std::uint16_t* streams,
+                   std::int64_t num_rows, int width, NextAtOnce order) {
   order.launch_next();
   ptx::wait_for_previous_kernel();
   const int pieces = width / kChannels;
