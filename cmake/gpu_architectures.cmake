@@ -1,8 +1,11 @@
 # The rows of src/device/gpu_architectures.cc, as the build needs them: BALEEN_GPU_ARCHITECTURES, their names,
-# and BALEEN_FLAGS_OF_<name>, what nvcc gets for their kernels.
+# and BALEEN_FLAGS_OF_<name>, what nvcc gets for their kernels, less what this one does not know
+# (BALEEN_NVCC_FLAGS_OF_<name>).
 set(rows ${CMAKE_SOURCE_DIR}/src/device/gpu_architectures.cc)
 set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${rows})
-file(STRINGS ${rows} fields REGEX "[.](name|compiler_flags) = ")
+file(READ ${rows} text)
+string(REGEX REPLACE "\"[ \n]+\"" "" text "${text}")  # a string over several lines is one
+string(REGEX MATCHALL "[.](name|compiler_flags) = \"[^\"]*\"" fields "${text}")
 set(BALEEN_GPU_ARCHITECTURES "")
 foreach(field ${fields})
   string(REGEX REPLACE ".*[.](name|compiler_flags) = \"([^\"]*)\".*" "\\1;\\2" field "${field}")
@@ -20,10 +23,29 @@ foreach(name ${BALEEN_GPU_ARCHITECTURES})
   endif()
 endforeach()
 
+# Beside PTX, machine code is a start without the driver's compiler, and no more: what this nvcc does not know
+# is left out.
+if(BALEEN_CUDA)
+  execute_process(COMMAND ${BALEEN_NVCC} --list-gpu-code OUTPUT_VARIABLE known COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "sm_[0-9]+" known "${known}")
+endif()
+foreach(name ${BALEEN_GPU_ARCHITECTURES})
+  set(flags "${BALEEN_FLAGS_OF_${name}}")
+  if(BALEEN_CUDA AND flags MATCHES "code=.compute_")
+    string(REGEX MATCHALL "sm_[0-9]+" codes "${flags}")
+    list(REMOVE_ITEM codes ${known})
+    foreach(code ${codes})
+      message(STATUS "${BALEEN_NVCC} does not know ${code}: such GPUs get PTX of ${name}")
+      string(REGEX REPLACE ",${code}([],])" "\\1" flags "${flags}")
+    endforeach()
+  endif()
+  set(BALEEN_NVCC_FLAGS_OF_${name} "${flags}")
+endforeach()
+
 # baleen_compile_for(TARGET ARCHITECTURE...): what nvcc compiles of a target is for these architectures.
 function(baleen_compile_for target)
   foreach(name ${ARGN})
-    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${BALEEN_FLAGS_OF_${name}}>")
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${BALEEN_NVCC_FLAGS_OF_${name}}>")
   endforeach()
 endfunction()
 

@@ -34,13 +34,14 @@ constexpr std::array<GpuArchitecture, 2> kArchitectures{
                  // Two H100s (bench/results/overlap-h100-x2.csv, docs/ops/collectives.md): with 16 and 32
                  // units a dispatch gains less in prompts and as much in decoding.
                  .posted = {.least_rows = 32, .dispatch_units = 24, .half_step_units = 8}}},
-     // Plain CUDA, for GPUs that have no row of their own. Machine code for 8.x; from 9.0 on the driver makes
-     // it of the PTX. Shared memory is that of 8.6, 8.9 and 12.0: 8.0 and 9.0 have more.
+     // Plain CUDA, for GPUs that have no row of their own. Machine code for 8.x, 10.x and 12.x; the driver
+     // makes that of others of the PTX. Shared memory is that of 8.6, 8.9 and 12.0: 8.0 and 9.0 have more.
      {.name = "sm80",
       .least = {8, 0},
       .most = kAnyLater,
       .gpus = "A100, RTX 3090, RTX 4090, L40S, B200, RTX 5090",
-      .compiler_flags = "-gencode=arch=compute_80,code=[compute_80,sm_80]",
+      .compiler_flags = "-gencode=arch=compute_80,code=[compute_80,sm_80,sm_86,sm_89,sm_100,sm_120] "
+                        "-Xfatbin=-compress-all",
       .traits = {.architecture = "sm80",
                  .activation_type = ElementType::kBf16,
                  .shares_host_memory = false,
