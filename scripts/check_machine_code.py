@@ -24,11 +24,11 @@ from dataclasses import dataclass
 
 # Bytes of local memory a thread that a kernel may have on any of the GPUs, and why. All others have none.
 LOCAL_MEMORY = {
-    # Weights of eight slices on their way and the sums of a tile's tokens: 255 registers do not hold both.
-    "few_kernel<1, false, 2>": 128,
-    "few_kernel<2, false, 2>": 96,
-    "inner_few_kernel<2, 1>": 128,
-    "inner_few_kernel<3, 1>": 176,
+    # Weights of the next slices on their way, and sums of a tile's tokens: 255 registers do not hold both.
+    "few_kernel<1, false, 1>": 24,
+    "few_kernel<2, false, 2>": 40,
+    "inner_few_kernel<3, 1>": 56,
+    "down_few_kernel<3, 1>": 8,
     # A few addresses, beside sums in registers.
     "many_kernel<2, false>": 24,
     "inner_many_kernel<3>": 16,
