@@ -36,6 +36,14 @@ LOCAL_MEMORY = {
     "down_many_kernel<3>": 8,
     "hc_products_kernel<true, 0>": 8,
     "attention_any_kernel<V32Row>": 8,
+    # Output rows of a tile in registers, of attention.
+    "attention_tiles_kernel": 48,
+    "gather_tiles_kernel": 80,
+    # As many blocks on a multiprocessor as hide memory: registers are cut to 64 and 128.
+    "stated_down_few_kernel": 104,
+    "stated_inner_few_kernel": 64,
+    "stated_many_kernel<false>": 24,
+    "stated_many_kernel<true>": 32,
     # 32 tokens' sums beside the codes of a slice.
     "nvfp4_kernel<32, false>": 112,
     "nvfp4_kernel<32, true>": 112,
