@@ -43,7 +43,7 @@ struct ExpertSplit {
 
 /// In which order the products of routed experts are added up.
 enum class ExpertSums : std::uint8_t {
-  kFree,   ///< in each variant's own
+  kFree,   ///< order of each variant
   kStated  ///< as ops/experts/stated_sums.h says: FP4 weights, `released`
 };
 

@@ -41,8 +41,8 @@ struct StatedExp {
 };
 
 /// Clamped SwiGLU of BF16 values of w1 x and w3 x (ops/experts/swiglu.h): weight * ((g / (1 + e^-g)) * v),
-/// each operation rounded to float32. The exponent -g is clamped to the range of `StatedExp`; NaN of g or v is
-/// NaN. `limit` 0 clamps nothing.
+/// each operation rounded to float32. The exponent -g is clamped to the range of `StatedExp`; NaN of g or v
+/// is NaN. `limit` 0 clamps nothing.
 [[nodiscard]] float stated_swiglu_ref(float gate, float up, float limit, float weight);
 
 /// y[n] = sum over a token's inputs, [rows] of `weight` in FP4. `codes`: [cols] e4m3; `scales`: [cols / 128].

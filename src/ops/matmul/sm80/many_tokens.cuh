@@ -51,8 +51,8 @@ struct ManyTokensShared {
   static constexpr int kMaxBytes = 99 << 10;  // GPUs of 8.6, 8.9 and 12.0 have no more
   static constexpr int kStageBytes = static_cast<int>(sizeof(ManyTokensStage<kWeights, kFp8Tokens>));
   static constexpr int kTokenBytes = kFp8Tokens ? static_cast<int>(sizeof(Tokens)) : 16;
-  static constexpr int kMostStages = (kMaxBytes - kTokenBytes) / kStageBytes;
-  static constexpr int kStages = kMostStages < 4 ? kMostStages : 4;
+  static constexpr int kMaxStages = (kMaxBytes - kTokenBytes) / kStageBytes;
+  static constexpr int kStages = kMaxStages < 4 ? kMaxStages : 4;
   static_assert(kStages >= 2);
   struct Operands {
     ManyTokensStage<kWeights, kFp8Tokens> stages[kStages];
