@@ -106,9 +106,14 @@ class MachineCode(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("no kernels in it", done.stderr)
 
+    def test_an_allowance_without_its_kernel_is_refused_of_a_whole_module(self):
+        done = self.look_at_ptx(kernel(), "--gpus", "80", "--whole")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no such kernel, remove it", done.stderr)
+
     @unittest.skipUnless(MODULES, "no module was built")
     def test_the_module_of_portable_kernels(self):
-        done = self.look(MODULES[0])
+        done = self.look(MODULES[0], "--whole")
         print(done.stdout)
         self.assertEqual(done.returncode, 0, done.stderr)
 
