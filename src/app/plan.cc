@@ -16,6 +16,7 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "device/make_device.h"
+#include "device/profiled_device.h"
 #include "engine/engine_limits.h"
 #include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
@@ -49,7 +50,7 @@ struct PlannedDevice {
 
 PlannedDevice device_of(const std::string& name) {
   if (const DeviceProfile* profile = find_device_profile(name)) {
-    return {std::string(profile->description), device_like(profile->is_cpu), profile->memory_bytes};
+    return {listed_text(*profile), device_like(*profile), profile->memory_bytes};
   }
   if (name != "cpu" && !name.starts_with("cuda") && name != "auto") {
     std::string known;
@@ -192,7 +193,7 @@ void add_plan_command(Options& command) {
   flags->model.add_to(command);
   std::string known = "cpu, cuda:N, or one that need not be here:";
   for (const DeviceProfile& profile : device_profiles())
-    known += fmt::format("\n  {}: {}", profile.name, profile.description);
+    known += fmt::format("\n  {}: {}", profile.name, listed_text(profile));
   command.text("--device,-d", flags->device, known);
   command.integer("--max-sequences", flags->max_sequences, kSequencesRange, "Replies at a time");
   command.integer("--max-batch-tokens", flags->max_batch_tokens, kStepTokensRange,

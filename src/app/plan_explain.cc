@@ -10,6 +10,7 @@
 #include "app/option_names.h"
 #include "base/error.h"
 #include "benchmark/expert_listing.h"
+#include "device/profiled_device.h"
 #include "parallel/thread_pool.h"
 #include "plots/figure_text.h"
 #include "simulator/search/plan_search.h"
@@ -57,7 +58,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
   options.max_instance = kLargestServer;
   ThreadPool pool(default_num_threads());
   const SearchResult result = search_plans(model, device, options, pool);
-  const DeviceChoice like = device_like(device.is_cpu);
+  const DeviceChoice like = device_like(device);
   const auto runs = [&](const DeploymentCandidate& candidate) {
     return can_be_recommended(candidate.plan, model.config, like);
   };
@@ -83,7 +84,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
                expert_table(expert_candidates({.config = model.config,
                                                .weights = model.formats.experts,
                                                .plan = best.plan,
-                                               .device = device_traits(like, 1),
+                                               .device = traits_like(device),
                                                .step_rows = step_rows})));
   }
   fmt::print("\nleft out:\n");

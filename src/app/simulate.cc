@@ -39,7 +39,7 @@ struct SimulateFlags {
 void run_simulate(SimulateFlags flags) {
   if (flags.list_devices) {
     for (const DeviceProfile& profile : device_profiles())
-      fmt::print("{:<28}{}\n", profile.name, profile.description);
+      fmt::print("{:<28}{}\n", profile.name, listed_text(profile));
     return;
   }
   for (const std::string& name : flags.ignored)

@@ -10,7 +10,7 @@
 #include "app/plan_flags.h"
 #include "base/error.h"
 #include "checkpoint/folder_check.h"
-#include "device/device_choice.h"
+#include "device/profiled_device.h"
 #include "log/log.h"
 #include "model/model_folder.h"
 #include "model/presets.h"
@@ -80,7 +80,7 @@ void DeviceFlags::add_to(Options& command) {
       "One of these, a .json file of a profile, or local: this machine's processor, measured now (baleen "
       "calibrate keeps what it measures):";
   for (const DeviceProfile& profile : device_profiles())
-    known += fmt::format("\n  {}: {}", profile.name, profile.description);
+    known += fmt::format("\n  {}: {}", profile.name, listed_text(profile));
   command.path("--device,-d", device, known);
   command.real_without_default("--reserved-memory-gb", reserved_gb, kGigabytesRange,
                                "GB of a device that are not for the model; otherwise the profile's");
@@ -115,8 +115,7 @@ DeviceProfile DeviceFlags::load_device() const {
   if (host_expert_bytes > 0) profile.memory_levels.front().bytes = host_expert_bytes;
   if (profile.links.empty())
     profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};
-  const DeviceTraits traits = device_traits(device_like(profile.is_cpu), static_cast<int>(profile.num_units));
-  if (const std::string why = why_not_scratch(traits); !why.empty())
+  if (const std::string why = why_not_scratch(traits_like(profile)); !why.empty())
     log_line("scratch of kernels is not known and not counted: {}", why);
   return profile;
 }

@@ -60,9 +60,6 @@ struct GpuGroup {
 /// GPU `index` of the registry's first architecture, whether there is one here or not: for plans.
 [[nodiscard]] DeviceChoice planned_gpu(int index = 0);
 
-/// The device that a simulated one is planned like.
-[[nodiscard]] DeviceChoice device_like(bool is_cpu);
-
 /// Of the device, whether there is one here or not.
 [[nodiscard]] DeviceTraits device_traits(const DeviceChoice& device, int num_threads);
 

@@ -115,8 +115,6 @@ std::string device_name(const DeviceChoice& device) {
 
 DeviceChoice planned_gpu(int index) { return {&gpu_architectures().front(), index}; }
 
-DeviceChoice device_like(bool is_cpu) { return is_cpu ? DeviceChoice() : planned_gpu(); }
-
 DeviceTraits device_traits(const DeviceChoice& device, int num_threads) {
   return device.is_cpu() ? cpu_traits(num_threads) : device.architecture->traits;
 }

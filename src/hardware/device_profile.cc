@@ -14,6 +14,19 @@ bool same_name(std::string_view a, std::string_view b) {
       a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
+/// "NVIDIA A100-SXM4-40GB": nvidia, a100, sxm4, 40gb.
+std::vector<std::string> words_of(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (c == ' ' || c == '-') {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  return words;
+}
+
 /// Between two points, over the logarithm of rows; what one of them does not say is the other's.
 EfficiencyPoint between(const EfficiencyPoint& low, const EfficiencyPoint& high, double num_rows) {
   const double share = std::log(num_rows / low.num_rows) / std::log(high.num_rows / low.num_rows);
@@ -71,6 +84,31 @@ const MessageTimes* DeviceProfile::times_of_message(std::string_view operation, 
   return nullptr;
 }
 
+std::string listed_text(const DeviceProfile& profile) {
+  return profile.description + (profile.from_data_sheet ? "; data sheet, not measured" : "");
+}
+
+double pcie_lane_bytes_per_second(std::int64_t generation) {
+  // Transfers a second, of a bit each: 8 bits in 10 up to generation 2, 128 in 130 up to 5; 6 has frames of
+  // 236 bytes in 256.
+  switch (generation) {
+    case 1:
+      return 2.5e9 / 10;
+    case 2:
+      return 5e9 / 10;
+    case 3:
+      return 8e9 * 128 / 130 / 8;
+    case 4:
+      return 16e9 * 128 / 130 / 8;
+    case 5:
+      return 32e9 * 128 / 130 / 8;
+    case 6:
+      return 64e9 * 236 / 256 / 8;
+    default:
+      return 0;
+  }
+}
+
 std::span<const DeviceProfile> device_profiles() {
   static const std::vector<DeviceProfile> profiles = [] {
     std::vector<DeviceProfile> read;
@@ -89,12 +127,13 @@ const DeviceProfile* find_device_profile(std::string_view name) {
 }
 
 const DeviceProfile* find_profile_of_gpu(std::string_view driver_name) {
-  std::string lower_case(driver_name);
-  std::ranges::transform(lower_case, lower_case.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::vector<std::string> words = words_of(driver_name);
+  const auto has = [&](const std::string& word) { return std::ranges::find(words, word) != words.end(); };
   const DeviceProfile* best = nullptr;
+  if (has("laptop")) return best;
   for (const DeviceProfile& profile : device_profiles()) {
-    // Calibrated profiles describe a machine, not a product. "h20" is also a part of "h200".
-    if (profile.is_cpu || profile.fuses || lower_case.find(profile.name) == std::string::npos) continue;
+    // Calibrated profiles describe a machine, not a product.
+    if (profile.is_cpu || profile.fuses || !std::ranges::all_of(words_of(profile.name), has)) continue;
     if (best == nullptr || profile.name.size() > best->name.size()) best = &profile;
   }
   return best;

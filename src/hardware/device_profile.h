@@ -75,13 +75,21 @@ struct DeviceProfile {
   bool is_cpu = false;      ///< runs the CPU's operations: float32 activations, weights from a map
   bool fuses =
       false;  ///< kernels are fused as this program's own are; otherwise one for each small operation
+  bool from_data_sheet = false;  ///< nobody has measured a figure of it; what no sheet says is assumed
+  // NVIDIA's compute capability, 8.9; 0.0: another maker's device, or a CPU.
+  int capability_major = 0;
+  int capability_minor = 0;
   std::array<double, static_cast<std::size_t>(PeakFormat::kCount)>
       peak_flops{};  ///< per second; 0: it lacks the format
   double scalar_ops_per_second = 0;
   std::int64_t memory_bytes = 0;  ///< that programs can have
   double memory_bytes_per_second = 0;
   std::int64_t l2_bytes = 0;
-  std::int64_t num_units = 0;  ///< multiprocessors, cores
+  std::int64_t num_units = 0;               ///< multiprocessors, cores
+  std::int64_t shared_bytes_per_block = 0;  ///< most shared memory of a block of threads; 0: not said
+  // The device's own connection to the host; a slot may have less. 0: it has none, or nothing is said.
+  std::int64_t pcie_generation = 0;
+  std::int64_t pcie_lanes = 0;
   EfficiencyPoint efficiency;  ///< what an operation gets of which nothing is known
   /// By operation; "sparse_attention/128" is of calls with that many heads.
   std::map<std::string, OperationEfficiency, std::less<>> operations;
@@ -109,6 +117,12 @@ struct DeviceProfile {
   [[nodiscard]] EfficiencyPoint efficiency_of(std::string_view operation, double num_rows) const;
 };
 
+/// "NVIDIA GeForce RTX 4090, 24 GB; data sheet, not measured"
+[[nodiscard]] std::string listed_text(const DeviceProfile& profile);
+
+/// What one lane of a PCIe link carries one way, in bytes a second, less its encoding. 0: no such generation.
+[[nodiscard]] double pcie_lane_bytes_per_second(std::int64_t generation);
+
 /// Of the program.
 [[nodiscard]] std::span<const DeviceProfile> device_profiles();
 
@@ -116,7 +130,8 @@ struct DeviceProfile {
 [[nodiscard]] const DeviceProfile* find_device_profile(std::string_view name);
 
 /// The datasheet's profile of a GPU by its driver's name, "NVIDIA H100 80GB HBM3": the longest name of a
-/// profile in it. Null when the program has none.
+/// profile all of whose words ("a100-40gb": two) it has. Null when the program has none, and for a GPU of a
+/// laptop, which has less of everything than the card of its name.
 [[nodiscard]] const DeviceProfile* find_profile_of_gpu(std::string_view driver_name);
 
 /// The same, but with what this program's kernels were measured to reach ("h200-baleen" of "h200") where the

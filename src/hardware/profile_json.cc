@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_fields.h"
+#include "base/number.h"
 #include "base/quoted_text.h"
 #include "hardware/device_profile.h"
 
@@ -38,6 +39,9 @@ constexpr FigureRange kLinkShare{1e-6, 4};
 constexpr FigureRange kRows{1, 1e12};
 constexpr FigureRange kTile{1, 1e9, true};
 constexpr FigureRange kUnits{0, 1e6};
+constexpr std::int64_t kMaxCapability = 99;
+constexpr FigureRange kPcieGeneration{1, 6};
+constexpr FigureRange kPcieLanes{1, 16};
 constexpr FigureRange kRanks{2, 1e6};
 constexpr FigureRange kLinkSize{1, 1e9};
 
@@ -74,6 +78,23 @@ void read_efficiency(const JsonFields& fields, EfficiencyPoint& point) {
        {std::pair{"compute", &point.compute}, {"memory", &point.memory}, {"scalar", &point.scalar}}) {
     fields.take(name, *share, kShare);
   }
+}
+
+/// "8.9"
+void read_capability(const JsonFields& fields, DeviceProfile& profile) {
+  constexpr std::string_view kName = "compute_capability";
+  const std::string text = short_text(fields, kName);
+  if (text.empty()) return;
+  const std::size_t point = text.find('.');
+  const auto part = [&](std::string_view digits) -> int {
+    const Result<std::int64_t> number = read_whole(digits, {0, kMaxCapability});
+    if (!number)
+      fail("{}: expected two numbers, as \"8.9\", found {}", fields.label_of(kName),
+           shortened_text(text, 60));
+    return static_cast<int>(number.value());
+  };
+  profile.capability_major = part(std::string_view(text).substr(0, point));
+  profile.capability_minor = part(point == std::string::npos ? "" : std::string_view(text).substr(point + 1));
 }
 
 OperationEfficiency read_operation(const Json& json, const std::string& label) {
@@ -192,6 +213,8 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   profile.description = short_text(fields, "description");
   fields.take("is_cpu", profile.is_cpu);
   fields.take("fuses", profile.fuses);
+  fields.take("from_data_sheet", profile.from_data_sheet);
+  read_capability(fields, profile);
   if (const Json* peaks = fields.find("peak_flops")) {
     const JsonFields entries(*peaks, fmt::format("{}.peak_flops", label));
     for (std::size_t i = 0; i < kFormatNames.size(); ++i)
@@ -203,6 +226,13 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   fields.take("memory_bytes_per_second", profile.memory_bytes_per_second, kBytesPerSecond);
   fields.take("l2_bytes", profile.l2_bytes, kBytes);
   fields.take("num_units", profile.num_units, kUnits);
+  fields.take("shared_bytes_per_block", profile.shared_bytes_per_block, kBytes);
+  if (const Json* pcie = fields.find("pcie")) {
+    const JsonFields entries(*pcie, fmt::format("{}.pcie", label));
+    entries.need("generation", profile.pcie_generation, kPcieGeneration);
+    entries.need("lanes", profile.pcie_lanes, kPcieLanes);
+    entries.end();
+  }
   if (const Json* efficiency = fields.find("efficiency")) {
     const JsonFields entries(*efficiency, fmt::format("{}.efficiency", label));
     read_efficiency(entries, profile.efficiency);
@@ -273,6 +303,10 @@ std::string profile_text(const DeviceProfile& profile) {
   Json json{{"name", profile.name}, {"description", profile.description}};
   if (profile.is_cpu) json["is_cpu"] = true;
   if (profile.fuses) json["fuses"] = true;
+  if (profile.from_data_sheet) json["from_data_sheet"] = true;
+  if (profile.capability_major > 0) {
+    json["compute_capability"] = fmt::format("{}.{}", profile.capability_major, profile.capability_minor);
+  }
   for (std::size_t i = 0; i < kFormatNames.size(); ++i) {
     if (profile.peak_flops[i] > 0) json["peak_flops"][std::string(kFormatNames[i])] = profile.peak_flops[i];
   }
@@ -281,6 +315,9 @@ std::string profile_text(const DeviceProfile& profile) {
   json["memory_bytes_per_second"] = profile.memory_bytes_per_second;
   json["l2_bytes"] = profile.l2_bytes;
   json["num_units"] = profile.num_units;
+  if (profile.shared_bytes_per_block > 0) json["shared_bytes_per_block"] = profile.shared_bytes_per_block;
+  if (profile.pcie_generation > 0)
+    json["pcie"] = {{"generation", profile.pcie_generation}, {"lanes", profile.pcie_lanes}};
   json["efficiency"] = {{"compute", profile.efficiency.compute},
                         {"memory", profile.efficiency.memory},
                         {"scalar", profile.efficiency.scalar}};

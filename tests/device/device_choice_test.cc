@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "device/profiled_device.h"
 #include "tensor/captured_rows.h"
 
 namespace baleen {
@@ -28,6 +29,29 @@ TEST(DeviceChoice, AGpuThatIsNotThereIsASentence) {
   } catch (const Error& error) {
     EXPECT_GT(std::string(error.what()).size(), 20u);
   }
+}
+
+TEST(ProfiledDevice, AGpuIsPlannedWithTheKernelsThatItGets) {
+  const auto kernels = [](const char* name) {
+    return device_like(*find_device_profile(name)).architecture->name;
+  };
+  for (const char* name : {"rtx-3090", "rtx-4090", "rtx-5090", "a100-80gb", "l40s", "gb10", "b200"})
+    EXPECT_EQ(kernels(name), "sm80") << name;
+  for (const char* name : {"h100", "h200", "h20", "h200-baleen", "mi300x"})
+    EXPECT_EQ(kernels(name), "sm90") << name;
+  EXPECT_TRUE(device_like(*find_device_profile("zen5-2-cores")).is_cpu());
+}
+
+TEST(ProfiledDevice, TraitsAreTheCardsOwn) {
+  const DeviceTraits card = traits_like(*find_device_profile("rtx-3090"));
+  EXPECT_EQ(card.num_units, 82);
+  EXPECT_EQ(card.shared_bytes_per_block, 99 << 10);
+  EXPECT_EQ(card.l2_bytes, 6 << 20);
+  EXPECT_FALSE(card.has_fp8_units);
+  EXPECT_LT(card.rates.memory_bytes_per_second, 936e9);
+  EXPECT_EQ(traits_like(*find_device_profile("a100-40gb")).shared_bytes_per_block, 163 << 10);
+  EXPECT_TRUE(traits_like(*find_device_profile("h100")).has_fp8_units);
+  EXPECT_TRUE(traits_like(*find_device_profile("zen5-2-cores")).shares_host_memory);
 }
 
 TEST(DeviceChoice, StepsArePaddedToFewSizes) {

@@ -24,11 +24,29 @@ TEST(DeviceProfile, OfAGpuByItsDriversName) {
   EXPECT_EQ(find_profile_of_gpu("NVIDIA H200"), find_device_profile("h200"));
   EXPECT_EQ(find_profile_of_gpu("NVIDIA H100 80GB HBM3"), find_device_profile("h100"));
   EXPECT_EQ(find_profile_of_gpu("NVIDIA H20"), find_device_profile("h20"));
-  EXPECT_EQ(find_profile_of_gpu("NVIDIA A100"), nullptr);
+  EXPECT_EQ(find_profile_of_gpu("NVIDIA V100"), nullptr);
   EXPECT_EQ(find_profile_of_gpu(""), nullptr);
+  for (const auto& [driver_name, name] :
+       {std::pair{"NVIDIA GeForce RTX 3090", "rtx-3090"},
+        {"NVIDIA GeForce RTX 4090", "rtx-4090"},
+        {"NVIDIA GeForce RTX 5090", "rtx-5090"},
+        {"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-blackwell"},
+        {"NVIDIA A100-SXM4-40GB", "a100-40gb"},
+        {"NVIDIA A100 80GB PCIe", "a100-80gb"},
+        {"NVIDIA A800-SXM4-80GB", "a800"},
+        {"NVIDIA L40S", "l40s"},
+        {"NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"},
+        {"NVIDIA RTX A6000", "rtx-a6000"},
+        {"NVIDIA GB10", "gb10"},
+        {"NVIDIA B200", "b200"}}) {
+    EXPECT_EQ(find_profile_of_gpu(driver_name), find_device_profile(name)) << driver_name;
+    EXPECT_NE(find_device_profile(name), nullptr) << name;
+  }
+  EXPECT_EQ(find_profile_of_gpu("NVIDIA L40"), nullptr);
+  EXPECT_EQ(find_profile_of_gpu("NVIDIA GeForce RTX 4090 Laptop GPU"), nullptr);
   EXPECT_EQ(find_calibrated_profile_of_gpu("NVIDIA H200"), find_device_profile("h200-baleen"));
   EXPECT_EQ(find_calibrated_profile_of_gpu("NVIDIA H20"), find_device_profile("h20"));
-  EXPECT_EQ(find_calibrated_profile_of_gpu("NVIDIA A100"), nullptr);
+  EXPECT_EQ(find_calibrated_profile_of_gpu("NVIDIA V100"), nullptr);
 }
 
 TEST(DeviceProfile, EveryFigureSaysWhereItIsFrom) {
@@ -37,7 +55,8 @@ TEST(DeviceProfile, EveryFigureSaysWhereItIsFrom) {
     const Json json = Json::parse(profile_text(profile));
     for (const auto& [name, value] : json.items()) {
       const bool is_figure = (value.is_number() && value != 0) || name == "peak_flops" ||
-                             name == "efficiency" || (name == "links" && !value.empty());
+                             name == "efficiency" || name == "pcie" || name == "compute_capability" ||
+                             ((name == "links" || name == "memory_levels") && !value.empty());
       if (!is_figure) continue;
       const auto source = profile.sources.find(name);
       ASSERT_NE(source, profile.sources.end()) << profile.name << " " << name;
@@ -49,10 +68,10 @@ TEST(DeviceProfile, EveryFigureSaysWhereItIsFrom) {
 TEST(DeviceProfile, FiguresLieWhereDevicesCanBe) {
   for (const DeviceProfile& profile : device_profiles()) {
     if (profile.is_cpu) continue;
-    EXPECT_GT(profile.peak(PeakFormat::kBf16), 1e14) << profile.name;
+    EXPECT_GT(profile.peak(PeakFormat::kBf16), 5e13) << profile.name;
     EXPECT_GE(profile.peak(PeakFormat::kBf16), profile.peak(PeakFormat::kFp32)) << profile.name;
-    EXPECT_GT(profile.memory_bytes, std::int64_t{32} << 30) << profile.name;
-    EXPECT_GT(profile.memory_bytes_per_second, 1e12) << profile.name;
+    EXPECT_GT(profile.memory_bytes, std::int64_t{23} << 30) << profile.name;
+    EXPECT_GT(profile.memory_bytes_per_second, 2.5e11) << profile.name;
     EXPECT_LT(profile.memory_bytes_per_second, 2e13) << profile.name;
     for (const double share :
          {profile.efficiency.compute, profile.efficiency.memory, profile.efficiency.scalar})
@@ -64,6 +83,44 @@ TEST(DeviceProfile, FiguresLieWhereDevicesCanBe) {
     for (std::size_t i = 1; i < profile.links.size(); ++i) {
       EXPECT_GE(profile.links[i].latency_seconds, profile.links[i - 1].latency_seconds) << profile.name;
       EXPECT_LE(profile.links[i].bytes_per_second, profile.links[i - 1].bytes_per_second) << profile.name;
+    }
+  }
+}
+
+TEST(DeviceProfile, CardsOfDataSheetsSayThatNobodyMeasuredThem) {
+  for (const char* name : {"rtx-3090", "rtx-4090", "rtx-5090", "rtx-pro-6000-blackwell", "a100-40gb",
+                           "a100-80gb", "a800", "l40s", "gb10", "b200", "rtx-6000-ada", "rtx-a6000"}) {
+    const DeviceProfile* profile = find_device_profile(name);
+    ASSERT_NE(profile, nullptr) << name;
+    EXPECT_NE(listed_text(*profile).find("data sheet, not measured"), std::string::npos) << name;
+    EXPECT_TRUE(profile->operations.empty()) << name << " has figures that somebody measured";
+    // What kernels are chosen by.
+    EXPECT_GE(profile->capability_major, 8) << name;
+    EXPECT_GE(profile->shared_bytes_per_block, 99 << 10) << name;
+    EXPECT_GT(profile->l2_bytes, 0) << name;
+    EXPECT_GT(profile->num_units, 0) << name;
+    // The GB10's processor and GPU share one memory.
+    EXPECT_EQ(profile->pcie_generation > 0, profile->name != "gb10") << name;
+    EXPECT_EQ(profile->memory_levels.empty(), profile->name == "gb10") << name;
+  }
+  const DeviceProfile& card = *find_device_profile("rtx-3090");
+  EXPECT_EQ(card.shared_bytes_per_block, 99 << 10);
+  EXPECT_EQ(find_device_profile("a100-80gb")->shared_bytes_per_block, 163 << 10);
+  EXPECT_EQ(card.capability_minor, 6);
+  EXPECT_EQ(listed_text(*find_device_profile("h200-baleen")).find("data sheet"), std::string::npos);
+}
+
+TEST(DeviceProfile, NoCopyIsQuickerThanItsLink) {
+  EXPECT_NEAR(16 * pcie_lane_bytes_per_second(4), 31.5e9, 0.1e9);
+  EXPECT_NEAR(16 * pcie_lane_bytes_per_second(3), pcie_lane_bytes_per_second(4) * 8, 1);
+  EXPECT_EQ(pcie_lane_bytes_per_second(7), 0);
+  for (const DeviceProfile& profile : device_profiles()) {
+    if (profile.pcie_generation == 0) continue;
+    const double link =
+        static_cast<double>(profile.pcie_lanes) * pcie_lane_bytes_per_second(profile.pcie_generation);
+    for (const MemoryLevel& level : profile.memory_levels) {
+      EXPECT_LT(level.bytes_per_second, 0.9 * link) << profile.name;
+      EXPECT_LE(level.kernel_bytes_per_second, level.bytes_per_second) << profile.name;
     }
   }
 }
@@ -133,6 +190,12 @@ TEST(DeviceProfile, WrongFieldsAreNamed) {
   expect_error(with("/memory_bytes", 1e300), "memory_bytes");
   expect_error(with("/name", 7), "name: expected a text");
   expect_error(with("/name", ""), "name is missing");
+  expect_error(with("/from_data_sheet", 1), "from_data_sheet: expected true or false");
+  for (const char* capability : {"9", "9.", ".0", "9.x", "sm_90", "9.0.1", "-9.0", "900.0"})
+    expect_error(with("/compute_capability", capability), "compute_capability: expected");
+  expect_error(with("/pcie", 4), "pcie: expected an object");
+  expect_error(with("/pcie/generation", 9), "pcie.generation");
+  expect_error(with("/pcie", {{"generation", 4}}), "pcie.lanes");
   expect_error(with("/is_cpu", 1), "is_cpu: expected true or false");
   expect_error(with("/efficiency", 1), "efficiency: expected an object");
   expect_error(with("/efficiency/compute", 40), "efficiency.compute");

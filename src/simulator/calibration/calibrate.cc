@@ -171,6 +171,7 @@ DeviceProfile cuda_ceilings(const CalibrationOptions& options) {
   DeviceProfile profile = profile_of_gpu(measured.name);
   profile.description = fmt::format("{} with this program's kernels", measured.name);
   profile.fuses = true;
+  profile.from_data_sheet = false;
   profile.operations.clear();
   profile.memory_bytes_per_second = measured.bytes_per_second;
   profile.peak_flops[static_cast<std::size_t>(PeakFormat::kBf16)] = measured.bf16_flops_per_second;

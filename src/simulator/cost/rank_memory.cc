@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/profiled_device.h"
 #include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
 #include "model/device_weights.h"
@@ -80,7 +81,7 @@ std::int64_t message_bytes(const RankModel& model, const RankLoad& load) {
 
 RankMemory rank_memory(const RankModel& model, const RankLoad& load, const DeviceProfile& device) {
   EngineOptions options;
-  options.device = device_like(device.is_cpu);
+  options.device = device_like(device);
   options.max_batch_tokens = std::max(load.step_rows, load.logit_rows);
   options.max_logit_rows = load.logit_rows;
   options.max_sequences = load.num_sequences;

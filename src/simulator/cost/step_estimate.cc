@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "device/make_device.h"
+#include "device/profiled_device.h"
 #include "moe/residence/expert_block.h"
 
 namespace baleen {
@@ -15,13 +16,8 @@ namespace {
 /// that such a device would choose.
 std::optional<double> predicted_seconds(const DeviceProfile& device, const OperationSequence& sequence,
                                         const void* const* args) {
-  /// Of a datasheet's rate what a copy reaches: 4.25 of 4.8 TB/s on an H200 (bench/results/kernels-h200.csv).
-  constexpr double kCopyShare = 0.885;
   if (device.operations.contains(sequence.name)) return std::nullopt;
-  DeviceTraits traits = device_traits(device_like(device.is_cpu), 1);
-  if (device.num_units > 0) traits.num_units = static_cast<int>(device.num_units);
-  traits.rates.memory_bytes_per_second = kCopyShare * device.memory_bytes_per_second;
-  for (const VariantVerdict& verdict : variant_verdicts(traits, {}, sequence, args))
+  for (const VariantVerdict& verdict : variant_verdicts(traits_like(device), {}, sequence, args))
     if (verdict.outcome == VariantOutcome::kChosen) return verdict.predicted_seconds;
   return std::nullopt;
 }

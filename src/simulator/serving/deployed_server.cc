@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/number.h"
+#include "device/profiled_device.h"
 #include "engine/memory_plan.h"
 #include "simulator/serving/estimated_step_times.h"
 
@@ -87,7 +88,7 @@ std::int64_t most_cache_tokens(const SimulatedModel& model, const ParallelPlan& 
 ServerSetup deployed_server(const SimulatedModel& model, const ParallelPlan& plan,
                             const DeviceProfile& device, const DeployedServerOptions& options) {
   EngineOptions engine = options.engine;
-  engine.device = device_like(device.is_cpu);
+  engine.device = device_like(device);
   const std::int64_t most = most_cache_tokens(model, plan, device, engine);
   if (engine.cache_tokens > most) {
     fail("‹context› {}: beside all else {} tokens fit into the {:.1f} GB of {}", engine.cache_tokens, most,
