@@ -43,13 +43,26 @@ struct MessageTimes {
   [[nodiscard]] double seconds_of(double sent_bytes) const;
 };
 
-/// Memory beyond the device's own, whose experts are copied to it when a step needs them: the host's, and
-/// what may lie beyond that.
+/// The host's cores, which compute experts where they lie. They share the host's memory with copies to the
+/// device, so each is slower while both run.
+struct HostCompute {
+  double bytes_per_second = 0;                ///< of weights, while no copies run; 0: the cores compute none
+  double beside_copies_bytes_per_second = 0;  ///< the same while copies run
+  double copies_beside_bytes_per_second = 0;  ///< what copies by kernels reach meanwhile
+  double row_seconds = 0;                     ///< for each further row of an expert
+  double hand_over_seconds = 0;  ///< of a layer: until the cores have seen its rows and the device its sums
+
+  [[nodiscard]] bool any() const { return bytes_per_second > 0; }
+};
+
+/// Memory beyond the device's own, whose experts are copied to it when a step needs them, or computed by the
+/// cores beside it: the host's, and what may lie beyond that, a disk.
 struct MemoryLevel {
-  std::string name;                    ///< "host"
+  std::string name;                    ///< "host", "disk"
   std::int64_t bytes = 0;              ///< that experts may take; 0: what they need
   double bytes_per_second = 0;         ///< copied by the copy engine, behind the layers before
   double kernel_bytes_per_second = 0;  ///< copied by kernels, when a step has chosen its experts
+  HostCompute compute;                 ///< of the host's
 };
 
 /// Shares of the peaks that kernels of one operation reach at a number of rows; 0: not said.
@@ -103,6 +116,9 @@ struct DeviceProfile {
   /// By operation that sends ("dispatch") or kind ("all_reduce"); the others follow from `links`.
   std::map<std::string, MessageTimes, std::less<>> messages;
   std::vector<MemoryLevel> memory_levels;  ///< nearest first; none: weights lie in the device's memory alone
+  /// Experts that a step chooses outside the device's memory are shared out between copies and the host's
+  /// cores, where `memory_levels` says what these reach; otherwise all are copied.
+  bool computes_on_host = false;
   /// The most that weights may take of the device's memory; 0: what is free.
   std::int64_t most_weight_bytes = 0;
   double host_seconds_per_step = 0;

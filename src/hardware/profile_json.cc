@@ -163,6 +163,22 @@ MessageTimes read_message(const Json& json, const std::string& label) {
   return times;
 }
 
+HostCompute read_host_compute(const Json& json, const std::string& label) {
+  HostCompute compute;
+  const JsonFields fields(json, label);
+  for (const auto& [name, rate] :
+       {std::pair{"bytes_per_second", &compute.bytes_per_second},
+        {"beside_copies_bytes_per_second", &compute.beside_copies_bytes_per_second},
+        {"copies_beside_bytes_per_second", &compute.copies_beside_bytes_per_second}}) {
+    fields.take(name, *rate, kBytesPerSecond);
+    if (*rate == 0) fail("{}.{}: missing, or 0", label, name);
+  }
+  fields.take("row_seconds", compute.row_seconds, kSeconds);
+  fields.take("hand_over_seconds", compute.hand_over_seconds, kSeconds);
+  fields.end();
+  return compute;
+}
+
 MemoryLevel read_memory_level(const Json& json, const std::string& label) {
   MemoryLevel level;
   const JsonFields fields(json, label);
@@ -170,6 +186,8 @@ MemoryLevel read_memory_level(const Json& json, const std::string& label) {
   fields.take("bytes", level.bytes, kBytes);
   fields.take("bytes_per_second", level.bytes_per_second, kBytesPerSecond);
   fields.take("kernel_bytes_per_second", level.kernel_bytes_per_second, kBytesPerSecond);
+  if (const Json* compute = fields.find("compute"))
+    level.compute = read_host_compute(*compute, label + ".compute");
   fields.end();
   for (const auto& [name, rate] : {std::pair{"bytes_per_second", level.bytes_per_second},
                                    {"kernel_bytes_per_second", level.kernel_bytes_per_second}}) {
@@ -276,6 +294,7 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
           read_memory_level((*levels)[i], fmt::format("{}.memory_levels[{}]", label, i)));
     }
   }
+  fields.take("computes_on_host", profile.computes_on_host);
   fields.take("most_weight_bytes", profile.most_weight_bytes, kBytes);
   fields.take("host_seconds_per_step", profile.host_seconds_per_step, kSeconds);
   fields.take("reserved_bytes", profile.reserved_bytes, kBytes);
@@ -343,11 +362,20 @@ std::string profile_text(const DeviceProfile& profile) {
   }
   for (const auto& [name, times] : profile.messages) json["messages"][name] = message_json(times);
   for (const MemoryLevel& level : profile.memory_levels) {
-    json["memory_levels"].push_back({{"name", level.name},
-                                     {"bytes", level.bytes},
-                                     {"bytes_per_second", level.bytes_per_second},
-                                     {"kernel_bytes_per_second", level.kernel_bytes_per_second}});
+    Json entry{{"name", level.name},
+               {"bytes", level.bytes},
+               {"bytes_per_second", level.bytes_per_second},
+               {"kernel_bytes_per_second", level.kernel_bytes_per_second}};
+    if (const HostCompute& compute = level.compute; compute.any()) {
+      entry["compute"] = {{"bytes_per_second", compute.bytes_per_second},
+                          {"beside_copies_bytes_per_second", compute.beside_copies_bytes_per_second},
+                          {"copies_beside_bytes_per_second", compute.copies_beside_bytes_per_second},
+                          {"row_seconds", compute.row_seconds},
+                          {"hand_over_seconds", compute.hand_over_seconds}};
+    }
+    json["memory_levels"].push_back(std::move(entry));
   }
+  if (profile.computes_on_host) json["computes_on_host"] = true;
   if (profile.most_weight_bytes > 0) json["most_weight_bytes"] = profile.most_weight_bytes;
   json["host_seconds_per_step"] = profile.host_seconds_per_step;
   json["reserved_bytes"] = profile.reserved_bytes;

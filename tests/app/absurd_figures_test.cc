@@ -81,7 +81,17 @@ Json full_profile(bool is_cpu) {
                                     .seconds_per_further_rank = 5e-7,
                                     .whole_up_to_bytes = 4096};
   profile.memory_levels = {
-      {.name = "host", .bytes = 0, .bytes_per_second = 5e10, .kernel_bytes_per_second = 4e10}};
+      {.name = "host",
+       .bytes = 0,
+       .bytes_per_second = 5e10,
+       .kernel_bytes_per_second = 4e10,
+       .compute = {.bytes_per_second = 8e10,
+                   .beside_copies_bytes_per_second = 6e10,
+                   .copies_beside_bytes_per_second = 3e10,
+                   .row_seconds = 2e-5,
+                   .hand_over_seconds = 1e-5}},
+      {.name = "disk", .bytes = 0, .bytes_per_second = 5e9, .kernel_bytes_per_second = 4e9}};
+  profile.computes_on_host = true;
   profile.most_weight_bytes = 1'000'000'000;
   profile.graph_overlap_seconds = 1e-6;
   return Json::parse(profile_text(profile));

@@ -138,8 +138,16 @@ std::string full_text() {
                                     .num_ranks = 2,
                                     .seconds_per_further_rank = 5e-7,
                                     .whole_up_to_bytes = 4096};
-  profile.memory_levels = {
-      {.name = "host", .bytes = 7, .bytes_per_second = 5e10, .kernel_bytes_per_second = 4e10}};
+  profile.memory_levels = {{.name = "host",
+                            .bytes = 7,
+                            .bytes_per_second = 5e10,
+                            .kernel_bytes_per_second = 4e10,
+                            .compute = {.bytes_per_second = 8e10,
+                                        .beside_copies_bytes_per_second = 6e10,
+                                        .copies_beside_bytes_per_second = 3e10,
+                                        .row_seconds = 2e-5,
+                                        .hand_over_seconds = 1e-5}}};
+  profile.computes_on_host = true;
   profile.most_weight_bytes = 12345;
   profile.graph_overlap_seconds = 1e-6;
   return profile_text(profile);
@@ -219,6 +227,10 @@ TEST(DeviceProfile, WrongFieldsAreNamed) {
   expect_error(with("/memory_levels/0", {{"name", "host"}, {"bytes_per_second", 1e9}}),
                "memory_levels[0].kernel_bytes_per_second: missing");
   expect_error(with("/memory_levels/0/speed", 5), "memory_levels[0].speed");
+  expect_error(with("/memory_levels/0/compute", 5), "memory_levels[0].compute: expected an object");
+  expect_error(with("/memory_levels/0/compute/bytes_per_second", 0), "compute.bytes_per_second: missing");
+  expect_error(with("/memory_levels/0/compute/speed", 5), "memory_levels[0].compute.speed");
+  expect_error(with("/computes_on_host", 1), "computes_on_host: expected true or false");
   expect_error(with("/sources/memory_bytes", 5), "sources.memory_bytes");
 }
 

@@ -14,17 +14,24 @@ HostCopies::HostCopies(const HostExperts& experts, std::int64_t num_chosen, doub
     : experts_(experts),
       num_rows_(num_rows),
       guessed_(guessed),
-      by_kernels_(num_rows <= static_cast<double>(ExpertStore::kMaxRowsOfKernelCopies)) {
+      by_kernels_(num_rows <= static_cast<double>(ExpertStore::kMaxRowsOfKernelCopies)),
+      wait_(experts.block_bytes, experts.level, experts.disk, experts.computes) {
   if (experts.empty()) return;
   const ExpertCounts& counts = experts.counts;
   const auto num_experts = static_cast<double>(counts.num_to_choose_from());
   // Ranks leave to the host what is used least, each of its own: all of them that end of the list.
   const double num_ranks = num_experts / static_cast<double>(counts.num_experts);
-  const double on_host = experts.of_a_block(), rows = num_rows * static_cast<double>(counts.num_groups);
+  const double on_host = experts.on_host_of_a_block(), on_disk = experts.on_disk_of_a_block();
+  const double rows = num_rows * static_cast<double>(counts.num_groups);
   const ExpertRouting routing(counts.num_to_choose_from(), num_chosen, zipf);
-  const double chosen = routing.distinct(num_experts - num_ranks * on_host, num_experts, rows) / num_ranks;
-  copied_ = by_kernels_ ? chosen : on_host;
-  share_ = chosen / (routing.distinct(rows) / num_ranks);
+  const auto chosen_of_last = [&](double count) {
+    return routing.distinct(num_experts - num_ranks * count, num_experts, rows) / num_ranks;
+  };
+  const double chosen = chosen_of_last(on_host + on_disk), on_all = routing.distinct(rows);
+  from_disk_ = by_kernels_ ? chosen_of_last(on_disk) : on_disk;
+  from_host_ = by_kernels_ ? chosen - from_disk_ : on_host;
+  rows_of_expert_ = rows * static_cast<double>(num_chosen) / on_all;
+  share_ = chosen / (on_all / num_ranks);
 }
 
 void HostCopies::add_to(OpTime& time, const GraphOp& op, double start) {
@@ -43,23 +50,30 @@ void HostCopies::add_to(OpTime& time, const GraphOp& op, double start) {
 }
 
 double HostCopies::seconds_left(double ahead) const {
-  const double each = static_cast<double>(experts_.block_bytes) / experts_.level.kernel_bytes_per_second;
-  if (ahead <= 0 || guessed_ <= 0) return copied_ * each;
+  if (ahead <= 0 || guessed_ <= 0) return wait_.seconds(from_host_, from_disk_, rows_of_expert_);
   // How many come in a step is spread as rare events are; what the time ahead does not allow is waited for.
-  const int most = static_cast<int>(copied_ + 10 * std::sqrt(copied_)) + 20;
-  double sum = 0, probability = std::exp(-copied_);
-  for (int n = 1; n <= most; ++n) {
-    probability *= copied_ / n;
+  // Guesses wait for no disk.
+  const double each = wait_.copy_seconds();
+  const int most = static_cast<int>(from_host_ + 10 * std::sqrt(from_host_)) + 20;
+  double sum = 0, probability = std::exp(-from_host_);
+  for (int n = 0; n <= most; ++n) {
+    if (n > 0) probability *= from_host_ / n;
     const double guessed = std::min(guessed_ * n, static_cast<double>(experts_.counts.num_slots));
-    sum += probability * ((n - guessed) * each + std::max(0.0, guessed * each - ahead));
+    sum += probability *
+           (wait_.seconds(n - guessed, from_disk_, rows_of_expert_) + std::max(0.0, guessed * each - ahead));
   }
   return sum;
 }
 
 void HostCopies::wait_for_background(OpTime& time, double start) {
   const double buffer_free_at = left_.size() < 2 ? 0 : left_[left_.size() - 2];
-  link_free_at_ =
-      std::max(link_free_at_, buffer_free_at) + bytes_of_a_block() / experts_.level.bytes_per_second;
+  // Over the link comes what a disk gives, too.
+  double copying = bytes_of_a_block() / experts_.level.bytes_per_second;
+  if (from_disk_ > 0) {
+    copying = std::max(
+        copying, from_disk_ * static_cast<double>(experts_.block_bytes) / experts_.disk->bytes_per_second);
+  }
+  link_free_at_ = std::max(link_free_at_, buffer_free_at) + copying;
   time.host_copy_seconds = std::max(0.0, link_free_at_ - start);
   if (time.host_copy_seconds > time.seconds) time.bound = Bound::kHostCopies;
   time.seconds += time.host_copy_seconds;

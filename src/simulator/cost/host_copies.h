@@ -4,7 +4,8 @@
 ///     few rows     router, then copies of what it chose, beside products of resident experts; then products
 ///                  of the copies
 ///     one row      copies, then all products
-///     both         what is guessed for a block comes from when the copies of the block before have come
+///     both         what is guessed for a block comes from when the copies of the block before have come;
+///                  where the host's cores compute, they take a part of what was chosen (expert_wait.h)
 ///     many rows    all of a layer's experts on the host, while the layers before are computed; two buffers
 #pragma once
 
@@ -14,6 +15,7 @@
 
 #include "hardware/device_profile.h"
 #include "moe/residence/expert_placement.h"
+#include "simulator/cost/expert_wait.h"
 #include "simulator/graph/expert_routing.h"
 #include "simulator/graph/op_graph.h"
 
@@ -24,13 +26,19 @@ struct OpTime;
 /// Which experts of a rank lie behind its own memory. Each block has the same share of them, those that are
 /// used least.
 struct HostExperts {
-  ExpertCounts counts;           ///< no blocks: none
-  std::int64_t block_bytes = 0;  ///< size of one expert
-  MemoryLevel level;
+  ExpertCounts counts;              ///< no blocks: none
+  std::int64_t block_bytes = 0;     ///< size of one expert
+  MemoryLevel level;                ///< the host's memory
+  std::optional<MemoryLevel> disk;  ///< of those on disk
+  bool computes = false;            ///< the host's cores compute some of those that a step chooses
 
-  [[nodiscard]] bool empty() const { return counts.num_on_host == 0; }
-  [[nodiscard]] double of_a_block() const {
-    return static_cast<double>(counts.num_on_host) / static_cast<double>(counts.num_blocks);
+  [[nodiscard]] bool empty() const { return counts.num_away() == 0; }
+  [[nodiscard]] double on_host_of_a_block() const { return of_a_block(counts.num_on_host); }
+  [[nodiscard]] double on_disk_of_a_block() const { return of_a_block(counts.num_on_disk); }
+
+ private:
+  [[nodiscard]] double of_a_block(std::int64_t num_experts) const {
+    return static_cast<double>(num_experts) / static_cast<double>(counts.num_blocks);
   }
 };
 
@@ -46,9 +54,9 @@ class HostCopies {
   /// Adds to `time`, of the products of `op`'s experts, what copies add when they begin at `start` seconds.
   void add_to(OpTime& time, const GraphOp& op, double start);
 
-  /// Bytes that come over the link for the experts of one block.
+  /// Bytes that come over the link for the experts of one block, where all are copied.
   [[nodiscard]] double bytes_of_a_block() const {
-    return copied_ * static_cast<double>(experts_.block_bytes);
+    return (from_host_ + from_disk_) * static_cast<double>(experts_.block_bytes);
   }
 
  private:
@@ -63,8 +71,10 @@ class HostCopies {
   std::int64_t counted_block_ = kNone;  ///< block of the latest router, if its experts' copies are counted
   double num_rows_, guessed_;
   bool by_kernels_;
-  double copied_ = 0;  ///< experts of a block
-  double share_ = 0;   ///< share of the products of a step that copies have
+  ExpertWait wait_;
+  double from_host_ = 0, from_disk_ = 0;  ///< experts of a block
+  double rows_of_expert_ = 1;             ///< of each that is chosen
+  double share_ = 0;                      ///< share of the products of a step that these have
   // By kernels:
   std::optional<double> come_at_;  ///< when the copies of the block before had come
   // In the background:

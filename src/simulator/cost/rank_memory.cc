@@ -51,9 +51,12 @@ void leave_experts_to_host(MemoryPlan& plan, const RankModel& model, EngineOptio
   // What the profile reserves takes the place of the engine's own overhead.
   const std::int64_t free = device.memory_bytes - device.reserved_bytes + plan.overhead_bytes - message_bytes;
   const MovableExperts experts = movable_experts(model.config(), model.weights(), model.plan(), options);
-  // Without room the plan stays as it is, and does not fit. Reading from disk is not priced.
+  // Without room the plan stays as it is, and does not fit; so does one that reads from a disk of which
+  // nothing is known.
   MemoryPlan left = plan;
-  if (!baleen::leave_experts_to_host(left, experts, options, free) && left.experts.num_on_disk == 0)
+  const bool has_disk = device.memory_levels.size() > 1;
+  if (!baleen::leave_experts_to_host(left, experts, options, free) &&
+      (has_disk || left.experts.num_on_disk == 0))
     plan = left;
 }
 
@@ -92,7 +95,7 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   MemoryPlan plan = plan_memory(model.config(), weights, full);
   const std::int64_t messages = message_bytes(model, load);
   leave_experts_to_host(plan, model, full, device, messages);
-  return {.weights = plan.experts.num_on_host > 0 ? plan.weight_bytes : weights,
+  return {.weights = plan.experts.num_away() > 0 ? plan.weight_bytes : weights,
           .pages = plan.page_bytes,
           .window_pages = plan.window_bytes,
           .compressor_state = plan.state_bytes,
@@ -102,7 +105,8 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
           .communication = messages,
           .reserved = device.reserved_bytes,
           .experts = plan.experts,
-          .host_expert_bytes = plan.host_expert_bytes};
+          .host_expert_bytes = plan.host_expert_bytes,
+          .disk_expert_bytes = plan.disk_expert_bytes};
 }
 
 }  // namespace baleen

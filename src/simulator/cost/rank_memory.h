@@ -29,6 +29,7 @@ struct RankMemory {
   // Where the weights do not fit, as the engine places them; not part of the total:
   ExpertCounts experts;                ///< no blocks: all weights lie on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned
+  std::int64_t disk_expert_bytes = 0;
 
   [[nodiscard]] std::int64_t total() const;
   /// Of these what grows with positions.

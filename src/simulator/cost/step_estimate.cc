@@ -146,10 +146,13 @@ StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, con
 }
 
 HostExperts host_experts(const RankModel& model, const RankMemory& memory, const DeviceProfile& device) {
-  if (memory.experts.num_on_host == 0) return {};
-  return {.counts = memory.experts,
-          .block_bytes = ExpertBlock(model.weights().blocks.front().moe.routed.front()).bytes(),
-          .level = device.memory_levels.front()};
+  if (memory.experts.num_away() == 0) return {};
+  HostExperts experts{.counts = memory.experts,
+                      .block_bytes = ExpertBlock(model.weights().blocks.front().moe.routed.front()).bytes(),
+                      .level = device.memory_levels.front(),
+                      .computes = device.computes_on_host};
+  if (memory.experts.num_on_disk > 0) experts.disk = device.memory_levels.at(1);
+  return experts;
 }
 
 StepEstimate estimate_step(const PlanRanks& ranks, const Workload& workload,

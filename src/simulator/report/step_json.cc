@@ -87,6 +87,7 @@ std::string step_json(const StepReport& report) {
                               {"bytes", parts},
                               {"total", stage.memory.total()},
                               {"host_experts", stage.memory.experts.num_on_host},
+                              {"disk_experts", stage.memory.experts.num_on_disk},
                               {"host_expert_bytes", stage.memory.host_expert_bytes}});
   }
   json["device_memory_bytes"] = e.device_memory_bytes;

@@ -68,10 +68,17 @@ std::string memory_text(const StepReport& report) {
   text += (free >= 0 ? fmt::format("{:.3f} are left\n", free) : fmt::format("{:.3f} too much\n", -free));
   if (const ExpertCounts& experts = fullest->memory.experts; experts.num_on_host > 0) {
     text += fmt::format(
-        "{:<18}{:>10.3f}  {} of {} routed experts ({:.1f}%), copied when they are needed\n", "on the host",
+        "{:<18}{:>10.3f}  {} of {} routed experts ({:.1f}%), {} when they are needed\n", "on the host",
         static_cast<double>(fullest->memory.host_expert_bytes) * kGB, experts.num_on_host,
         experts.num_in_all(),
-        100.0 * static_cast<double>(experts.num_on_host) / static_cast<double>(experts.num_in_all()));
+        100.0 * static_cast<double>(experts.num_on_host) / static_cast<double>(experts.num_in_all()),
+        report.device.computes_on_host ? "copied, or computed there," : "copied");
+  }
+  if (const ExpertCounts& experts = fullest->memory.experts; experts.num_on_disk > 0) {
+    text += fmt::format(
+        "{:<18}{:>10.3f}  {} routed experts ({:.1f}%), read when they are needed\n", "on disk",
+        static_cast<double>(fullest->memory.disk_expert_bytes) * kGB, experts.num_on_disk,
+        100.0 * static_cast<double>(experts.num_on_disk) / static_cast<double>(experts.num_in_all()));
   }
   return text;
 }
