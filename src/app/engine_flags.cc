@@ -56,8 +56,10 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
       "--messages", messages,
       {{"auto", GpuMessages::kAutomatic},
        {"peer-memory", GpuMessages::kPeerMemory},
+       {"host-memory", GpuMessages::kHostMemory},
        {"nccl", GpuMessages::kNccl}},
-      "How GPUs of several ranks exchange messages: through each other's memory, on one host, or by "
+      "How GPUs of several ranks exchange messages: through each other's memory, on one host; through the "
+      "host's memory, between stages of a pipeline (--pp) whose GPUs have no access to each other's; or by "
       "NCCL. auto: NCCL where processes are on several hosts");
   command.integer("--threads,-t", threads, kThreadsOrAllRange, "Threads; 0: every processor");
   command.integer("--context", context, kPositionsRange,

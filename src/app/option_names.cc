@@ -73,6 +73,7 @@ constexpr OptionName kNames[] = {
     {"split of experts", "--moe-tp"},
     {"split of output projections", "--o-proj-tp"},
     {"split of the vocabulary", "--lmhead-tp"},
+    {"stage layers", "--stage-layers"},
     {"step tokens", "--max-batch-tokens"},
     {"tensor parallelism", "--tp"},
     {"text field", "--field"},

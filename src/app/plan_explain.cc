@@ -36,6 +36,8 @@ std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result, c
 std::string options_text(const ParallelPlan& plan) {
   std::string text = fmt::format("--tp {} --dp {} --ep {} --pp {} --o-proj-tp {}", plan.tp, plan.dp, plan.ep,
                                  plan.pp, plan.o_proj_tp);
+  if (!plan.stage_layers.empty())
+    text += fmt::format(" --stage-layers {}", fmt::join(plan.stage_layers, ","));
   if (plan.cp > 1) text += fmt::format(" --cp {}", plan.cp);
   if (plan.moe_tp > 1) text += fmt::format(" --moe-tp {}", plan.moe_tp);
   if (plan.redundant_experts > 0) text += fmt::format(" --redundant-experts {}", plan.redundant_experts);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/option_ranges.h"
 #include "app/options.h"
 
 namespace baleen {
@@ -19,6 +20,10 @@ void add_plan_options(Options& command, ParallelPlan& plan) {
   count("--dp,--dp-size", plan.dp, "Groups that share the queries; default: what devices are left");
   count("--ep,--ep-size", plan.ep, "Ranks that share the experts; default: all of a stage");
   count("--pp,--pp-size", plan.pp, "Stages of a pipeline; default 1");
+  command.integers(
+      "--stage-layers", plan.stage_layers, kLayersRange,
+      "Layers of each stage of the pipeline, as 25,18, for GPUs that are not alike; default: as even "
+      "as can be");
   count("--moe-tp,--moe-tp-size", plan.moe_tp,
         "Ranks that share an expert's inner width; default: what ep leaves");
   count("--o-proj-tp,--o-proj-tp-size", plan.o_proj_tp,

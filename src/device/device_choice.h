@@ -16,6 +16,7 @@ namespace baleen {
 enum class GpuMessages : std::uint8_t {
   kAutomatic,   ///< through peer memory where all ranks are on one host, else by NCCL
   kPeerMemory,  ///< kernels write into each other's memory
+  kHostMemory,  ///< kernels write into pinned memory of the host: of a pipeline's stages, without peer access
   kNccl
 };
 
@@ -50,6 +51,16 @@ struct GpuGroup {
 /// all before them, both ways. Empty where none can be used. Initialises the driver: some 100 ms at the
 /// first call.
 [[nodiscard]] GpuGroup usable_gpus(std::string_view architecture = {});
+
+/// A GPU of several that need not reach each other's memory, nor be alike.
+struct SeparateGpu {
+  DeviceChoice choice;
+  std::string name;             ///< as the driver calls it
+  std::int64_t free_bytes = 0;  ///< of its memory
+};
+
+/// The GPUs that this program can use with the kernels that the first of them gets. Opens each of them.
+[[nodiscard]] std::vector<SeparateGpu> separate_gpus(std::string_view architecture = {});
 
 /// GPUs that the driver has; 0 without a driver.
 [[nodiscard]] int num_gpus();

@@ -51,7 +51,7 @@ class GpuModule {
   [[nodiscard]] virtual DeviceCeilings measure_ceilings(int gpu) const = 0;
   /// `make_peer_memory`, `join_peer_processes` and `join_by_nccl` of make_device.h.
   [[nodiscard]] virtual std::shared_ptr<DevicePeers> peers_of_threads(
-      std::span<const int> gpus, std::chrono::milliseconds longest_wait) const = 0;
+      std::span<const int> gpus, GpuMessages messages, std::chrono::milliseconds longest_wait) const = 0;
   [[nodiscard]] virtual std::shared_ptr<DevicePeers> peers_of_processes(
       int gpu, std::int64_t rank, std::int64_t num_ranks, Communicator& host,
       std::chrono::milliseconds longest_wait) const = 0;

@@ -107,6 +107,18 @@ GpuGroup usable_gpus(std::string_view architecture) {
   return group;
 }
 
+std::vector<SeparateGpu> separate_gpus(std::string_view architecture) {
+  std::vector<SeparateGpu> separate;
+  for (int index = 0; index < num_gpus(); ++index) {
+    if (!why_not_gpu(index, architecture).empty()) continue;
+    const DeviceChoice gpu = usable_gpu(index, architecture);
+    if (!separate.empty() && gpu.architecture != separate.front().choice.architecture) continue;
+    separate.push_back({gpu, gpu_driver().gpus[static_cast<std::size_t>(index)].name,
+                        module_of(gpu).make_device(index, {})->free_bytes()});
+  }
+  return separate;
+}
+
 int num_gpus() { return static_cast<int>(gpu_driver().gpus.size()); }
 
 std::string device_name(const DeviceChoice& device) {
@@ -143,12 +155,12 @@ DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
   return module_of(choice).measure_ceilings(choice.index);
 }
 
-std::shared_ptr<DevicePeers> make_peer_memory(std::span<const DeviceChoice> devices,
+std::shared_ptr<DevicePeers> make_peer_memory(std::span<const DeviceChoice> devices, GpuMessages messages,
                                               std::chrono::milliseconds longest_wait) {
   if (devices.empty() || devices.front().is_cpu()) return nullptr;
   std::vector<int> gpus;
   for (const DeviceChoice& device : devices) gpus.push_back(device.index);
-  return module_of(devices.front()).peers_of_threads(gpus, longest_wait);
+  return module_of(devices.front()).peers_of_threads(gpus, messages, longest_wait);
 }
 
 std::shared_ptr<DevicePeers> join_peer_processes(const DeviceChoice& device, std::int64_t rank,

@@ -77,6 +77,13 @@ void settle_messages(EngineOptions& options) {
                            plan.expert_transport == ExpertTransport::kFused;
   if (options.messages == GpuMessages::kAutomatic)
     options.messages = names_nccl ? GpuMessages::kNccl : GpuMessages::kPeerMemory;
+  if (options.messages == GpuMessages::kHostMemory && (plan.stage_ranks() > 1 || names_nccl || names_peers)) {
+    fail(
+        "‹messages› host-memory: is for pipelines with one rank a stage, whose only messages are those "
+        "between "
+        "stages; {} has others; ‹pipeline parallelism› {} alone would do",
+        to_text(plan), plan.num_devices);
+  }
   const bool by_nccl = options.messages == GpuMessages::kNccl;
   if (by_nccl ? names_peers : names_nccl) {
     fail("‹messages› {} and ‹expert transport› {}: all messages of a service go one way; leave out one",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "numeric/block_scale.h"
@@ -46,13 +47,30 @@ void find_context_violations(const ParallelPlan& plan, std::vector<std::string>&
   }
 }
 
+/// Of stages whose layers are given.
+void find_stage_violations(const ParallelPlan& plan, const ModelConfig& config,
+                           std::vector<std::string>& found) {
+  const std::vector<std::int64_t>& layers = plan.stage_layers;
+  if (std::ssize(layers) != plan.pp) {
+    found.push_back(fmt::format("‹stage layers› {}: {} stages, but ‹pipeline parallelism› {}",
+                                fmt::join(layers, ","), layers.size(), plan.pp));
+  }
+  const bool has_empty = std::ranges::any_of(layers, [](std::int64_t count) { return count < 1; });
+  const std::int64_t sum = std::accumulate(layers.begin(), layers.end(), std::int64_t{0});
+  if (has_empty || sum != config.num_hidden_layers) {
+    found.push_back(
+        fmt::format("‹stage layers› {}: the model has {} layers, each in one stage, and a stage one at least",
+                    fmt::join(layers, ","), config.num_hidden_layers));
+  }
+}
+
 }  // namespace
 
 ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
   const auto fill = [](std::int64_t& value, std::int64_t otherwise) {
     if (value == 0) value = std::max<std::int64_t>(1, otherwise);
   };
-  fill(plan.pp, 1);
+  fill(plan.pp, std::ssize(plan.stage_layers));
   fill(plan.tp, 1);
   fill(plan.cp, 1);
   const std::int64_t group = plan.group_ranks();
@@ -159,6 +177,7 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
         fmt::format("‹pipeline parallelism› {}: the model has {} layers, a stage has one at least", plan.pp,
                     config.num_hidden_layers));
   }
+  if (!plan.stage_layers.empty()) find_stage_violations(plan, config, found);
   if (auto refused = transport_violation(plan)) found.push_back(std::move(*refused));
   return found;
 }
@@ -176,6 +195,7 @@ std::string to_text(const ParallelPlan& plan) {
     if (value != usual) text += fmt::format(", {} {}", name, value);
   };
   add("pp", plan.pp, 1);
+  if (!plan.stage_layers.empty()) text += fmt::format(" of {} layers", fmt::join(plan.stage_layers, " + "));
   add("moe tp", plan.moe_tp, 1);
   add("o_proj tp", plan.o_proj_tp, plan.tp);
   add("lm_head tp", plan.lmhead_tp, plan.group_ranks());

@@ -26,6 +26,8 @@ struct ParallelPlan {
   std::int64_t dp = 0;
   std::int64_t ep = 0;
   std::int64_t pp = 0;
+  /// Layers of each of the pp stages, for devices that are not alike; empty: as even as can be.
+  std::vector<std::int64_t> stage_layers;
   std::int64_t moe_tp = 0;
   std::int64_t o_proj_tp = 0;
   std::int64_t lmhead_tp = 0;

@@ -1,6 +1,7 @@
 #include "model/rank_config.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/expert_transport.h"
 #include "model/parallel_plan.h"
@@ -12,6 +13,15 @@ Stage even_stage(const ModelConfig& config, std::int64_t pp, std::int64_t index)
   const std::int64_t layers = config.num_hidden_layers;
   const auto begin_of = [&](std::int64_t i) { return i * (layers / pp) + std::min(i, layers % pp); };
   return {.begin = begin_of(index), .end = begin_of(index + 1), .first = index == 0, .last = index + 1 == pp};
+}
+
+Stage stage_of(const ModelConfig& config, const ParallelPlan& plan, std::int64_t index) {
+  Stage stage = even_stage(config, plan.pp, index);
+  if (plan.stage_layers.empty()) return stage;
+  const auto first = plan.stage_layers.begin();
+  stage.begin = std::accumulate(first, first + index, std::int64_t{0});
+  stage.end = stage.begin + plan.stage_layers[static_cast<std::size_t>(index)];
+  return stage;
 }
 
 LayerAttention RankConfig::attention(std::int64_t block) const {

@@ -24,6 +24,9 @@ struct Stage {
 /// Layers cut evenly: stage `index` of `pp`, the first ones have the remainder.
 [[nodiscard]] Stage even_stage(const ModelConfig& config, std::int64_t pp, std::int64_t index);
 
+/// The same of a plan, which may say how many layers each stage has. `plan` resolved.
+[[nodiscard]] Stage stage_of(const ModelConfig& config, const ParallelPlan& plan, std::int64_t index);
+
 /// Blocks are counted as the rank has them: layers of its stage from 0, then the draft head's on the last
 /// stage. A value; the model's config outlives it.
 class RankConfig {

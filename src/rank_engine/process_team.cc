@@ -84,6 +84,8 @@ std::shared_ptr<DevicePeers> join(const EngineOptions& options, MpiCommunicator&
   const DeviceChoice& device = options.rank_devices[static_cast<std::size_t>(rank)];
   if (options.messages == GpuMessages::kNccl)
     return join_by_nccl(device, rank, num_ranks, communicator, options.longest_wait);
+  if (options.messages == GpuMessages::kHostMemory)
+    fail("‹messages› host-memory: is for ranks of one process; leave out mpirun, or ‹messages› nccl");
   return join_peer_processes(device, rank, num_ranks, communicator, options.longest_wait);
 }
 

@@ -194,7 +194,7 @@ std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
     // Ranks of a group route the same tokens, unless each keeps its own.
     const auto number = static_cast<std::int64_t>(rank);
     if (number % plan.group_ranks() > 0 && !plan.shares_rows()) continue;
-    auto block = static_cast<std::size_t>(even_stage(config(), plan.pp, number / plan.stage_ranks()).begin);
+    auto block = static_cast<std::size_t>(stage_of(config(), plan, number / plan.stage_ranks()).begin);
     for (const std::vector<std::int64_t>& row : replies[rank].to<calls::ExpertLoad>()) {
       std::ranges::transform(all[block], row, all[block].begin(), std::plus<>());
       ++block;

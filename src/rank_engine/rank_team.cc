@@ -6,7 +6,7 @@ namespace baleen {
 
 RankLayout layout_of_rank(const ModelConfig& config, const ParallelPlan& plan, std::int64_t rank) {
   const std::int64_t stage = rank / plan.stage_ranks();
-  return {config, plan, even_stage(config, plan.pp, stage), stage, rank % plan.stage_ranks()};
+  return {config, plan, stage_of(config, plan, stage), stage, rank % plan.stage_ranks()};
 }
 
 EngineOptions options_of_rank(const EngineOptions& options, std::int64_t num_ranks, std::int64_t rank) {
@@ -18,7 +18,16 @@ EngineOptions options_of_rank(const EngineOptions& options, std::int64_t num_ran
 }
 
 std::string_view messages_text(const EngineOptions& options) {
-  return options.messages == GpuMessages::kNccl ? ", messages by NCCL" : "";
+  switch (options.messages) {
+    case GpuMessages::kNccl:
+      return ", messages by NCCL";
+    case GpuMessages::kHostMemory:
+      return ", messages through the host's memory";
+    case GpuMessages::kAutomatic:
+    case GpuMessages::kPeerMemory:
+      break;
+  }
+  return "";
 }
 
 }  // namespace baleen

@@ -16,7 +16,7 @@ struct ThreadTeam::State {
         exchange(options.longest_wait),
         peers(options.messages == GpuMessages::kNccl
                   ? nullptr
-                  : make_peer_memory(options.rank_devices, options.longest_wait)),
+                  : make_peer_memory(options.rank_devices, options.messages, options.longest_wait)),
         workers(static_cast<std::size_t>(options.parallel.num_devices)),
         replies(workers.size()),
         busy(workers.size(), true) {}

@@ -80,7 +80,7 @@ class CudaRanks : public test::WithNccl {
     check_runnable(plan, config_);
     const std::vector<int> gpus = test::gpus_of_ranks(plan.num_devices);
     std::optional<PeerMemory> peers;
-    if (gpus.size() > 1 && !by_nccl_) peers.emplace(gpus, kLongestWait);
+    if (gpus.size() > 1 && !by_nccl_) peers.emplace(gpus, kLongestWait, messages_);
     LocalExchange exchange(kLongestWait);
     std::barrier<> all_ready(plan.num_devices);
     std::vector<Logits> results(gpus.size());
@@ -89,7 +89,7 @@ class CudaRanks : public test::WithNccl {
       threads.emplace_back([&, rank] {
         try {
           const std::int64_t stage = rank / plan.stage_ranks();
-          const RankLayout layout(config_, plan, even_stage(config_, plan.pp, stage), stage,
+          const RankLayout layout(config_, plan, stage_of(config_, plan, stage), stage,
                                   rank % plan.stage_ranks());
           LocalCommunicator host(exchange);
           GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)]);
@@ -180,6 +180,7 @@ class CudaRanks : public test::WithNccl {
   std::unique_ptr<ModelWeights> weights_;
   std::atomic<std::int64_t> fused_runs_ = 0;
   bool by_nccl_ = false;
+  MessageMemory messages_ = MessageMemory::kDevices;
 };
 
 /// The same ranks, on GPUs of their own, with all messages by NCCL.
@@ -248,6 +249,16 @@ TEST_F(CudaRanks, Pipeline) {
   load("tiny-flash");
   expect_bits_of_one_gpu({.num_devices = 2, .pp = 2}, {{150, 9, 40, 3}, 4});
   expect_bits_of_one_gpu({.num_devices = 4, .dp = 2, .pp = 2}, {{150, 9, 40, 3}, 4});
+}
+
+/// As between GPUs that have no access to each other's memory: in packets through the host's, some in one part
+/// and some in several, between stages that are not alike.
+TEST_F(CudaRanks, PipelineThroughTheHostsMemory) {
+  load("tiny-flash");
+  messages_ = MessageMemory::kHost;
+  expect_bits_of_one_gpu({.num_devices = 2, .pp = 2}, {{150, 9, 40, 3}, 4});
+  expect_bits_of_one_gpu({.num_devices = 2, .pp = 2, .stage_layers = {4, 1}}, {{600, 400}, 2});
+  expect_bits_of_one_gpu({.num_devices = 3, .pp = 3, .stage_layers = {1, 3, 1}}, {{900, 9}, 2});
 }
 
 /// Wherever experts lie, and however many copies of them there are.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/device_weights.h"
+#include "model/stage_layers.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
@@ -91,6 +93,20 @@ TEST(RankEngine, TwoMicroBatches) {
 TEST(RankEngine, Pipeline) {
   expect_one_ranks_bits({.pp = 2});
   expect_one_ranks_bits({.dp = 2, .pp = 3});
+}
+
+/// Stages of devices that are not alike: as many layers as imposed capacities leave each.
+TEST(RankEngine, PipelineOfUnequalStages) {
+  expect_one_ranks_bits({.pp = 2, .stage_layers = {1, 4}});
+  expect_one_ranks_bits({.dp = 2, .stage_layers = {1, 3, 1}});
+  const ModelConfig config = preset_config("tiny-flash");
+  const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
+  const std::int64_t all = device_weight_bytes(config, formats);
+  const auto layers =
+      balanced_stage_layers(config, formats, std::vector<StageDevice>{{all / 4, 1e12, 0}, {all, 1e12, 0}});
+  ASSERT_TRUE(layers);
+  EXPECT_LT(layers->front(), layers->back());
+  expect_one_ranks_bits({.stage_layers = *layers});
 }
 
 TEST(RankEngine, SequenceParallel) {
@@ -202,6 +218,9 @@ TEST(RankEngine, PlansThatCannotBe) {
   };
   EXPECT_NE(refusal({.tp = 3}).find("‹tensor parallelism› 3"), std::string::npos);
   EXPECT_NE(refusal({.pp = 99}).find("‹pipeline parallelism› 99"), std::string::npos);
+  EXPECT_NE(refusal({.pp = 2, .stage_layers = {3, 3}}).find("‹stage layers› 3,3"), std::string::npos);
+  EXPECT_NE(refusal({.pp = 3, .stage_layers = {3, 2}}).find("2 stages"), std::string::npos);
+  EXPECT_NE(refusal({.stage_layers = {5, 0}}).find("‹stage layers› 5,0"), std::string::npos);
   EXPECT_NE(refusal({.dp = 2, .o_proj_tp = 2}).find("‹split of output projections› 2"), std::string::npos);
   EXPECT_NE(refusal({.pp = 2, .redundant_experts = 2}).find("‹copies of experts›"), std::string::npos);
   EXPECT_NE(refusal({.tp = 2, .dual_batch_overlap = true}).find("‹micro-batch overlap›: "),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/check.h"
 #include "comm/nccl/nccl_rank.h"
@@ -56,8 +57,6 @@ PeerSignals* PeerRank::signals(std::int64_t sender) const {
   return reinterpret_cast<PeerSignals*>(staging(std::ssize(*all_))) + sender;
 }
 
-PeerRank::State* PeerRank::state() const { return reinterpret_cast<State*>(signals(std::ssize(*all_))); }
-
 PeerRank::PeerRank(const NcclRank& nccl) : nccl_(&nccl), rank_(nccl.rank()) {}
 
 std::int64_t PeerRank::num_ranks() const { return nccl_ != nullptr ? nccl_->num_ranks() : std::ssize(*all_); }
@@ -74,6 +73,7 @@ PeerView PeerRank::view(const RankGroup& group) const {
                 .longest_wait_ns = static_cast<std::uint64_t>(
                     std::chrono::duration_cast<std::chrono::nanoseconds>(longest_wait_).count()),
                 .shares_gpu = sharing_ > 1,
+                .packets_only = place_ == MessageMemory::kHost,
                 .max_blocks = max_blocks_};
   for (std::size_t i = 0; i < group.ranks.size(); ++i) {
     const std::int64_t other = group.ranks[i];
@@ -111,16 +111,26 @@ void PeerRank::share(const CudaAllocations& allocations) const {
   if (process_ != nullptr) process_->share(allocations);
 }
 
-void PeerRank::open_region(std::int64_t num_ranks) {
+void PeerRank::open_region(std::int64_t num_ranks, MessageMemory place) {
   const std::int64_t bytes =
-      num_ranks * (kInboxBytes + kStagingBytes + static_cast<std::int64_t>(sizeof(PeerSignals))) +
-      static_cast<std::int64_t>(sizeof(State));
-  check_cuda(
-      cudaMalloc(reinterpret_cast<void**>(&region_), static_cast<std::size_t>(whole_device_pages(bytes))),
-      "getting memory for messages");
-  check_cuda(cudaMemset(region_, 0, static_cast<std::size_t>(bytes)), "clearing it");
-  check_cuda(cudaMemset(staging(0), 0xFF, static_cast<std::size_t>(num_ranks * kStagingBytes)),
-             "emptying it");
+      num_ranks * (kInboxBytes + kStagingBytes + static_cast<std::int64_t>(sizeof(PeerSignals)));
+  const auto region = reinterpret_cast<void**>(&region_);
+  const auto size = static_cast<std::size_t>(whole_device_pages(bytes));
+  place_ = place;
+  // Pinned memory that is portable has one address on all GPUs.
+  check_cuda(place == MessageMemory::kHost
+                 ? cudaHostAlloc(region, size, cudaHostAllocPortable | cudaHostAllocMapped)
+                 : cudaMalloc(region, size),
+             "getting memory for messages");
+  check_cuda(cudaMalloc(reinterpret_cast<void**>(&state_), sizeof(State)), "getting memory for their state");
+  check_cuda(cudaMemset(state_, 0, sizeof(State)), "clearing it");
+  if (place == MessageMemory::kHost) {
+    std::memset(region_, 0, static_cast<std::size_t>(bytes));  // nothing is staged there
+  } else {
+    check_cuda(cudaMemset(region_, 0, static_cast<std::size_t>(bytes)), "clearing it");
+    check_cuda(cudaMemset(staging(0), 0xFF, static_cast<std::size_t>(num_ranks * kStagingBytes)),
+               "emptying it");
+  }
   check_cuda(cudaMallocHost(reinterpret_cast<void**>(&failure_), sizeof(PeerFailure)),
              "getting pinned host memory");
   *failure_ = {};
@@ -130,15 +140,16 @@ void PeerRank::open_region(std::int64_t num_ranks) {
 void PeerRank::close_region() noexcept {
   if (region_ == nullptr) return;
   static_cast<void>(cudaSetDevice(gpu_));
-  static_cast<void>(cudaFree(region_));
+  static_cast<void>(place_ == MessageMemory::kHost ? cudaFreeHost(region_) : cudaFree(region_));
+  static_cast<void>(cudaFree(state_));
   static_cast<void>(cudaFreeHost(failure_));
   region_ = nullptr;
 }
 
-PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait)
+PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait, MessageMemory place)
     : ranks_(gpus.size()) {
   if (gpus.size() > kMaxPeers) fail("{} ranks: at most {} exchange data on one host", gpus.size(), kMaxPeers);
-  connect(gpus);
+  if (place == MessageMemory::kDevices) connect(gpus);
   const std::int64_t sharing = most_ranks_of_one(gpus);
   const std::int32_t max_blocks = sharing == 1 ? kMaxExchangeBlocks : exchange_blocks(gpus, sharing);
   const auto num_ranks = static_cast<std::int64_t>(gpus.size());
@@ -154,7 +165,7 @@ PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds long
       rank.sharing_ = sharing;
       rank.max_blocks_ = max_blocks;
       check_cuda(cudaSetDevice(gpus[i]), "selecting the GPU");
-      rank.open_region(num_ranks);
+      rank.open_region(num_ranks, place);
     }
     check_cuda(cudaSetDevice(previous), "selecting the GPU");
   } catch (...) {
@@ -178,7 +189,7 @@ void PeerMemory::connect(std::span<const int> gpus) const {
         fail(
             "cuda:{} has no access to the memory of cuda:{}: ranks on one host need GPUs that are joined by "
             "NVLink, or by PCIe with peer access (nvidia-smi topo -p2p rw shows which are), or ‹messages› "
-            "nccl",
+            "nccl; stages of a pipeline (‹pipeline parallelism›) also do with ‹messages› host-memory",
             gpu, other);
       }
       const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);

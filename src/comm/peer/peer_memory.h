@@ -23,6 +23,12 @@ namespace baleen {
 class NcclRank;
 class PeerProcess;
 
+/// Where packets lie until they are read.
+enum class MessageMemory : std::uint8_t {
+  kDevices,  ///< in the memory of the GPU that reads them
+  kHost      ///< in pinned memory of the host, for GPUs without access to each other's: packets alone
+};
+
 /// One rank's end. Its functions are for the thread that drives the rank's GPU.
 class PeerRank {
  public:
@@ -43,6 +49,8 @@ class PeerRank {
   /// Ranks of the service on this rank's GPU or, if that is more, on another: itself at least. What keeps a
   /// multiprocessor until other ranks or other blocks have done something takes this part of them at most.
   [[nodiscard]] std::int64_t sharing() const { return sharing_; }
+  /// Messages lie in the host's memory: `PeerView::packets_only`.
+  [[nodiscard]] bool packets_only() const { return place_ == MessageMemory::kHost; }
   [[nodiscard]] std::int64_t rank() const { return rank_; }
   [[nodiscard]] std::int64_t num_ranks() const;
 
@@ -56,14 +64,14 @@ class PeerRank {
     std::int32_t counters[kMaxPeerCounters];
     PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< pieces of memory of ranks in other processes
   };
-  /// Takes and clears the region, on the current GPU, of one of `num_ranks`.
-  void open_region(std::int64_t num_ranks);
+  /// Takes and clears the region, on the current GPU or of the host, of one of `num_ranks`.
+  void open_region(std::int64_t num_ranks, MessageMemory place = MessageMemory::kDevices);
   void close_region() noexcept;
-  /// Of the region of a rank: inboxes, staging and signals by sender, then the state.
+  /// Of the region of a rank: inboxes, staging and signals by sender.
   [[nodiscard]] uint4* inbox(std::int64_t sender) const;
   [[nodiscard]] std::byte* staging(std::int64_t sender) const;
   [[nodiscard]] PeerSignals* signals(std::int64_t sender) const;
-  [[nodiscard]] State* state() const;
+  [[nodiscard]] State* state() const { return state_; }
 
   const std::vector<PeerRank>* all_ = nullptr;
   const NcclRank* nccl_ = nullptr;
@@ -72,8 +80,10 @@ class PeerRank {
   int gpu_ = 0;
   std::int64_t sharing_ = 1;
   std::int32_t max_blocks_ = kMaxExchangeBlocks;  ///< PeerView::max_blocks
-  std::byte* region_ = nullptr;                   ///< lies in the GPU's memory
-  PeerFailure* failure_ = nullptr;                ///< lies in the host's memory
+  MessageMemory place_ = MessageMemory::kDevices;
+  std::byte* region_ = nullptr;     ///< lies in the GPU's memory, or in the host's
+  State* state_ = nullptr;          ///< lies in the GPU's memory
+  PeerFailure* failure_ = nullptr;  ///< lies in the host's memory
   std::chrono::milliseconds longest_wait_{};
 };
 
@@ -81,9 +91,10 @@ class PeerRank {
 class PeerMemory {
  public:
   /// Rank i runs on GPU `gpus[i]`. Ranks may share a GPU (comm/shared_gpus.h): that is for trying plans.
-  /// Throws `Error` where two GPUs have no access to each other's memory. Takes 34 MiB for each rank on
-  /// every rank's GPU.
-  PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait);
+  /// Throws `Error` where two GPUs have no access to each other's memory, and messages are to lie there. Takes
+  /// 34 MiB for each rank on every rank's GPU, or of the host.
+  PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait,
+             MessageMemory place = MessageMemory::kDevices);
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
   ~PeerMemory();

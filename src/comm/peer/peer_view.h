@@ -83,7 +83,8 @@ struct PeerView {
   std::uint32_t* failed = nullptr;
   PeerFailure* failure = nullptr;
   std::uint64_t longest_wait_ns = 0;
-  bool shares_gpu = false;                       ///< other ranks of the service run on this GPU
+  bool shares_gpu = false;    ///< other ranks of the service run on this GPU
+  bool packets_only = false;  ///< no rank reaches an array of another: messages lie in the host's memory
   std::int32_t max_blocks = kMaxExchangeBlocks;  ///< limit of a kernel that exchanges, equal on all ranks
 };
 

@@ -16,8 +16,8 @@ std::string version_text(int version) { return fmt::format("{}.{}", version / 10
 
 class PeersOfThreads final : public DevicePeers {
  public:
-  PeersOfThreads(std::span<const int> gpus, std::chrono::milliseconds longest_wait)
-      : memory_(gpus, longest_wait) {}
+  PeersOfThreads(std::span<const int> gpus, MessageMemory place, std::chrono::milliseconds longest_wait)
+      : memory_(gpus, longest_wait, place) {}
   [[nodiscard]] const PeerRank* rank(std::int64_t rank) const override { return &memory_.rank(rank); }
 
  private:
@@ -70,9 +70,11 @@ bool CudaModule::can_access_memory(int gpu, int other) const { return baleen::ca
 
 DeviceCeilings CudaModule::measure_ceilings(int gpu) const { return measure_cuda_ceilings(kernels(), gpu); }
 
-std::shared_ptr<DevicePeers> CudaModule::peers_of_threads(std::span<const int> gpus,
+std::shared_ptr<DevicePeers> CudaModule::peers_of_threads(std::span<const int> gpus, GpuMessages messages,
                                                           std::chrono::milliseconds longest_wait) const {
-  return std::make_shared<PeersOfThreads>(gpus, longest_wait);
+  const MessageMemory place =
+      messages == GpuMessages::kHostMemory ? MessageMemory::kHost : MessageMemory::kDevices;
+  return std::make_shared<PeersOfThreads>(gpus, place, longest_wait);
 }
 
 std::shared_ptr<DevicePeers> CudaModule::peers_of_processes(int gpu, std::int64_t rank,

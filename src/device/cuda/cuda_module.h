@@ -21,7 +21,7 @@ class CudaModule final : public KernelModule {
   [[nodiscard]] bool can_access_memory(int gpu, int other) const override;
   [[nodiscard]] DeviceCeilings measure_ceilings(int gpu) const override;
   [[nodiscard]] std::shared_ptr<DevicePeers> peers_of_threads(
-      std::span<const int> gpus, std::chrono::milliseconds longest_wait) const override;
+      std::span<const int> gpus, GpuMessages messages, std::chrono::milliseconds longest_wait) const override;
   [[nodiscard]] std::shared_ptr<DevicePeers> peers_of_processes(
       int gpu, std::int64_t rank, std::int64_t num_ranks, Communicator& host,
       std::chrono::milliseconds longest_wait) const override;

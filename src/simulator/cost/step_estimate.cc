@@ -101,6 +101,12 @@ std::vector<Stage> split_into_stages(const PlanRanks& ranks, const RankBatch& ba
                                      const DeviceProfile& device, PerformanceModel performance) {
   const RankModel& whole = ranks.whole();
   if (ranks.plan().pp == 1) return {whole.stage()};
+  std::vector<Stage> stages;
+  if (!ranks.plan().stage_layers.empty()) {
+    for (std::int64_t i = 0; i < ranks.plan().pp; ++i)
+      stages.push_back(stage_of(ranks.model().config, ranks.plan(), i));
+    return stages;
+  }
   const std::int64_t num_layers = ranks.model().config.num_hidden_layers;
   std::vector<double> seconds(static_cast<std::size_t>(num_layers));
   for (const OpEstimate& op : estimate_stage(whole, batch, workload, device, {}, performance).ops) {
@@ -108,7 +114,6 @@ std::vector<Stage> split_into_stages(const PlanRanks& ranks, const RankBatch& ba
       seconds[static_cast<std::size_t>(op.op.block)] += op.time.seconds;
   }
   const std::vector<std::int64_t> bounds = balanced_bounds(seconds, ranks.plan().pp);
-  std::vector<Stage> stages;
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     stages.push_back(
         {.begin = bounds[i], .end = bounds[i + 1], .first = i == 0, .last = i + 2 == bounds.size()});

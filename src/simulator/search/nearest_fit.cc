@@ -37,14 +37,9 @@ bool fits(const PlanRanks& ranks, const std::vector<Stage>& stages, const Worklo
   });
 }
 
-std::vector<Stage> even_stages(const ModelConfig& config, const ParallelPlan& plan) {
+std::vector<Stage> stages_of(const ModelConfig& config, const ParallelPlan& plan) {
   std::vector<Stage> stages;
-  for (std::int64_t s = 0; s < plan.pp; ++s) {
-    stages.push_back({.begin = s * config.num_hidden_layers / plan.pp,
-                      .end = (s + 1) * config.num_hidden_layers / plan.pp,
-                      .first = s == 0,
-                      .last = s + 1 == plan.pp});
-  }
+  for (std::int64_t s = 0; s < plan.pp; ++s) stages.push_back(stage_of(config, plan, s));
   return stages;
 }
 
@@ -55,7 +50,7 @@ std::optional<ParallelPlan> plan_that_fits(const SimulatedModel& model, std::int
   std::multimap<double, ParallelPlan> by_time;
   for (const ParallelPlan& plan : legal_plans(model.config, num_devices, excluded)) {
     const PlanRanks ranks(model, plan);
-    if (!fits(ranks, even_stages(model.config, plan), workload, device)) continue;
+    if (!fits(ranks, stages_of(model.config, plan), workload, device)) continue;
     // Plans compare about the same with a part of a very large workload.
     constexpr std::int64_t kTypicalQueries = 64;
     Workload typical = workload;

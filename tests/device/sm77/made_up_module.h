@@ -20,7 +20,8 @@ class MadeUpModule final : public KernelModule {
             limits.fp8_flops_per_second};
   }
   [[nodiscard]] std::shared_ptr<DevicePeers> peers_of_threads(
-      std::span<const int> /*gpus*/, std::chrono::milliseconds /*longest_wait*/) const override {
+      std::span<const int> /*gpus*/, GpuMessages /*messages*/,
+      std::chrono::milliseconds /*longest_wait*/) const override {
     fail("{}", kNone);
   }
   [[nodiscard]] std::shared_ptr<DevicePeers> peers_of_processes(

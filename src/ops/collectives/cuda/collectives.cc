@@ -57,6 +57,26 @@ void all_reduce_in_parts(const AllReduceArgs& args, const PeerRank& peers, CudaC
   run_exchange(gather, way_for(part * y_bytes), context);
 }
 
+/// Calls `exchange` with the begin and the bytes of each part of a message: the whole of it, or as much at a
+/// time as packets carry where ranks do not reach each other's arrays. Both ends cut it alike.
+template <class Exchange>
+void for_each_part(const PeerView& peers, std::int64_t bytes, Exchange&& exchange) {
+  const std::int64_t most = peers.packets_only ? kMaxPushedBytes : bytes;
+  std::int64_t first = 0;
+  do {
+    const std::int64_t part = std::min(most, bytes - first);
+    exchange(first, part);
+    first += part;
+  } while (first < bytes);
+}
+
+/// Of exchanges that know no other way than by address.
+const PeerRank& reaching_peers_of(const CudaContext& context, std::string_view operation) {
+  const PeerRank& peers = peers_of(context, operation);
+  BALEEN_CHECK(!peers.packets_only());
+  return peers;
+}
+
 }  // namespace
 
 const PeerRank& peers_of(const CudaContext& context, std::string_view operation) {
@@ -65,7 +85,7 @@ const PeerRank& peers_of(const CudaContext& context, std::string_view operation)
 }
 
 void all_reduce(const AllReduceArgs& args, CudaContext& context) {
-  const PeerRank& peers = peers_of(context, ops::AllReduce::kName);
+  const PeerRank& peers = reaching_peers_of(context, ops::AllReduce::kName);
   if (args.x.empty()) return;
   if (way_for(size_in_bytes(args.x)) != ExchangeWay::kPushed)
     return all_reduce_in_parts(args, peers, context);
@@ -75,7 +95,7 @@ void all_reduce(const AllReduceArgs& args, CudaContext& context) {
 }
 
 void reduce_scatter(const ReduceScatterArgs& args, CudaContext& context) {
-  const PeerRank& peers = peers_of(context, ops::ReduceScatter::kName);
+  const PeerRank& peers = reaching_peers_of(context, ops::ReduceScatter::kName);
   if (args.x.empty()) return;
   SumExchange sum = sum_of(*args.group, args.x, args.y, args.precision, peers);
   const std::int64_t row_vectors = args.x.extent(1) / kVectorFloats;
@@ -89,7 +109,7 @@ void reduce_scatter(const ReduceScatterArgs& args, CudaContext& context) {
 }
 
 void all_gather(const AllGatherArgs& args, CudaContext& context) {
-  const PeerRank& peers = peers_of(context, ops::AllGather::kName);
+  const PeerRank& peers = reaching_peers_of(context, ops::AllGather::kName);
   if (args.y.empty()) return;
   CopyExchange copy{.peers = peers.view(*args.group), .shared = args.x.address()};
   const std::int64_t size = args.group->size(), y_row = row_bytes(args.y);
@@ -116,7 +136,7 @@ void all_gather(const AllGatherArgs& args, CudaContext& context) {
 }
 
 void all_to_all(const AllToAllArgs& args, CudaContext& context) {
-  const PeerRank& peers = peers_of(context, ops::AllToAll::kName);
+  const PeerRank& peers = reaching_peers_of(context, ops::AllToAll::kName);
   if (args.x.empty()) return;
   CopyExchange copy{.peers = peers.view(*args.group), .shared = args.x.address()};
   const std::int64_t rows = args.x.extent(0), x_row = row_bytes(args.x), part = row_bytes(args.y);
@@ -131,17 +151,22 @@ void all_to_all(const AllToAllArgs& args, CudaContext& context) {
 void send(const SendArgs& args, CudaContext& context) {
   const PeerRank& peers = peers_of(context, ops::Send::kName);
   CopyExchange copy{.peers = peers.view(*args.pair), .shared = args.x.address()};
-  copy.send[args.pair->place == 0 ? 1 : 0] = dense_rows(args.x.address(), size_in_bytes(args.x));
-  run_exchange(copy, way_for(size_in_bytes(args.x)), context);
+  const int receiver = args.pair->place == 0 ? 1 : 0;
+  for_each_part(copy.peers, size_in_bytes(args.x), [&](std::int64_t first, std::int64_t bytes) {
+    copy.send[receiver] = dense_rows(args.x.address() + first, bytes);
+    run_exchange(copy, way_for(bytes), context);
+  });
 }
 
 void receive(const ReceiveArgs& args, CudaContext& context) {
   const PeerRank& peers = peers_of(context, ops::Receive::kName);
   CopyExchange copy{.peers = peers.view(*args.pair)};
   const int sender = args.pair->place == 0 ? 1 : 0;
-  copy.from[sender] = dense_rows(nullptr, size_in_bytes(args.y));
-  copy.to[sender] = dense_rows(args.y.address(), size_in_bytes(args.y));
-  run_exchange(copy, way_for(size_in_bytes(args.y)), context);
+  for_each_part(copy.peers, size_in_bytes(args.y), [&](std::int64_t first, std::int64_t bytes) {
+    copy.from[sender] = dense_rows(nullptr, bytes);
+    copy.to[sender] = dense_rows(args.y.address() + first, bytes);
+    run_exchange(copy, way_for(bytes), context);
+  });
 }
 
 }  // namespace baleen::BALEEN_ARCH

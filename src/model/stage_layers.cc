@@ -1,0 +1,114 @@
+#include "model/stage_layers.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "model/device_weights.h"
+#include "model/parallel_plan.h"
+#include "model/rank_config.h"
+
+namespace baleen {
+namespace {
+
+constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+struct LayerBytes {
+  std::int64_t beside = 0;   ///< all but the routed experts
+  std::int64_t experts = 0;  ///< all routed experts
+};
+
+class PipelineCosts {
+ public:
+  PipelineCosts(const ModelConfig& config, const StorageFormats& formats)
+      : config_(config), formats_(formats), plan_(resolved(ParallelPlan{.num_devices = 1}, config)) {
+    const std::int64_t num_layers = config.num_hidden_layers;
+    for (std::int64_t layer = 0; layer < num_layers; ++layer)
+      layers_.push_back(bytes_of(layer, false, false));
+    first_ = bytes_of(0, true, false).beside - layers_.front().beside;
+    const LayerBytes last = bytes_of(num_layers - 1, false, true);
+    last_ = {.beside = last.beside - layers_.back().beside, .experts = last.experts - layers_.back().experts};
+    chosen_share_ =
+        static_cast<double>(config.num_experts_per_tok) / static_cast<double>(config.n_routed_experts);
+  }
+
+  /// Of a stage with layers [begin, end).
+  [[nodiscard]] double seconds(const StageDevice& device, std::int64_t begin, std::int64_t end) const {
+    LayerBytes sum;
+    for (std::int64_t layer = begin; layer < end; ++layer) {
+      sum.beside += layers_[static_cast<std::size_t>(layer)].beside;
+      sum.experts += layers_[static_cast<std::size_t>(layer)].experts;
+    }
+    if (end == std::ssize(layers_)) {
+      sum.beside += last_.beside;
+      sum.experts += last_.experts;
+    }
+    const std::int64_t table = begin == 0 ? first_ : 0;  // a token reads one row of it
+    const std::int64_t away =
+        std::max<std::int64_t>(0, table + sum.beside + sum.experts - device.weight_bytes);
+    if (away > sum.experts || (away > 0 && device.link_bytes_per_second <= 0)) return kImpossible;
+    const double read = static_cast<double>(sum.beside) + chosen_share_ * static_cast<double>(sum.experts);
+    const double fetched =
+        away == 0 ? 0 : chosen_share_ * static_cast<double>(away) / device.link_bytes_per_second;
+    return read / device.memory_bytes_per_second + fetched;
+  }
+
+  [[nodiscard]] std::int64_t num_layers() const { return std::ssize(layers_); }
+
+ private:
+  [[nodiscard]] LayerBytes bytes_of(std::int64_t layer, bool first, bool last) const {
+    const RankConfig rank =
+        rank_config(config_, plan_, {.begin = layer, .end = layer + 1, .first = first, .last = last});
+    const std::int64_t beside = device_bytes_beside_experts(rank, formats_);
+    return {.beside = beside, .experts = device_weight_bytes(rank, formats_) - beside};
+  }
+
+  const ModelConfig& config_;
+  const StorageFormats& formats_;
+  ParallelPlan plan_;
+  std::vector<LayerBytes> layers_;
+  std::int64_t first_ = 0;  ///< of the first stage besides its layers: the embedding table
+  LayerBytes last_;         ///< of the last stage: the head, a draft head
+  double chosen_share_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::vector<std::int64_t>> balanced_stage_layers(const ModelConfig& config,
+                                                               const StorageFormats& formats,
+                                                               std::span<const StageDevice> devices) {
+  const PipelineCosts costs(config, formats);
+  const std::int64_t num_layers = costs.num_layers(), num_stages = std::ssize(devices);
+  if (num_stages == 0 || num_stages > num_layers) return std::nullopt;
+  // least[s][n]: of the first n layers over the first s devices; begin[s][n]: where the last of them begins.
+  const auto size = static_cast<std::size_t>(num_layers + 1);
+  std::vector<std::vector<double>> least(1, std::vector<double>(size, kImpossible));
+  std::vector<std::vector<std::int64_t>> begin(1, std::vector<std::int64_t>(size, 0));
+  least.front().front() = 0;
+  for (const StageDevice& device : devices) {
+    std::vector<double> times(size, kImpossible);
+    std::vector<std::int64_t> begins(size, 0);
+    for (std::int64_t end = 1; end <= num_layers; ++end) {
+      for (std::int64_t first = 0; first < end; ++first) {
+        const double before = least.back()[static_cast<std::size_t>(first)];
+        if (before == kImpossible) continue;
+        const double time = before + costs.seconds(device, first, end);
+        if (time >= times[static_cast<std::size_t>(end)]) continue;
+        times[static_cast<std::size_t>(end)] = time;
+        begins[static_cast<std::size_t>(end)] = first;
+      }
+    }
+    least.push_back(std::move(times));
+    begin.push_back(std::move(begins));
+  }
+  if (least.back().back() == kImpossible) return std::nullopt;
+  std::vector<std::int64_t> layers(devices.size());
+  std::int64_t end = num_layers;
+  for (std::size_t stage = devices.size(); stage > 0; --stage) {
+    const std::int64_t first = begin[stage][static_cast<std::size_t>(end)];
+    layers[stage - 1] = end - first;
+    end = first;
+  }
+  return layers;
+}
+
+}  // namespace baleen
