@@ -138,8 +138,10 @@ EngineOptions EngineFlags::with_plan(const EnginePurpose& purpose, const LoadMod
   const bool chooses = device == "auto" && devices.empty() && !cpu_only() && !is_mpi_process();
   if (!chooses) return options;
   const GpuGroup gpus = usable_gpus(architecture);
-  if (gpus.gpus.empty() || (gpus.gpus.size() == 1 && parallel.is_one_rank())) return options;
-  const std::string line = place_on_gpus(options, load(), purpose, gpus);
+  const bool alone = gpus.gpus.size() == 1 && parallel.is_one_rank();
+  if (gpus.gpus.empty() || (alone && num_gpus() == 1)) return options;
+  const std::string line = alone ? place_in_stages(options, load(), separate_gpus(architecture))
+                                 : place_on_gpus(options, load(), purpose, gpus);
   if (!line.empty()) log_line("{}", line);
   return options;
 }

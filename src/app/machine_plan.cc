@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "device/device_choice.h"
 #include "hardware/device_profile.h"
+#include "simulator/search/machine_outlook.h"
 
 namespace baleen {
 namespace {
@@ -62,6 +63,48 @@ bool ranks_can_run(const ParallelPlan& plan, const ModelConfig& config, const De
 
 bool can_be_recommended(const ParallelPlan& plan, const ModelConfig& config, const DeviceChoice& device) {
   return !plan.dual_batch_overlap && ranks_can_run(plan, config, device);
+}
+
+std::string place_in_stages(EngineOptions& options, const SimulatedModel& model,
+                            const std::vector<SeparateGpu>& gpus) {
+  if (gpus.size() < 2) return "";
+  std::vector<DeviceProfile> profiles;
+  std::vector<DeviceChoice> choices;
+  for (const SeparateGpu& gpu : gpus) {
+    const DeviceProfile* profile = find_calibrated_profile_of_gpu(gpu.name);
+    if (profile == nullptr)
+      return fmt::format("plan: one of {} GPUs, because no device profile is of a {}", gpus.size(), gpu.name);
+    profiles.push_back(*profile);
+    profiles.back().memory_bytes = gpu.free_bytes;
+    choices.push_back(gpu.choice);
+  }
+  const EngineOptions full = resolved(options, model.config);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    EngineOptions own = full;
+    own.device = choices[i];
+    const DevicePlacement placed = placed_on_device(model, own, gpus[i].free_bytes);
+    if (!placed.fits || placed.memory.experts.num_away() > 0) continue;
+    options.device = choices[i];
+    return fmt::format(
+        "plan: GPU {} alone, which holds the model; the {} GPUs do not reach each other's memory",
+        choices[i].index, gpus.size());
+  }
+  const auto staged = staged_outlook(model, profiles, full, {});
+  if (!staged) {
+    return fmt::format(
+        "plan: one of {} GPUs, because no pipeline of them has memory for the whole model; `baleen plan` "
+        "says "
+        "more",
+        gpus.size());
+  }
+  options.parallel = staged->plan;
+  options.messages = GpuMessages::kHostMemory;
+  use(options, choices, std::ssize(choices));
+  return fmt::format(
+      "plan: {} on GPUs {}, which do not reach each other's memory: messages through the host's, {:.1f} "
+      "tokens/s "
+      "estimated; --devices and --pp, --stage-layers choose another",
+      to_text(staged->plan), list_text(choices), staged->outlook.one_stream);
 }
 
 std::string place_on_gpus(EngineOptions& options, const SimulatedModel& model, const EnginePurpose& purpose,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/engine_options.h"
 #include "simulator/search/recommended_plan.h"
@@ -29,5 +31,11 @@ struct EnginePurpose {
 /// With fewer GPUs than ranks, or a plan that GPUs do not run, the ranks run on the CPU.
 [[nodiscard]] std::string place_on_gpus(EngineOptions& options, const SimulatedModel& model,
                                         const EnginePurpose& purpose, const GpuGroup& gpus);
+
+/// The same for GPUs of which no two reach each other's memory, alike or not. A model that one of them holds
+/// runs there; otherwise all of them are a pipeline, each with as many layers as its memory and its speed
+/// suggest, and messages go through the host's memory.
+[[nodiscard]] std::string place_in_stages(EngineOptions& options, const SimulatedModel& model,
+                                          const std::vector<SeparateGpu>& gpus);
 
 }  // namespace baleen

@@ -90,6 +90,7 @@ void DeviceFlags::add_to(Options& command) {
                 "free");
   command.bytes("--host-experts-bytes", host_expert_bytes, kWeightBytesRange,
                 "Most memory of the host that those experts take; 0: what they need");
+  machine.add_to(command);
 }
 
 void DeploymentFlags::add_to(Options& command) {
@@ -98,10 +99,13 @@ void DeploymentFlags::add_to(Options& command) {
 }
 
 DeviceProfile DeviceFlags::load_device() const {
-  DeviceProfile profile =
+  return configured(
       device == kLocalDevice
           ? calibrate({.quick = true, .date = today(), .measure_further = measure_all_training_shares})
-          : load_device_profile(device);
+          : load_device_profile(device));
+}
+
+DeviceProfile DeviceFlags::configured(DeviceProfile profile) const {
   constexpr double kGB = 1e9;
   if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);
   if (gpu_weight_bytes > 0) profile.most_weight_bytes = gpu_weight_bytes;
@@ -112,6 +116,7 @@ DeviceProfile DeviceFlags::load_device() const {
         "would say how quickly that is copied",
         profile.name);
   }
+  machine.apply(profile);
   if (host_expert_bytes > 0) profile.memory_levels.front().bytes = host_expert_bytes;
   if (profile.links.empty())
     profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};

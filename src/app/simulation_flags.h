@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/machine_flags.h"
 #include "model/checkpoint_kind.h"
 #include "simulator/cost/step_estimate.h"
 
@@ -39,10 +40,13 @@ struct DeviceFlags {
   double reserved_gb = 0;
   std::int64_t gpu_weight_bytes = 0;   ///< 0: what is free
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
+  MachineFlags machine;
 
   void add_to(Options& command);
   /// Throws `Error`.
   [[nodiscard]] DeviceProfile load_device() const;
+  /// `profile` with what the other options say of it. Throws `Error`.
+  [[nodiscard]] DeviceProfile configured(DeviceProfile profile) const;
 };
 
 struct DeploymentFlags : DeviceFlags {

@@ -56,7 +56,7 @@ struct GpuGroup {
 struct SeparateGpu {
   DeviceChoice choice;
   std::string name;             ///< as the driver calls it
-  std::int64_t free_bytes = 0;  ///< of its memory
+  std::int64_t free_bytes = 0;  ///< memory that it has left
 };
 
 /// The GPUs that this program can use with the kernels that the first of them gets. Opens each of them.

@@ -46,11 +46,11 @@ struct MessageTimes {
 /// The host's cores, which compute experts where they lie. They share the host's memory with copies to the
 /// device, so each is slower while both run.
 struct HostCompute {
-  double bytes_per_second = 0;                ///< of weights, while no copies run; 0: the cores compute none
-  double beside_copies_bytes_per_second = 0;  ///< the same while copies run
+  double bytes_per_second = 0;                ///< weights read while no copies run; 0: the cores compute none
+  double beside_copies_bytes_per_second = 0;  ///< weights read while copies run
   double copies_beside_bytes_per_second = 0;  ///< what copies by kernels reach meanwhile
   double row_seconds = 0;                     ///< for each further row of an expert
-  double hand_over_seconds = 0;  ///< of a layer: until the cores have seen its rows and the device its sums
+  double hand_over_seconds = 0;  ///< time until the cores have a layer's rows, the device its sums
 
   [[nodiscard]] bool any() const { return bytes_per_second > 0; }
 };
@@ -62,7 +62,7 @@ struct MemoryLevel {
   std::int64_t bytes = 0;              ///< that experts may take; 0: what they need
   double bytes_per_second = 0;         ///< copied by the copy engine, behind the layers before
   double kernel_bytes_per_second = 0;  ///< copied by kernels, when a step has chosen its experts
-  HostCompute compute;                 ///< of the host's
+  HostCompute compute;                 ///< what the host's cores do
 };
 
 /// Shares of the peaks that kernels of one operation reach at a number of rows; 0: not said.
@@ -88,7 +88,7 @@ struct DeviceProfile {
   bool is_cpu = false;      ///< runs the CPU's operations: float32 activations, weights from a map
   bool fuses =
       false;  ///< kernels are fused as this program's own are; otherwise one for each small operation
-  bool from_data_sheet = false;  ///< nobody has measured a figure of it; what no sheet says is assumed
+  bool from_data_sheet = false;  ///< no figure of it was measured; what no sheet says is assumed
   // NVIDIA's compute capability, 8.9; 0.0: another maker's device, or a CPU.
   int capability_major = 0;
   int capability_minor = 0;

@@ -66,8 +66,8 @@ class PipelineCosts {
   const StorageFormats& formats_;
   ParallelPlan plan_;
   std::vector<LayerBytes> layers_;
-  std::int64_t first_ = 0;  ///< of the first stage besides its layers: the embedding table
-  LayerBytes last_;         ///< of the last stage: the head, a draft head
+  std::int64_t first_ = 0;  ///< bytes of the embedding table, of the first stage
+  LayerBytes last_;         ///< what the last stage has besides: the head, a draft head
   double chosen_share_ = 0;
 };
 

@@ -409,6 +409,43 @@ TEST_F(Commands, PlansForMachinesThatAreNotHere) {
   EXPECT_NE(bundled.out.find("\"fits\":true"), std::string::npos) << bundled.out << bundled.err;
 }
 
+TEST_F(Commands, PlansSayWhatACardWillDo) {
+  const auto plan = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "flash", "--device", "rtx-4090", "--context", "32768"});
+    return baleen(more);
+  };
+  const ProgramResult small = plan({"--host-memory", "32GB", "--disk-gbps", "5", "--explain"});
+  ASSERT_EQ(small.status, 0) << small.err;
+  for (const char* part :
+       {"data sheet, not measured", "on disk", "one stream", "8 streams", "a prompt", "first start",
+        "--host-experts-bytes 26000000000", "what would help one stream most",
+        "GB of host memory instead of 32", "a second device like it"})
+    EXPECT_NE(small.out.find(part), std::string::npos) << part << " in " << small.out;
+
+  const auto speed = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = more;
+    words.emplace_back("--json");
+    const ProgramResult result = plan(words);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return nlohmann::json::parse(result.out)["outlook"]["tokens_per_second"].get<double>();
+  };
+  const double computed = speed({}), fetched = speed({"--host-experts", "fetch"});
+  EXPECT_GT(computed, fetched);
+  EXPECT_GT(fetched, speed({"--host-experts", "fetch", "--pcie", "3x16"}));
+  EXPECT_NEAR(speed({"--host-experts", "fetch", "--pcie", "5x16"}), fetched, 1e-9) << "the card is of PCIe 4";
+  EXPECT_GT(speed({"--host-read-gbps", "200"}), computed);
+  EXPECT_GT(speed({"--link-gbps", "50"}), computed);
+
+  expect_usage_error(plan({"--pcie", "4"}), "4x16");
+  expect_failure(plan({"--host-memory", "4GB"}), "--host-memory");
+  expect_failure(baleen({"plan", "flash", "--device", "gb10", "--pcie", "4x16"}), "gb10");
+  const ProgramResult several =
+      baleen({"plan", "flash", "--device", "rtx-4090,rtx-3090", "--context", "32768"});
+  ASSERT_EQ(several.status, 0) << several.err;
+  for (const char* part : {"--pp 2 --stage-layers ", "--messages host-memory", "one stream"})
+    EXPECT_NE(several.out.find(part), std::string::npos) << part << " in " << several.out;
+}
+
 TEST_F(Commands, BenchNamesTheLimitsThatItMeasured) {
   const ProgramResult result = baleen(
       {"bench", "--preset", "tiny-flash", "--device", "cpu", "--prompt", "4", "--decode", "1", "--json"});

@@ -53,6 +53,54 @@ TEST(MachinePlan, AGpuWithoutAProfile) {
   EXPECT_NE(line.find("no device profile is of a NVIDIA X900"), std::string::npos) << line;
 }
 
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+std::vector<SeparateGpu> separate(const std::vector<std::pair<std::string, std::int64_t>>& cards) {
+  std::vector<SeparateGpu> gpus;
+  const GpuArchitecture& row = architecture_by_name(gpu_architectures(), "sm80");
+  for (const auto& [name, free_bytes] : cards)
+    gpus.push_back({{&row, static_cast<int>(gpus.size())}, name, free_bytes});
+  return gpus;
+}
+
+EngineOptions with_small_context(const DeviceChoice& device) {
+  return {.device = device, .cache_tokens = 8192};
+}
+
+TEST(MachinePlan, CardsThatDoNotReachEachOtherAreAPipeline) {
+  const auto cards =
+      separate({{"NVIDIA GeForce RTX 4090", 23 * kGiB}, {"NVIDIA GeForce RTX 3090", 12 * kGiB}});
+  EngineOptions options = with_small_context(cards.front().choice);
+  const std::string line = place_in_stages(options, simulated_flash(), cards);
+  EXPECT_EQ(options.parallel.pp, 2) << line;
+  ASSERT_EQ(options.parallel.stage_layers.size(), 2u);
+  EXPECT_GT(options.parallel.stage_layers.front(), options.parallel.stage_layers.back());
+  EXPECT_EQ(options.messages, GpuMessages::kHostMemory);
+  EXPECT_EQ(options.rank_devices.size(), 2u);
+  EXPECT_NE(line.find("GPUs 0,1, which do not reach each other's memory"), std::string::npos) << line;
+  // What it says can be run.
+  EXPECT_EQ(resolved(options, simulated_flash().config).messages, GpuMessages::kHostMemory);
+}
+
+TEST(MachinePlan, ACardThatHoldsTheModelRunsItAlone) {
+  const SimulatedModel tiny{"tiny-flash", preset_config("tiny-flash"), {}};
+  const auto cards =
+      separate({{"NVIDIA GeForce RTX 3090", kGiB / 2}, {"NVIDIA GeForce RTX 3090", 23 * kGiB}});
+  EngineOptions options = with_small_context(cards.front().choice);
+  const std::string line = place_in_stages(options, tiny, cards);
+  EXPECT_NE(line.find("GPU 1 alone"), std::string::npos) << line;
+  EXPECT_TRUE(options.parallel.is_one_rank());
+  EXPECT_EQ(options.device.index, 1);
+}
+
+TEST(MachinePlan, SeparateCardsWithoutAProfile) {
+  const auto cards = separate({{"NVIDIA GeForce RTX 4090", 23 * kGiB}, {"NVIDIA X900", 23 * kGiB}});
+  EngineOptions options = with_small_context(cards.front().choice);
+  const std::string line = place_in_stages(options, simulated_flash(), cards);
+  EXPECT_NE(line.find("no device profile is of a NVIDIA X900"), std::string::npos) << line;
+  EXPECT_TRUE(options.parallel.is_one_rank());
+}
+
 TEST(MachinePlan, AGivenPlanTakesAsManyGpusAsItHasRanks) {
   EngineOptions options{.parallel = {.tp = 2}};
   const std::string line = place_on_gpus(options, simulated_flash(), {}, gpus("NVIDIA H200", 4));

@@ -87,13 +87,13 @@ TEST(DeviceProfile, FiguresLieWhereDevicesCanBe) {
   }
 }
 
-TEST(DeviceProfile, CardsOfDataSheetsSayThatNobodyMeasuredThem) {
+TEST(DeviceProfile, CardsOfDataSheetsSaySo) {
   for (const char* name : {"rtx-3090", "rtx-4090", "rtx-5090", "rtx-pro-6000-blackwell", "a100-40gb",
                            "a100-80gb", "a800", "l40s", "gb10", "b200", "rtx-6000-ada", "rtx-a6000"}) {
     const DeviceProfile* profile = find_device_profile(name);
     ASSERT_NE(profile, nullptr) << name;
     EXPECT_NE(listed_text(*profile).find("data sheet, not measured"), std::string::npos) << name;
-    EXPECT_TRUE(profile->operations.empty()) << name << " has figures that somebody measured";
+    EXPECT_TRUE(profile->operations.empty()) << name << " has measured figures";
     // What kernels are chosen by.
     EXPECT_GE(profile->capability_major, 8) << name;
     EXPECT_GE(profile->shared_bytes_per_block, 99 << 10) << name;

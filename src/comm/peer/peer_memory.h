@@ -25,8 +25,8 @@ class PeerProcess;
 
 /// Where packets lie until they are read.
 enum class MessageMemory : std::uint8_t {
-  kDevices,  ///< in the memory of the GPU that reads them
-  kHost      ///< in pinned memory of the host, for GPUs without access to each other's: packets alone
+  kDevices,  ///< the memory of the GPU that reads them
+  kHost      ///< pinned memory of the host, for GPUs without access to each other's: packets alone
 };
 
 /// One rank's end. Its functions are for the thread that drives the rank's GPU.

@@ -29,7 +29,7 @@ struct HostExperts {
   ExpertCounts counts;              ///< no blocks: none
   std::int64_t block_bytes = 0;     ///< size of one expert
   MemoryLevel level;                ///< the host's memory
-  std::optional<MemoryLevel> disk;  ///< of those on disk
+  std::optional<MemoryLevel> disk;  ///< where the others of those away lie
   bool computes = false;            ///< the host's cores compute some of those that a step chooses
 
   [[nodiscard]] bool empty() const { return counts.num_away() == 0; }
@@ -73,7 +73,7 @@ class HostCopies {
   bool by_kernels_;
   ExpertWait wait_;
   double from_host_ = 0, from_disk_ = 0;  ///< experts of a block
-  double rows_of_expert_ = 1;             ///< of each that is chosen
+  double rows_of_expert_ = 1;             ///< rows that a chosen expert has
   double share_ = 0;                      ///< share of the products of a step that these have
   // By kernels:
   std::optional<double> come_at_;  ///< when the copies of the block before had come
