@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""check_device_program.py BALEEN DEVICE commands|serve [ARCH]: the program itself on a device, with models/stories; a
-GPU by the kernels of ARCH.
+"""check_device_program.py BALEEN DEVICE commands|serve [OPTION...]: the program itself on a device, with
+models/stories; a GPU with further options, as --arch sm80 --as-card rtx-3090.
 
 commands: perplexity, logits and chat say what they say on the CPU, within what roundings move.
 serve: a server on loopback answers over HTTP; replies do not depend on being streamed or on what runs beside them.
@@ -36,8 +36,7 @@ def check(holds, sentence):
 
 
 def on_device(device):
-    arch = sys.argv[4:] if device != "cpu" else []
-    return ["--device", device, *(["--arch", *arch] if arch else [])]
+    return ["--device", device, *(sys.argv[4:] if device != "cpu" else [])]
 
 
 def run(baleen, device, command, *options, text=None):
@@ -151,5 +150,5 @@ def check_serve(baleen, device):
 
 
 if __name__ == "__main__":
-    check(len(sys.argv) in (4, 5) and sys.argv[3] in ("commands", "serve"), __doc__)
+    check(len(sys.argv) >= 4 and sys.argv[3] in ("commands", "serve"), __doc__)
     {"commands": check_commands, "serve": check_serve}[sys.argv[3]](sys.argv[1], sys.argv[2])

@@ -21,7 +21,9 @@
 #             plan, preset, layers, context, steps)
 #   drafts    what drafts of V4-Flash-0731 cost and bring, from two numbers of layers ($DRAFT_LAYERS, 6,16)
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
-# $ARCH (sm90) is the architecture whose kernels `kernels`, `models`, `commands`, `serve` and `sanitize` test.
+#   first-start  how long a start takes while the driver compiles the module of $ARCH, and the next one
+# $ARCH (sm90) is the architecture whose kernels `kernels`, `models`, `commands`, `serve` and `sanitize` test,
+# $CARD (none) a card whose traits are imposed there, as rtx-3090.
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -33,7 +35,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,27s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -63,6 +65,8 @@ kernels() {
 }
 
 [[ -z ${ARCH-} ]] || export BALEEN_TEST_ARCH=$ARCH
+[[ -z ${CARD-} ]] || export BALEEN_TEST_CARD=$CARD
+use_options() { echo ${ARCH:+--arch "$ARCH"} ${CARD:+--as-card "$CARD"}; }
 
 models() {
   for name in $(names 'device_cuda_*_test'); do
@@ -80,10 +84,27 @@ models() {
 }
 
 device_program() {  # device_program commands|serve
-  check "$1" python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda "$1" ${ARCH:+"$ARCH"}
+  # shellcheck disable=SC2046 # options are words
+  check "$1" python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda "$1" $(use_options)
 }
 commands() { device_program commands; }
 serve() { device_program serve; }
+
+first_start() {
+  local start try
+  export CUDA_CACHE_PATH=$out/compile_cache
+  rm -rf "$CUDA_CACHE_PATH"
+  for try in first second eager; do
+    [[ $try != eager ]] || { rm -rf "$CUDA_CACHE_PATH"; export CUDA_MODULE_LOADING=EAGER; }
+    start=$(date +%s%N)
+    # shellcheck disable=SC2046 # options are words
+    timeout -k 5 "${LIMIT:-120}" "$(program baleen)" run --device cuda $(use_options) \
+      --model "$root/models/stories" "Once upon a time" -n 32 >>"$out/first_start.log" 2>&1 || failed=1
+    echo "$try start: $((($(date +%s%N) - start) / 1000000)) ms," \
+      "$(du -sb "$CUDA_CACHE_PATH" 2>/dev/null | cut -f1) bytes kept"
+  done | tee "$out/first_start.txt"
+  unset CUDA_CACHE_PATH CUDA_MODULE_LOADING
+}
 
 sanitize() {
   local name tool job
@@ -217,6 +238,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --fo
 for part in "$@"; do
   case $part in
     kernels | models | commands | serve | sanitize | bench | calibrate) "$part" ;;
+    first-start) first_start ;;
     ranks | correct | rows | closed | timeline | layers | drafts) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
   esac

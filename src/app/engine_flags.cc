@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "app/data_files.h"
+#include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/plan_flags.h"
@@ -48,6 +49,10 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
   command.text(
       "--arch", architecture,
       "Architecture whose kernels GPUs get, of those that run on them, as sm90; without it the best");
+  command.text("--as-card", card,
+               "Impose the traits of a card on GPUs, as rtx-3090 (`plan --help` lists them): its kernels, "
+               "multiprocessors and shared memory; --gpu-weights-bytes imposes memory. For trying what runs "
+               "there, not how fast");
   command.text("--devices", devices,
                "GPUs of the ranks of a plan, as 0,1; without a plan: --tp over all of them. Named twice, as "
                "0,0, a GPU runs two ranks: for trying plans, not for speed. Without this and --device: as "
@@ -96,7 +101,7 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
 namespace {
 
 /// "0,1" as devices. Throws `Error` for what is no list of GPUs that can be used.
-std::vector<DeviceChoice> devices_from_list(const std::string& list, const std::string& architecture) {
+std::vector<DeviceChoice> devices_from_list(const std::string& list, const GpuUse& use) {
   std::vector<std::string> numbers;
   std::istringstream text(list);
   for (std::string number; std::getline(text, number, ',');) numbers.push_back(number);
@@ -109,9 +114,22 @@ std::vector<DeviceChoice> devices_from_list(const std::string& list, const std::
   if (std::set<std::string>(numbers.begin(), numbers.end()).size() < numbers.size()) prepare_shared_gpus();
   std::vector<DeviceChoice> devices;
   devices.reserve(numbers.size());
-  for (const std::string& number : numbers)
-    devices.push_back(device_from_name("cuda:" + number, architecture));
+  for (const std::string& number : numbers) devices.push_back(device_from_name("cuda:" + number, use));
   return devices;
+}
+
+/// Says what GPUs were found and what they will run, each kind once. Not where ranks are processes: their
+/// GPUs may be other machines'.
+void log_gpus(const EngineOptions& options) {
+  if (is_mpi_process()) return;
+  const std::vector<DeviceChoice> used =
+      options.rank_devices.empty() ? std::vector<DeviceChoice>{options.device} : options.rank_devices;
+  std::set<std::string> said;
+  for (const DeviceChoice& device : used) {
+    if (device.is_cpu()) continue;
+    for (const std::string& line : {start_text(device), compilation_text(device)})
+      if (!line.empty() && said.insert(line).second) log_line("{}", in_options(line));
+  }
 }
 
 }  // namespace
@@ -136,13 +154,16 @@ template <class LoadModel>
 EngineOptions EngineFlags::with_plan(const EnginePurpose& purpose, const LoadModel& load) const {
   EngineOptions options = options_without_plan();
   const bool chooses = device == "auto" && devices.empty() && !cpu_only() && !is_mpi_process();
-  if (!chooses) return options;
-  const GpuGroup gpus = usable_gpus(architecture);
-  const bool alone = gpus.gpus.size() == 1 && parallel.is_one_rank();
-  if (gpus.gpus.empty() || (alone && num_gpus() == 1)) return options;
-  const std::string line = alone ? place_in_stages(options, load(), separate_gpus(architecture))
-                                 : place_on_gpus(options, load(), purpose, gpus);
-  if (!line.empty()) log_line("{}", line);
+  if (chooses) {
+    const GpuGroup gpus = usable_gpus(gpu_use());
+    const bool alone = gpus.gpus.size() == 1 && parallel.is_one_rank();
+    if (!gpus.gpus.empty() && !(alone && num_gpus() == 1)) {
+      const std::string line = alone ? place_in_stages(options, load(), separate_gpus(gpu_use()))
+                                     : place_on_gpus(options, load(), purpose, gpus);
+      if (!line.empty()) log_line("{}", line);
+    }
+  }
+  log_gpus(options);
   return options;
 }
 
@@ -152,13 +173,13 @@ EngineOptions EngineFlags::options_without_plan() const {
   for (const std::string& kernel : kernels) options.forced_variants.push_back(parse_forced_variant(kernel));
   if (devices.empty()) {
     const bool chooses_cpu = device == "auto" && (cpu_only() || !parallel.is_one_rank());
-    options.device = device_from_name(chooses_cpu ? "cpu" : device, architecture);
+    options.device = device_from_name(chooses_cpu ? "cpu" : device, gpu_use());
     if (device == "auto" && !chooses_cpu && options.device.is_cpu()) {
-      if (const std::string why = why_not_module(); !why.empty()) log_line("the CPU is used: {}", why);
+      if (const std::string why = why_no_gpu_is_used(); !why.empty()) log_line("the CPU is used: {}", why);
     }
   } else {
     if (device != "auto") fail("--device {} and --devices {}: give one of them", device, devices);
-    options.rank_devices = devices_from_list(devices, architecture);
+    options.rank_devices = devices_from_list(devices, gpu_use());
     options.device = options.rank_devices.front();
   }
   options.precision = *precision_from_name(precision);

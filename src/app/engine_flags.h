@@ -28,6 +28,7 @@ struct EngineFlags {
   GpuMessages messages = GpuMessages::kAutomatic;
   std::string device = "auto";
   std::string architecture;          ///< whose kernels GPUs get; empty: the best that run on them
+  std::string card;                  ///< whose traits are imposed on GPUs; empty: they have their own
   std::string devices;               ///< GPUs of ranks, as "0,1"; empty: --device
   std::vector<std::string> kernels;  ///< forced variants, as parse_forced_variant reads them
   std::string instruction_set = "best";
@@ -57,6 +58,7 @@ struct EngineFlags {
 
  private:
   [[nodiscard]] EngineOptions options_without_plan() const;
+  [[nodiscard]] GpuUse gpu_use() const { return {architecture, card}; }
   /// Whether `auto` means the CPU: the precision or a forced variant is one that the CPU alone has.
   [[nodiscard]] bool cpu_only() const;
   template <class LoadModel>

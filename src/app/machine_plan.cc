@@ -51,7 +51,8 @@ bool ranks_can_run(const ParallelPlan& plan, const ModelConfig& config, const De
   EngineOptions options{.device = device, .parallel = plan};
   if (!device.is_cpu()) {
     const std::int64_t ranks = resolved(plan, config).num_devices;
-    for (int rank = 0; rank < ranks; ++rank) options.rank_devices.push_back({device.architecture, rank});
+    for (int rank = 0; rank < ranks; ++rank)
+      options.rank_devices.push_back({device.architecture, rank, device.as_card});
   }
   try {
     static_cast<void>(resolved(options, config));

@@ -1,6 +1,9 @@
 #include "cuda/kernel_launch.h"
 
+#include <algorithm>
 #include <set>
+
+#include "cuda/shared_memory_limit.h"
 
 namespace baleen {
 
@@ -11,6 +14,8 @@ void allow_most_shared_memory(const void* kernel, const char* name) {
   if (!allowed.emplace(gpu, kernel).second) return;
   int most = 0;
   check_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu), name);
+  if (const std::int64_t limit = shared_memory_limit(gpu); limit > 0)
+    most = static_cast<int>(std::min<std::int64_t>(most, limit));
   cudaFuncAttributes attributes{};
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), name);
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -36,6 +36,8 @@ class Device {
   [[nodiscard]] virtual BackgroundCopies* background_copies() { return nullptr; }
   /// Of `memory`, at the moment.
   [[nodiscard]] virtual std::int64_t free_bytes() const = 0;
+  /// What is to be said where `memory` runs out: how much of it others have. Empty: nothing.
+  [[nodiscard]] virtual std::string taken_memory() const { return {}; }
   /// Lets ranks in other processes reach what `memory` has given so far; all ranks call it.
   virtual void share_memory() {}
   /// Throws where operations that have taken effect exchanged data with a rank that did not come: their

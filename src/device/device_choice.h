@@ -20,26 +20,37 @@ enum class GpuMessages : std::uint8_t {
   kNccl
 };
 
+struct DeviceProfile;  // hardware/device_profile.h
+
 struct DeviceChoice {
   const GpuArchitecture* architecture = nullptr;  ///< which GPUs, a row of the registry; null: the CPU
   int index = 0;                                  ///< which of several GPUs
+  const DeviceProfile* as_card = nullptr;         ///< whose traits are imposed on it; null: it has its own
 
   [[nodiscard]] bool is_cpu() const { return architecture == nullptr; }
   bool operator==(const DeviceChoice&) const = default;
 };
 
-/// "cpu", "cuda", "cuda:1", or "auto": the first GPU that this program can use, the CPU if there is none. A
-/// GPU gets the kernels of `architecture`, a name of the registry; empty: of the first row that runs on it.
-/// Throws `Error` for anything else, and for a GPU that cannot be used, saying why.
-[[nodiscard]] DeviceChoice device_from_name(std::string_view name, std::string_view architecture = {});
+/// What GPUs are to be used as.
+struct GpuUse {
+  /// Whose kernels they get, a name of the registry; empty: the first row that runs on them.
+  std::string_view architecture = {};
+  /// Whose traits are imposed on them (device/imposed_card.h), a device profile's name; empty: they have
+  /// their own.
+  std::string_view card = {};
+};
+
+/// "cpu", "cuda", "cuda:1", or "auto": the first GPU that this program can use, the CPU if there is none.
+/// Throws `Error` for anything else, and for a GPU that cannot be used, or not so, saying why.
+[[nodiscard]] DeviceChoice device_from_name(std::string_view name, const GpuUse& use = {});
 
 /// Why GPU `index` cannot be used: none there, no kernels for it, its module missing, too old a driver.
 /// Empty: it can.
-[[nodiscard]] std::string why_not_gpu(int index, std::string_view architecture = {});
+[[nodiscard]] std::string why_not_gpu(int index, const GpuUse& use = {});
 
-/// GPUs of this machine that have kernels, but whose module this program has not: a sentence about the first
-/// of them with what to do. Empty: there are none.
-[[nodiscard]] std::string why_not_module();
+/// Why the CPU is used where a GPU, or a driver for one, seems to be here: a clause with what to do. Empty:
+/// there is none, or it can be used.
+[[nodiscard]] std::string why_no_gpu_is_used();
 
 /// GPUs of one kind whose kernels reach each other's memory: what ranks of this process can run on.
 struct GpuGroup {
@@ -50,7 +61,7 @@ struct GpuGroup {
 /// The first GPU that this program can use, and those of the same name that have access to the memory of
 /// all before them, both ways. Empty where none can be used. Initialises the driver: some 100 ms at the
 /// first call.
-[[nodiscard]] GpuGroup usable_gpus(std::string_view architecture = {});
+[[nodiscard]] GpuGroup usable_gpus(const GpuUse& use = {});
 
 /// A GPU of several that need not reach each other's memory, nor be alike.
 struct SeparateGpu {
@@ -60,10 +71,18 @@ struct SeparateGpu {
 };
 
 /// The GPUs that this program can use with the kernels that the first of them gets. Opens each of them.
-[[nodiscard]] std::vector<SeparateGpu> separate_gpus(std::string_view architecture = {});
+[[nodiscard]] std::vector<SeparateGpu> separate_gpus(const GpuUse& use = {});
 
 /// GPUs that the driver has; 0 without a driver.
 [[nodiscard]] int num_gpus();
+
+/// What was found and what it will run: "NVIDIA GeForce RTX 4090 (compute capability 8.9, 25.4 GB): module
+/// sm80". Of a GPU that is here.
+[[nodiscard]] std::string start_text(const DeviceChoice& gpu);
+
+/// What is to be said before its kernels are loaded: that the driver compiles them. Empty where the module
+/// has machine code for it.
+[[nodiscard]] std::string compilation_text(const DeviceChoice& gpu);
 
 /// "cpu", "cuda:0"
 [[nodiscard]] std::string device_name(const DeviceChoice& device);

@@ -1,6 +1,7 @@
 #include "device/gpu_architecture.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "base/error.h"
@@ -26,6 +27,23 @@ std::string list(std::span<const GpuArchitecture> rows) {
 }
 
 }  // namespace
+
+bool GpuArchitecture::has_machine_code(ComputeCapability capability) const {
+  constexpr std::string_view kCode = "sm_";
+  for (std::size_t at = compiler_flags.find(kCode); at < compiler_flags.size();
+       at = compiler_flags.find(kCode, at)) {
+    at += kCode.size();
+    const std::size_t end =
+        std::min(compiler_flags.find_first_not_of("0123456789", at), compiler_flags.size());
+    const int number = std::atoi(std::string(compiler_flags.substr(at, end - at)).c_str());
+    const ComputeCapability code{number / 10, number % 10};
+    // "sm_90a" runs on 9.0 alone; "sm_80" on all of 8.x.
+    const bool is_exact = end < compiler_flags.size() && compiler_flags[end] == 'a';
+    if (is_exact ? code == capability : code.major == capability.major && code.minor <= capability.minor)
+      return true;
+  }
+  return false;
+}
 
 const GpuArchitecture& architecture_by_name(std::span<const GpuArchitecture> rows, std::string_view name) {
   const auto found = std::ranges::find(rows, name, &GpuArchitecture::name);

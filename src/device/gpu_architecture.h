@@ -36,6 +36,9 @@ struct GpuArchitecture {
   [[nodiscard]] bool runs_on(ComputeCapability capability) const {
     return capability >= least && capability <= most;
   }
+  /// Whether its module has machine code for such a GPU, by the compiler's flags; otherwise the driver
+  /// compiles the module's PTX.
+  [[nodiscard]] bool has_machine_code(ComputeCapability capability) const;
 };
 
 /// All rows, best first: a GPU gets the first that runs on it.

@@ -35,7 +35,7 @@ LoadedGpuModule load(const GpuArchitecture& row) {
     return {.why_not = fmt::format("{} was built from other sources than this program; {} builds it again",
                                    module.path, kBuild)};
   }
-  return {.module = open(), .why_not = {}};
+  return {.module = open(), .why_not = {}, .path = module.path};
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class GpuModule {
 
   // What does.
 
-  /// Why the module cannot use the GPUs that the driver has: the driver is too old. Empty: it can.
+  /// Why the module cannot use the GPUs that a driver has which is new enough (gpu_driver.h). Empty: it can.
   [[nodiscard]] virtual std::string why_not() const = 0;
   /// Whether kernels of one GPU reach the memory of another.
   [[nodiscard]] virtual bool can_access_memory(int gpu, int other) const = 0;
@@ -74,6 +74,7 @@ inline constexpr const char* kOpenGpuModule = "baleen_gpu_module";
 struct LoadedGpuModule {
   const GpuModule* module = nullptr;
   std::string why_not;  ///< a sentence with what to do; empty: it is loaded
+  std::string path = {};
 };
 
 /// "baleen_sm90.so"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +69,8 @@ struct DeviceOptions {
   std::int64_t max_sequences = 1;  ///< limit of a step
   std::int64_t max_pages = 1;      ///< limit of one sequence's page table
   bool two_batches = false;        ///< steps may be two batches (StepBatches::begin)
+  /// Of another card, in place of what the GPU says of itself; make_device sets it where the choice has one.
+  std::optional<DeviceTraits> imposed_traits;
   std::vector<ForcedVariant> forced_variants;
   DeviceConnection connection;
 };
@@ -78,6 +81,9 @@ struct DeviceCeilings {
   double bytes_per_second = 0;  ///< what a copy reads and writes together
   double bf16_flops_per_second = 0;
   double fp8_flops_per_second = 0;
+  // What one copy to the device, or from it, moves between its memory and pinned memory of the host.
+  double from_host_bytes_per_second = 0;
+  double to_host_bytes_per_second = 0;
 };
 [[nodiscard]] DeviceCeilings measure_device_ceilings(const DeviceChoice& choice);
 

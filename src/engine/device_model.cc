@@ -123,17 +123,18 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
                                    .two_batches = share_.layout.plan().dual_batch_overlap,
                                    .forced_variants = options.forced_variants,
                                    .connection = share_.connection});
+  const std::string also_taken = device->taken_memory().empty() ? "" : "\n" + device->taken_memory();
   if (auto failed = leave_experts_to_host(plan, share_.experts, options, device->free_bytes()))
-    fail("{}", failed->message);
+    fail("{}{}", failed->message, also_taken);
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =
       plan.total_bytes() - (device->traits().shares_host_memory ? plan.page_bytes : 0);
   if (const std::int64_t free_bytes = device->free_bytes(); wanted > free_bytes) {
     fail(
         "this needs {:.2f} GB of {}, where {:.2f} GB are free:\n{}try a smaller ‹context›, ‹chunk› or "
-        "‹sequences›",
+        "‹sequences›{}",
         1e-9 * static_cast<double>(wanted), device->name(), 1e-9 * static_cast<double>(free_bytes),
-        to_text(plan));
+        to_text(plan), also_taken);
   }
   return device;
 }

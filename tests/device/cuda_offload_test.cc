@@ -23,7 +23,7 @@
 #include "tests/support/test_architecture.h"
 
 #define BALEEN_NEEDS_USABLE_GPU() \
-  if (const std::string why = why_not_gpu(0, test::test_architecture()); !why.empty()) GTEST_SKIP() << why
+  if (const std::string why = why_not_gpu(0, test::gpu_use()); !why.empty()) GTEST_SKIP() << why
 
 namespace baleen {
 namespace {

@@ -47,6 +47,25 @@ TEST(GpuArchitecture, AGpuGetsTheFirstRowThatRunsOnIt) {
   EXPECT_EQ(refusal({7, 8}, "sm77"), "sm77 was chosen");
 }
 
+TEST(GpuArchitecture, MachineCodeIsOfTheSameMajorCapability) {
+  const auto has = [](std::string_view row, ComputeCapability capability) {
+    return architecture_by_name(gpu_architectures(), row).has_machine_code(capability);
+  };
+  for (const ComputeCapability capability : {ComputeCapability{8, 0}, {8, 6}, {8, 9}})
+    EXPECT_TRUE(has("sm80", capability)) << capability.minor;
+  EXPECT_TRUE(has("sm90", {9, 0}));
+  EXPECT_FALSE(has("sm90", {9, 1})) << "sm_90a is of 9.0 alone";
+  constexpr GpuArchitecture kRow{.name = "sm86",
+                                 .least = {8, 6},
+                                 .most = kAnyLater,
+                                 .compiler_flags = "-gencode=arch=compute_86,code=[compute_86,sm_86,sm_120]"};
+  EXPECT_FALSE(kRow.has_machine_code({8, 0}));
+  EXPECT_TRUE(kRow.has_machine_code({8, 9}));
+  EXPECT_FALSE(kRow.has_machine_code({9, 0}));
+  EXPECT_FALSE(kRow.has_machine_code({10, 0}));
+  EXPECT_TRUE(kRow.has_machine_code({12, 1}));
+}
+
 TEST(GpuArchitecture, RowsThatRunTooCanBeForced) {
   std::vector<GpuArchitecture> rows = rows_with_made_up();
   rows.back().most = {9, 0};

@@ -58,7 +58,7 @@ TEST(GpuChoice, AForcedArchitectureRunsThereOrIsRefused) {
 }
 
 TEST(GpuChoice, TheDriversWordsAreQuoted) {
-  expect_refusal(with_gpu("error", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
+  expect_refusal(with_gpu("9.0 status=999", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
                  "--device cuda: the NVIDIA driver says 'unknown error' (error 999)");
 }
 
@@ -78,6 +78,82 @@ TEST(GpuChoice, AMissingModuleIsNamedWithWhatBuildsIt) {
   const ProgramResult by_itself = with_gpu("9.0", program, one_token({}));
   EXPECT_EQ(by_itself.status, 0) << by_itself.err;
   EXPECT_NE(by_itself.err.find("the CPU is used: " + why), std::string::npos) << by_itself.err;
+}
+
+/// The program beside a module that loads, and says that CUDA 13.0 made it.
+class WithModule {
+ public:
+  WithModule() {
+    std::filesystem::copy_file(BALEEN_PROGRAM, folder_ / "baleen");
+    std::filesystem::copy_file(BALEEN_MADE_UP_MODULE, folder_ / "baleen_sm80.so");
+  }
+  [[nodiscard]] ProgramResult run(const std::string& gpu, const std::vector<std::string>& options) const {
+    return with_gpu(gpu, folder_ / "baleen", one_token(options));
+  }
+
+ private:
+  test::TemporaryFolder folder_;
+};
+
+TEST(GpuChoice, WhatWasFoundAndWhatItRunsIsOneLine) {
+  const WithModule program;
+  // The made-up module drives no GPU: the program ends behind the line.
+  expect_refusal(program.run("8.9", {"--device", "cuda"}),
+                 "NVIDIA Made-up 1000 (compute capability 8.9, 25.4 GB): module sm80\n");
+  const ProgramResult compiled = program.run("9.0", {"--arch", "sm80"});
+  EXPECT_NE(
+      compiled.err.find("(compute capability 9.0, 25.4 GB): module sm80\nbaleen_sm80.so has no machine code "
+                        "for compute capability 9.0: the driver compiles its kernels"),
+      std::string::npos)
+      << compiled.err;
+  EXPECT_EQ(program.run("8.9", {"--device", "cuda"}).err.find("compiles"), std::string::npos);
+}
+
+TEST(GpuChoice, ACardIsImposedAndSaid) {
+  const WithModule program;
+  expect_refusal(
+      program.run("9.0", {"--as-card", "rtx-3090"}),
+      "(compute capability 9.0, 25.4 GB): module sm80, with the traits of rtx-3090: 82 multiprocessors, "
+      "99 KiB of shared memory a block, 6.3 MB of L2 (--gpu-weights-bytes imposes its memory)\n");
+  expect_refusal(program.run("9.0", {"--as-card", "a100-40gb"}), "163 KiB of shared memory a block");
+}
+
+TEST(GpuChoice, ACardThatTheGpuCannotBeIsRefused) {
+  const WithModule program;
+  expect_refusal(program.run("8.9 shared=99", {"--as-card", "a100-40gb"}),
+                 "card a100-40gb: has 163 KiB of shared memory a block, NVIDIA Made-up 1000 has 99; impose a "
+                 "smaller card");
+  expect_refusal(
+      program.run("9.0 units=114", {"--as-card", "rtx-4090"}),
+      "card rtx-4090: has 128 multiprocessors, NVIDIA Made-up 1000 has 114; impose a smaller card");
+  expect_refusal(program.run("9.0", {"--as-card", "voodoo-2"}),
+                 "card voodoo-2: there is none of that name; there are a100-40gb, ");
+  expect_refusal(program.run("9.0", {"--as-card", "rtx-3090", "--arch", "sm90"}),
+                 "architecture sm90: needs compute capability 9.0, rtx-3090 has 8.6");
+  expect_refusal(program.run("9.0", {"--as-card", "rtx-3090", "--device", "cpu"}),
+                 "card rtx-3090: is imposed on GPUs, and the device is the CPU");
+}
+
+TEST(GpuChoice, ADriverThatIsTooOldIsNamedWithWhatIsNeeded) {
+  const WithModule program;
+  expect_refusal(
+      program.run("8.6 cuda=12040", {"--device", "cuda"}),
+      "--device cuda: NVIDIA Made-up 1000 is here, but the NVIDIA driver is for CUDA 12.4; baleen_sm80.so "
+      "was built with CUDA 13.0 and needs a driver for CUDA 13.0, release 580.65 or later");
+}
+
+TEST(GpuChoice, AGpuThatNoProgramMayUse) {
+  expect_refusal(with_gpu("8.6 mode=2", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
+                 "its compute mode is prohibited: no program may use it; `sudo nvidia-smi -c DEFAULT`");
+}
+
+TEST(GpuChoice, WhyTheCpuIsUsedIsSaid) {
+  const ProgramResult old = with_gpu("7.5", BALEEN_PROGRAM, one_token({}));
+  EXPECT_EQ(old.status, 0) << old.err;
+  EXPECT_NE(
+      old.err.find("the CPU is used: NVIDIA Made-up 1000 has compute capability 7.5; there are kernels for"),
+      std::string::npos)
+      << old.err;
 }
 
 }  // namespace

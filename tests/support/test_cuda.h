@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <deque>
 #include <span>
 #include <vector>
@@ -10,18 +11,26 @@
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
+#include "cuda/shared_memory_limit.h"
 #include "cuda/stream_branch.h"
 #include "device/gpu_architecture.h"
 #include "numeric/bf16.h"
 #include "tensor/activations.h"
 #include "tensor/buffer.h"
 #include "tests/support/needs_gpu.h"
+#include "tests/support/test_architecture.h"
 
 namespace baleen::test {
 
-/// Of the architecture that the program is compiled for: see `DeviceTraits`.
+/// Of the architecture that the program is compiled for, and of the card that BALEEN_TEST_CARD imposes on the
+/// GPU: see `DeviceTraits`.
 [[nodiscard]] inline const DeviceTraits& architecture_traits() {
-  return architecture_by_name(gpu_architectures(), BALEEN_ARCH_NAME).traits;
+  static const DeviceTraits kTraits = [] {
+    const GpuArchitecture& row = architecture_by_name(gpu_architectures(), BALEEN_ARCH_NAME);
+    const std::string_view card = gpu_use().card;
+    return card.empty() ? row.traits : imposed_traits(row, card_by_name(card));
+  }();
+  return kTraits;
 }
 
 /// Everything it hands out lives as long as it does.
@@ -35,9 +44,10 @@ class TestCuda {
                  .scratch = scratch_,
                  .batch = {},
                  .branch = &branch_} {
+    limit_shared_memory(0, architecture_traits().shared_bytes_per_block);
     int sms = 0;
     check_cuda(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), "reading the device");
-    context_.num_sms = sms;
+    context_.num_sms = gpu_use().card.empty() ? sms : std::min(sms, architecture_traits().num_units);
   }
   TestCuda(const TestCuda&) = delete;
   TestCuda& operator=(const TestCuda&) = delete;

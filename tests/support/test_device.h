@@ -1,6 +1,5 @@
-/// The device that tests of whole engines run on: the CPU, or what BALEEN_TEST_DEVICE names; and the
-/// architecture whose kernels GPUs get there, the best or what BALEEN_TEST_ARCH names (scripts/test_gpu.sh
-/// sets both).
+/// The device that tests of whole engines run on: the CPU, or what BALEEN_TEST_DEVICE names, used as
+/// test_architecture.h says (scripts/test_gpu.sh sets all of it).
 #pragma once
 
 #include <chrono>
@@ -19,7 +18,7 @@ namespace baleen::test {
   if (name == nullptr) return {};
   static const bool kPrepared = (prepare_shared_gpus(), true);
   static_cast<void>(kPrepared);
-  return device_from_name(name, test_architecture());
+  return device_from_name(name, gpu_use());
 }
 
 /// `options` there; of several ranks all on this device.

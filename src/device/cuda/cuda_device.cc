@@ -6,6 +6,10 @@
 #include <utility>
 
 #include "cuda/cuda_error.h"
+#include "cuda/cuda_memory.h"
+#include "cuda/limit_timing.h"
+#include "cuda/shared_memory_limit.h"
+#include "device/gpu_driver.h"
 
 namespace baleen {
 namespace {
@@ -16,23 +20,42 @@ cudaDeviceProp properties(int index) {
   return device;
 }
 
+/// A step of starting GPU `index`.
+void check_start(int index, cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaDeviceProp device{};
+  static_cast<void>(cudaGetDeviceProperties(&device, index));
+  if (const std::string why = why_not_started(status, device.name); !why.empty())
+    fail("cuda:{}: {}", index, why);
+  check_cuda(status, what);
+}
+
 int select_device(int index) {
-  check_cuda(cudaSetDevice(index), "selecting the GPU");
+  check_start(index, cudaSetDevice(index), "selecting the GPU");
   // The host waits for whole steps: it should not take a processor from the threads that serve.
-  check_cuda(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "setting up the GPU");
-  check_cuda(cudaFree(nullptr), "starting the GPU");
+  check_start(index, cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "setting up the GPU");
+  check_start(index, cudaFree(nullptr), "starting the GPU");
   return index;
 }
 
-/// `traits` of the architecture, with what this GPU says of itself. Throws `Error` where kernels want more
-/// shared memory than it has.
-DeviceTraits traits_of(int index, DeviceTraits traits) {
+std::string taken_memory_of_current() {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+  return taken_memory_text(static_cast<std::int64_t>(total_bytes), static_cast<std::int64_t>(free_bytes));
+}
+
+/// `traits` of the architecture, with what this GPU says of itself, or of the card that is imposed on it.
+/// Throws `Error` where kernels want more shared memory than there is.
+DeviceTraits traits_of(int index, DeviceTraits traits, const std::optional<DeviceTraits>& imposed) {
   const cudaDeviceProp device = properties(index);
-  const auto shared_bytes = static_cast<std::int64_t>(device.sharedMemPerBlockOptin);
+  const auto shared_bytes =
+      imposed ? imposed->shared_bytes_per_block : static_cast<std::int64_t>(device.sharedMemPerBlockOptin);
   if (shared_bytes < traits.shared_bytes_per_block) {
     fail("cuda:{}: {} has {} KiB of shared memory a block; kernels of {} want {}", index, device.name,
          shared_bytes >> 10, traits.architecture, traits.shared_bytes_per_block >> 10);
   }
+  if (imposed) return *imposed;
+  traits.shared_bytes_per_block = shared_bytes;
   traits.num_units = device.multiProcessorCount;
   traits.l2_bytes = device.l2CacheSize;
   return traits;
@@ -47,6 +70,21 @@ BatchCapacity capacity_of(const DeviceOptions& options, const DeviceTraits& trai
           .max_pages = options.max_sequences * options.max_pages};
 }
 
+/// Bytes a second of copies of 256 MB.
+double copied_over_pcie(CUstream_st* stream, cudaMemcpyKind kind) {
+  constexpr std::int64_t kBytes = std::int64_t{256} << 20;
+  CudaMemory device_memory(stream);
+  CudaPinnedMemory host_memory;
+  const Buffer device(kBytes, device_memory), host(kBytes, host_memory);
+  const bool to_device = kind == cudaMemcpyHostToDevice;
+  return static_cast<double>(kBytes) / median_seconds(stream, [&] {
+           check_cuda(
+               cudaMemcpyAsync(to_device ? device.data() : host.data(),
+                               to_device ? host.data() : device.data(), std::size_t{kBytes}, kind, stream),
+               "copying between host and GPU");
+         });
+}
+
 }  // namespace
 
 DeviceCeilings measure_cuda_ceilings(const GpuKernels& kernels, int index) {
@@ -54,14 +92,19 @@ DeviceCeilings measure_cuda_ceilings(const GpuKernels& kernels, int index) {
   const CudaStream stream;
   const cudaDeviceProp device = properties(index);
   const GpuLimits limits = kernels.measure_limits(stream.get(), device.multiProcessorCount);
-  return {device.name, limits.copy_bytes_per_second, limits.bf16_flops_per_second,
-          limits.fp8_flops_per_second};
+  return {.name = device.name,
+          .bytes_per_second = limits.copy_bytes_per_second,
+          .bf16_flops_per_second = limits.bf16_flops_per_second,
+          .fp8_flops_per_second = limits.fp8_flops_per_second,
+          .from_host_bytes_per_second = copied_over_pcie(stream.get(), cudaMemcpyHostToDevice),
+          .to_host_bytes_per_second = copied_over_pcie(stream.get(), cudaMemcpyDeviceToHost)};
 }
 
 CudaDevice::CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& kernels,
                        const DeviceOptions& options)
     : index_(select_device(index)),
-      traits_(traits_of(index, traits)),
+      taken_memory_(taken_memory_of_current()),
+      traits_(traits_of(index, traits, options.imposed_traits)),
       kernels_(kernels),
       memory_(stream_.get()),
       copies_(stream_.get()),
@@ -78,6 +121,7 @@ CudaDevice::CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& 
       messages_(context_),
       forced_variants_(options.forced_variants),
       timer_(stream_.get(), profile_) {
+  limit_shared_memory(index, traits_.shared_bytes_per_block);
   const bool by_nccl = options.connection.peers != nullptr && options.connection.peers->nccl() != nullptr;
   executor_.emplace(by_nccl ? kernels_.variants_over_nccl() : kernels_.variants(), traits_, context_,
                     forced_variants_);

@@ -66,6 +66,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] Memory& host_visible_memory() override { return pinned_memory_; }
   [[nodiscard]] BackgroundCopies* background_copies() override { return &copies_; }
   [[nodiscard]] std::int64_t free_bytes() const override;
+  [[nodiscard]] std::string taken_memory() const override { return taken_memory_; }
   void share_memory() override {
     if (context_.peers != nullptr) context_.peers->share(memory_.allocations());
   }
@@ -91,6 +92,7 @@ class CudaDevice final : public Device {
 
  private:
   int index_;
+  std::string taken_memory_;  ///< what `taken_memory` says, since the start
   DeviceTraits traits_;
   GpuKernels kernels_;
   CudaStream stream_;

@@ -8,11 +8,10 @@
 #include "comm/peer/peer_memory.h"
 #include "comm/peer/peer_process.h"
 #include "device/cuda/cuda_device.h"
+#include "device/gpu_driver.h"
 
 namespace baleen {
 namespace {
-
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 class PeersOfThreads final : public DevicePeers {
  public:
@@ -50,19 +49,13 @@ class PeersByNccl final : public DevicePeers {
 
 }  // namespace
 
-std::string CudaModule::toolkit() const { return version_text(CUDART_VERSION); }
+std::string CudaModule::toolkit() const { return cuda_version_text(CUDART_VERSION); }
 
 std::string CudaModule::why_not_nccl() const { return why_not_nccl_library(); }
 
 std::string CudaModule::why_not() const {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorInsufficientDriver) {
-    int driver = 0;
-    static_cast<void>(cudaDriverGetVersion(&driver));
-    return fmt::format("the NVIDIA driver is for CUDA {}, this program needs {}; update the driver",
-                       version_text(driver), version_text(CUDART_VERSION));
-  }
   return status == cudaSuccess ? "" : fmt::format("CUDA says '{}'", cudaGetErrorString(status));
 }
 

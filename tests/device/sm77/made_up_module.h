@@ -10,14 +10,16 @@ class MadeUpModule final : public KernelModule {
  public:
   using KernelModule::KernelModule;
 
-  [[nodiscard]] std::string toolkit() const override { return "0.0"; }
+  [[nodiscard]] std::string toolkit() const override { return "13.0"; }
   [[nodiscard]] std::string why_not_nccl() const override { return kNone; }
   [[nodiscard]] std::string why_not() const override { return kNone; }
   [[nodiscard]] bool can_access_memory(int /*gpu*/, int /*other*/) const override { return false; }
   [[nodiscard]] DeviceCeilings measure_ceilings(int /*gpu*/) const override {
     const GpuLimits limits = kernels().measure_limits(nullptr, 8);
-    return {"Made-up 1000", limits.copy_bytes_per_second, limits.bf16_flops_per_second,
-            limits.fp8_flops_per_second};
+    return {.name = "Made-up 1000",
+            .bytes_per_second = limits.copy_bytes_per_second,
+            .bf16_flops_per_second = limits.bf16_flops_per_second,
+            .fp8_flops_per_second = limits.fp8_flops_per_second};
   }
   [[nodiscard]] std::shared_ptr<DevicePeers> peers_of_threads(
       std::span<const int> /*gpus*/, GpuMessages /*messages*/,

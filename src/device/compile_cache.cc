@@ -1,0 +1,43 @@
+#include "device/compile_cache.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/quoted_text.h"
+
+namespace baleen {
+namespace {
+
+constexpr const char* kMaxSize = "CUDA_CACHE_MAXSIZE";
+constexpr const char* kDisable = "CUDA_CACHE_DISABLE";
+constexpr const char* kPath = "CUDA_CACHE_PATH";
+constexpr const char* kCacheBytes = "1073741824";  // what drivers for CUDA 12 and later have by themselves
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+}  // namespace
+
+void enlarge_compile_cache() { static_cast<void>(::setenv(kMaxSize, kCacheBytes, /*replace=*/0)); }
+
+std::string compilation_text(std::string_view module, std::int64_t module_bytes,
+                             ComputeCapability capability) {
+  const std::string what =
+      fmt::format("{} has no machine code for compute capability {}.{}: the driver compiles its kernels",
+                  module, capability.major, capability.minor);
+  if (environment(kDisable) == "1") return fmt::format("{} at every start, as {} says", what, kDisable);
+  const std::string_view limit = environment(kMaxSize);
+  const Result<std::int64_t> bytes = read_whole(limit, {0, std::int64_t{1} << 32});
+  if (bytes.ok() && bytes.value() < module_bytes) {
+    return fmt::format("{} at every start, as {} is {} and they take up to {}; unset it", what, kMaxSize,
+                       shortened_text(limit), module_bytes);
+  }
+  const std::string_view path = environment(kPath);
+  return fmt::format("{}, which takes some seconds at the first start and is kept in {} for the others", what,
+                     path.empty() ? "~/.nv/ComputeCache" : path);
+}
+
+}  // namespace baleen
