@@ -11,8 +11,12 @@
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/simulation_flags.h"
+#include "app/version.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "benchmark/engine_benchmark.h"
+#include "benchmark/machine_report.h"
+#include "log/log.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
 
@@ -28,6 +32,7 @@ struct BenchFlags {
   std::optional<double> tokens_a_step;
   std::vector<double> published_acceptance;
   std::uint64_t seed = 1;
+  std::string report;  ///< a file; empty: none
 };
 
 std::unique_ptr<ModelEngine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
@@ -62,7 +67,26 @@ WeightFormat expert_weights(const BenchFlags& flags, const ModelConfig& config) 
   return detect_formats(config, read_model_files(flags.engine.model).checkpoint).experts;
 }
 
+/// What an owner of a card sends to confirm it, as one file.
+void write_machine_report(const BenchFlags& flags) {
+  AtomicFileWriter writer(flags.report);  // can the file be written, before minutes of measuring?
+  const bool bundled = flags.engine.model == default_model_folder();
+  const nlohmann::ordered_json report =
+      machine_report({.program = program_facts(),
+                      .options = flags.engine.options(),
+                      .model = flags.engine.model,
+                      .model_name = bundled ? "stories" : "another model",
+                      .flash_layers = flags.num_layers.value_or(MachineReportRequest().flash_layers),
+                      .load = flags.load});
+  writer.write(report.dump(1) + "\n");
+  writer.commit();
+  const std::size_t num_failed = report["failures"].size();
+  log_line("{} written{}; it names no host, user or path: read it, and attach it to an issue", flags.report,
+           num_failed == 0 ? "" : fmt::format(", with {} failures", num_failed));
+}
+
 void run_bench(const BenchFlags& flags) {
+  if (!flags.report.empty()) return write_machine_report(flags);
   EngineBenchmark load = flags.load;
   if (load.requests > 0 && load.clients == 0)
     fail("bench: --requests is for --clients, of which there are none");
@@ -98,7 +122,7 @@ void add_bench_command(Options& command) {
   command.text("--preset", flags->load.made_up,
                "Random weights of a known geometry instead of --model, e.g. flash");
   command.integer("--layers", flags->num_layers, kLayersRange,
-                  "With --preset: keep the first so many layers");
+                  "With --preset or --report: keep the first so many layers");
   command.real(
       "--zipf", flags->load.zipf, {.min = 0, .max = 10},
       "With --preset: tables choose the experts of each token in every layer, the one of rank r with a "
@@ -140,6 +164,11 @@ void add_bench_command(Options& command) {
       "of prompts are not slowed");
   command.flag("--kernels", flags->load.lists_kernels,
                "Instead of timing, list the variants of every operation and why each was chosen or not");
+  command
+      .path("--report", flags->report,
+            "Instead: a file with all that confirms what runs on this machine (hardware, driver, limits, a "
+            "check of every kernel, the bundled model and --layers layers of Flash), and nothing private")
+      .excludes(clients);
   command.flag("--json", flags->load.json, "One JSON line instead of tables");
   command.action([flags] { run_bench(*flags); });
 }

@@ -87,6 +87,14 @@ std::string text_as_json() {
 
 std::string program_version() { return BALEEN_VERSION; }
 
+nlohmann::ordered_json program_facts() {
+  return {{"version", BALEEN_VERSION},
+          {"revision", program_revision()},
+          {"sources", gpu_module_sources()},
+          {"compiler", BALEEN_COMPILER},
+          {"build_type", BALEEN_BUILD_TYPE}};
+}
+
 std::string version_text(bool as_json) { return as_json ? text_as_json() : text_for_people(); }
 
 }  // namespace baleen

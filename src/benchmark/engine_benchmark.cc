@@ -69,24 +69,31 @@ std::vector<ExpertCandidate> experts_of(const EngineBenchmark& load, const Model
                             .forced_variants = options.forced_variants});
 }
 
-/// So many sequences with prompt, history and decoding, after `num_warm_up_steps` that are not measured; they
-/// are closed again.
-void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::int64_t num_sequences,
-                       std::int64_t num_warm_up_steps, const Ceilings& ceilings) {
-  std::vector<SequenceId> sequences;
-  for (std::int64_t i = 0; i < num_sequences; ++i) {
-    sequences.push_back(*engine.open({}));
-    if (load.at > 0) engine.fabricate_history(sequences.back(), load.at);
+/// Open sequences of a measurement, with history, and the tokens that they get.
+struct MeasuredSequences {
+  std::vector<SequenceId> ids;
+  std::vector<TokenId> tokens;
+  std::span<const TokenId> prompt, rest;  // of `tokens`
+
+  MeasuredSequences(const EngineBenchmark& load, ModelEngine& engine, std::int64_t num_sequences,
+                    std::int64_t num_warm_up_steps)
+      : tokens(some_tokens(load.prompt + 2 * load.decode + num_warm_up_steps, engine.config().vocab_size)),
+        prompt(std::span<const TokenId>(tokens).first(static_cast<std::size_t>(load.prompt))),
+        rest(std::span<const TokenId>(tokens).subspan(prompt.size())) {
+    for (std::int64_t i = 0; i < num_sequences; ++i) {
+      ids.push_back(*engine.open({}));
+      if (load.at > 0) engine.fabricate_history(ids.back(), load.at);
+    }
   }
-  const std::vector<TokenId> tokens =
-      some_tokens(load.prompt + 2 * load.decode + num_warm_up_steps, engine.config().vocab_size);
-  const std::span<const TokenId> all(tokens);
-  const std::span<const TokenId> prompt = all.first(static_cast<std::size_t>(load.prompt));
-  const std::span<const TokenId> rest = all.subspan(prompt.size());
-  if (load.lists_kernels) {
-    return list_kernels(engine, sequences, prompt, rest, ceilings, experts_of(load, engine, num_sequences),
-                        load.json);
-  }
+};
+
+}  // namespace
+
+std::vector<Phase> measured_phases(const EngineBenchmark& load, ModelEngine& engine,
+                                   std::int64_t num_sequences, std::int64_t num_warm_up_steps) {
+  const MeasuredSequences opened(load, engine, num_sequences, num_warm_up_steps);
+  const std::vector<SequenceId>& sequences = opened.ids;
+  const std::span<const TokenId> prompt = opened.prompt, rest = opened.rest;
   // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
   const auto num_warm_up = static_cast<std::size_t>(num_warm_up_steps);
   engine.device().set_profiling(false);
@@ -125,6 +132,20 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
     }
   }
   for (const SequenceId sequence : sequences) engine.close(sequence, false);
+  return phases;
+}
+
+namespace {
+
+/// Measures so many sequences, or lists their variants, and prints it.
+void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::int64_t num_sequences,
+                       std::int64_t num_warm_up_steps, const Ceilings& ceilings) {
+  if (load.lists_kernels) {
+    const MeasuredSequences opened(load, engine, num_sequences, num_warm_up_steps);
+    return list_kernels(engine, opened.ids, opened.prompt, opened.rest, ceilings,
+                        experts_of(load, engine, num_sequences), load.json);
+  }
+  const std::vector<Phase> phases = measured_phases(load, engine, num_sequences, num_warm_up_steps);
   if (!load.json) {
     if (load.sequences.size() > 1) fmt::print("\n{} sequences\n", num_sequences);
     for (const Phase& phase : phases) print_phase(phase, ceilings);

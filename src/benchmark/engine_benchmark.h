@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmark/phase.h"
 #include "ops/matmul/weight_matrix.h"
 #include "rank_engine/rank_engine.h"
 #include "scheduler/scheduler_options.h"
@@ -39,6 +40,11 @@ struct EngineBenchmark {
   /// Sequences, cache, where it has no size yet, and drafts as the measurement takes them.
   void fit(EngineOptions& options) const;
 };
+
+/// Prompt, history and decoding of so many sequences, after `num_warm_up_steps` that are not measured; the
+/// sequences are closed again.
+[[nodiscard]] std::vector<Phase> measured_phases(const EngineBenchmark& load, ModelEngine& engine,
+                                                 std::int64_t num_sequences, std::int64_t num_warm_up_steps);
 
 /// Requests through the scheduler; `clients` is at least 1.
 void benchmark_serving(const EngineBenchmark& load, ModelEngine& engine);

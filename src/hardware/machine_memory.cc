@@ -43,6 +43,8 @@ std::int64_t available_memory_bytes() {
   return std::min(available, std::max<std::int64_t>(0, *limit - *used));
 }
 
+std::int64_t total_memory_bytes() { return ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE); }
+
 std::int64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
