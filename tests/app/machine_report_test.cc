@@ -94,7 +94,9 @@ TEST_F(MachineReport, NamesNothingPrivate) {
     if (std::string(user->pw_name).size() > 3) secrets.emplace_back("\"" + std::string(user->pw_name));
   }
   for (const std::string& secret : secrets) {
-    if (secret.size() > 1) EXPECT_EQ(text_.find(secret), std::string::npos) << secret;
+    if (secret.size() > 1) {
+      EXPECT_EQ(text_.find(secret), std::string::npos) << secret;
+    }
   }
   for (const char* sign : {"/home", "/root", "/tmp", "uuid", "serial", "127.0.0.1"})
     EXPECT_EQ(text_.find(sign), std::string::npos) << sign;
