@@ -7,8 +7,9 @@
 namespace baleen {
 
 std::int64_t CacheGeometry::ring_rows(std::int64_t block) const {
-  const auto& [ratio, overlaps, has_index_keys] = this->block(block);
-  const std::int64_t needed = (overlaps ? 2 : 1) * ratio + max_draft_tokens;
+  const BlockCache& kept = this->block(block);
+  const std::int64_t ratio = kept.ratio;
+  const std::int64_t needed = (kept.overlaps ? 2 : 1) * ratio + max_draft_tokens;
   return (needed + ratio - 1) / ratio * ratio;
 }
 
@@ -16,7 +17,8 @@ std::int64_t CacheGeometry::page_bytes() const {
   std::int64_t bytes = 0;
   for (std::int64_t block = 0; block < num_blocks(); ++block) {
     if (this->block(block).ratio == 0) continue;
-    bytes += latent.page_stride_bytes(entries_per_page(block));
+    bytes += entry_row ? entries_per_page(block) * entry_row_bytes()
+                       : latent.page_stride_bytes(entries_per_page(block));
     if (this->block(block).has_index_keys) bytes += index_key.page_stride_bytes(entries_per_page(block));
   }
   return bytes;
@@ -28,7 +30,9 @@ std::int64_t CacheGeometry::overlap_bytes(std::int64_t block) const {
 }
 
 std::int64_t CacheGeometry::window_page_bytes() const {
-  std::int64_t bytes = num_blocks() * latent.page_stride_bytes(kPageTokens);
+  const std::int64_t page_of_rows =
+      window_row ? kPageTokens * window_row_bytes() : latent.page_stride_bytes(kPageTokens);
+  std::int64_t bytes = num_blocks() * page_of_rows;
   for (std::int64_t block = 0; block < num_blocks(); ++block) bytes += overlap_bytes(block);
   return bytes;
 }
@@ -40,8 +44,8 @@ std::int64_t CacheGeometry::kept_tokens() const {
 
 std::int64_t CacheGeometry::state_bytes(std::int64_t block) const {
   if (!this->block(block).compresses()) return 0;
-  const std::int64_t width =
-      main_state_width(block) + (this->block(block).has_index_keys ? index_state_width(block) : 0);
+  const bool pools_keys = this->block(block).has_index_keys && !this->block(block).keys_are_of_entries;
+  const std::int64_t width = main_state_width(block) + (pools_keys ? index_state_width(block) : 0);
   return 2 * ring_rows(block) * width * std::int64_t{sizeof(float)};
 }
 
@@ -56,7 +60,7 @@ double CacheGeometry::bytes_per_token() const {
   for (std::int64_t block = 0; block < num_blocks(); ++block) {
     if (this->block(block).ratio == 0) continue;
     const std::int64_t entry =
-        latent.row_bytes() + (this->block(block).has_index_keys ? index_key.row_bytes() : 0);
+        entry_row_bytes() + (this->block(block).has_index_keys ? index_key.row_bytes() : 0);
     bytes += static_cast<double>(entry) / this->block(block).ratio;
   }
   return bytes;

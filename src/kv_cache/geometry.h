@@ -9,8 +9,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "numeric/grouped_row.h"
 #include "numeric/index_key.h"
 #include "numeric/latent_row.h"
 #include "tensor/ragged_batch.h"
@@ -19,9 +21,10 @@ namespace baleen {
 
 /// What a block keeps of a sequence beside its window rows.
 struct BlockCache {
-  int ratio = 0;                ///< positions of a compressed entry; 0: no entries
-  bool overlaps = false;        ///< an entry is pooled from the positions of the one before it too
-  bool has_index_keys = false;  ///< a key beside every entry
+  int ratio = 0;                     ///< positions of a compressed entry; 0: no entries
+  bool overlaps = false;             ///< an entry is pooled from the positions of the one before it too
+  bool has_index_keys = false;       ///< a key beside every entry
+  bool keys_are_of_entries = false;  ///< made of the entries themselves: nothing of them is pooled
 
   /// Whether entries are pooled from several positions, so that unfinished ones need rings.
   [[nodiscard]] bool compresses() const { return ratio > 1; }
@@ -30,6 +33,8 @@ struct BlockCache {
 struct CacheGeometry {
   std::vector<BlockCache> blocks;  ///< those of a draft head last
   LatentFormat latent;
+  /// What rows in released precision are instead of `latent`: those of positions, those of entries.
+  std::optional<GroupedRow> window_row, entry_row;
   IndexKeyFormat index_key;
   std::int64_t window_tokens = 128;
   /// Positions a speculative step may have to take back; lengthens the compressor rings.
@@ -63,11 +68,17 @@ struct CacheGeometry {
   [[nodiscard]] std::int64_t overlap_bytes(std::int64_t block) const;
   [[nodiscard]] std::int64_t state_slot_bytes() const;               ///< compressor rings of one sequence
   [[nodiscard]] std::int64_t state_bytes(std::int64_t block) const;  ///< the part of one block
+  [[nodiscard]] std::int64_t window_row_bytes() const {
+    return window_row ? window_row->row_bytes() : latent.row_bytes();
+  }
+  [[nodiscard]] std::int64_t entry_row_bytes() const {
+    return entry_row ? entry_row->row_bytes() : latent.row_bytes();
+  }
   /// Bytes of rows that a position adds to a long sequence. Page strides round up: memory sees page_bytes() /
   /// 256.
   [[nodiscard]] double bytes_per_token() const;
   /// Raw KV rows that a query of one block may read.
-  [[nodiscard]] std::int64_t window_bytes() const { return window_tokens * latent.row_bytes(); }
+  [[nodiscard]] std::int64_t window_bytes() const { return window_tokens * window_row_bytes(); }
 
   /// Positions before a sequence's next one whose window rows are in use: what it sees, or a draft head's
   /// row of the position before it, also after a step was taken back.

@@ -6,7 +6,11 @@ CacheGeometry cache_geometry(const RankConfig& rank, Precision precision, std::i
   const ModelConfig& config = rank.model();
   CacheGeometry geometry;
   for (std::int64_t block = 0; block < rank.num_blocks(); ++block) {
-    geometry.blocks.push_back(rank.attention(block).cache());
+    const LayerAttention shape = rank.attention(block);
+    geometry.blocks.push_back(shape.cache());
+    if (precision != Precision::kReleased) continue;
+    geometry.window_row = shape.window_row;
+    if (shape.entry_row) geometry.entry_row = shape.entry_row;
   }
   geometry.latent = {static_cast<int>(config.nope_dim()), static_cast<int>(config.qk_rope_head_dim),
                      precision};

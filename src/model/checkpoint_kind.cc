@@ -11,8 +11,8 @@
 #include "base/quoted_text.h"
 #include "base/size_text.h"
 #include "model/config_contradictions.h"
+#include "model/model_family.h"
 #include "model/published_release.h"
-#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
@@ -187,7 +187,13 @@ std::string_view matrices_name(Matrices what) {
   return what == Matrices::kRoutedExperts ? "routed experts" : "dense matrices";
 }
 
-std::string why_no_format(Matrices what, const MatrixKind& kind) {
+/// Rows and inputs of an FP8 matrix that share a scale in a release's files.
+std::int64_t fp8_block(Release release) {
+  return (release == Release::kV41 ? kDeepSeekV41 : kDeepSeekV4).fp8_block;
+}
+
+/// `block`: of FP8 matrices.
+std::string why_no_format(Matrices what, const MatrixKind& kind, std::int64_t block) {
   const bool experts = what == Matrices::kRoutedExperts;
   const auto sentence = [&](const std::string& found) {
     return fmt::format("{} are {} ({}); expected {}: {}", matrices_name(what), found, kind.evidence,
@@ -214,8 +220,8 @@ std::string why_no_format(Matrices what, const MatrixKind& kind) {
     return sentence(fmt::format("{}; scales may be E8M0 or F32", kind.text()));
   const bool known_block =
       kind.block[0] > 0 && kind.block[1] > 0;  // others are shapes that the table refuses
-  if (known_block && kind.block != std::array<std::int64_t, 2>{kWeightBlock, kWeightBlock})
-    return sentence(fmt::format("{}; blocks have {} x {}", kind.text(), kWeightBlock, kWeightBlock));
+  if (known_block && kind.block != std::array{block, block})
+    return sentence(fmt::format("{}; blocks have {} x {}", kind.text(), block, block));
   return "";
 }
 
@@ -224,7 +230,7 @@ std::string why_no_format(Matrices what, const MatrixKind& kind) {
 std::optional<std::string> unread_draft_format(const CheckpointKind& kind) {
   for (const auto& [what, matrices] :
        {std::pair(Matrices::kRoutedExperts, &kind.draft_experts), {Matrices::kDense, &kind.draft_dense}})
-    if (!why_no_format(what, *matrices).empty())
+    if (!why_no_format(what, *matrices, fp8_block(kind.release.value)).empty())
       return fmt::format("{} {}, which is not read", matrices_name(what), matrices->text());
   return std::nullopt;
 }
@@ -252,7 +258,8 @@ std::string why_not_runnable(const NameScan& scan, const CheckpointKind& kind) {
   if (kind.release.value == Release::kUnknown) return "";  // config.json's reader says what it expected
   for (const auto& [what, matrices] :
        {std::pair(Matrices::kRoutedExperts, &kind.experts), {Matrices::kDense, &kind.dense}})
-    if (std::string why = why_no_format(what, *matrices); !why.empty()) return why;
+    if (std::string why = why_no_format(what, *matrices, fp8_block(kind.release.value)); !why.empty())
+      return why;
   const bool foreign =
       kind.names.value == TensorNames::kPrefixed || kind.names.value == TensorNames::kTransformers;
   if (!foreign) return why_not_together(scan, kind);

@@ -36,8 +36,37 @@ struct DsparkConfig {
   std::int64_t noise_token_id = 0;             ///< stands for tokens that are not known yet
   std::vector<std::int64_t> target_layer_ids;  ///< main layers whose output streams it reads
   std::int64_t markov_rank = 0;
+  /// Of its own stages, where they have others than the layers (V4.1); 0: as the layers.
+  std::int64_t n_routed_experts = 0, num_experts_per_tok = 0;
 
   bool operator==(const DsparkConfig&) const = default;
+};
+
+/// The layers that make entries, selections and candidates for those behind them (V4.1).
+struct SharedStreams {
+  std::vector<std::int64_t> kv_source_layer_ids;     ///< ascending
+  std::vector<std::int64_t> index_source_layer_ids;  ///< ascending; every source of entries is one
+  std::int64_t candidate_source_layer_id = 0;
+  std::int64_t candidate_topk_blocks = 0;
+  std::int64_t candidate_block_size = 0;  ///< entries
+
+  bool operator==(const SharedStreams&) const = default;
+};
+
+/// The fields "engram_*": a memory of n-grams that some layers read before their attention (V4.1).
+struct EngramConfig {
+  std::vector<std::int64_t> layer_ids;       ///< ascending
+  std::vector<std::int64_t> num_embeddings;  ///< rows of each layer's table
+  std::int64_t max_ngram_size = 0;
+  std::int64_t vocab_size = 0;  ///< rows of one hash are a prime of at least so many
+  std::int64_t n_heads = 0;     ///< hashes of each length of n-grams, of which there are max_ngram_size - 1
+  std::int64_t head_dim = 0;    ///< values of a row
+  std::int64_t pad_token_id = 0;
+  std::int64_t compressed_vocab_size = 0;
+
+  /// Hashes, and rows that a token reads of a table.
+  [[nodiscard]] std::int64_t num_hashes() const { return (max_ngram_size - 1) * n_heads; }
+  bool operator==(const EngramConfig&) const = default;
 };
 
 /// What is known of the draft head's blocks from tensors.
@@ -46,8 +75,7 @@ struct DraftBlocks {
   std::int64_t count = 0;
 };
 
-/// Which tensors models of a family have (model/tensor_table.h).
-struct ModelFamily;
+struct ModelFamily;  // model/model_family.h
 extern const ModelFamily kDeepSeekV4;
 
 /// Members are named as in config.json. The defaults are what Flash and Pro have in common; members without a
@@ -89,6 +117,8 @@ struct ModelConfig {
   std::int64_t num_nextn_predict_layers = 1;  ///< blocks of the draft head
   DraftKind draft_kind = DraftKind::kMtp;     ///< what those blocks are, if there are any
   DsparkConfig dspark;                        ///< a DSpark head's fields; otherwise zeros
+  std::optional<SharedStreams> streams;       ///< nothing: every layer has entries of its own
+  std::optional<EngramConfig> engram;         ///< nothing: there are no such tables
   WeightFormat expert_format =
       WeightFormat::kFp4;  ///< "expert_dtype"; the tensors' own dtypes have the last word
   WeightFormat dense_format = WeightFormat::kFp8;  ///< FP8 if "quantization_config" is there, otherwise BF16
@@ -114,6 +144,12 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t num_layers_of(LayerKind kind) const;
   [[nodiscard]] bool is_draft_block(std::int64_t block) const { return block >= num_hidden_layers; }
   [[nodiscard]] bool is_hash_routed(std::int64_t block) const { return block < num_hash_layers; }
+  /// Of a layer or a draft head's block.
+  [[nodiscard]] std::int64_t num_routed_experts(std::int64_t block) const {
+    return is_draft_block(block) && dspark.n_routed_experts > 0 ? dspark.n_routed_experts : n_routed_experts;
+  }
+  /// Which of the Engram tables the layer reads; nothing: none.
+  [[nodiscard]] std::optional<std::size_t> engram_table(std::int64_t block) const;
 
   [[nodiscard]] std::int64_t nope_dim() const { return head_dim - qk_rope_head_dim; }
   [[nodiscard]] std::int64_t q_dim() const { return num_attention_heads * head_dim; }
@@ -130,11 +166,19 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// What `parse_config` and a checkpoint's tensors are answered where they are DeepSeek-V4.1's.
+/// What running a DeepSeek-V4.1 is answered; it can be inspected and planned.
 inline constexpr std::string_view kV41NotSupported =
     "this is DeepSeek-V4.1, which is not supported yet: its attention, hyper-connections and Engram tables "
     "are "
     "not V4's; expected a checkpoint of DeepSeek-V4";
+
+/// Whether it is a V4.1's, by "model_type". Text that is no JSON object is none.
+[[nodiscard]] bool is_v41_config(std::string_view text);
+
+/// Reads and validates the config.json of a model of the family, whether it can be run or not: as
+/// `parse_config`, and of V4.1 its own (model/v41_config.h).
+[[nodiscard]] ModelConfig read_config(std::string_view text, std::string_view label,
+                                      const std::optional<DraftBlocks>& drafts = {});
 
 /// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything but
 /// a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields that

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "model/presets.h"
@@ -44,9 +45,35 @@ ReleaseName variant_of(const CheckpointKind& kind, bool is_pro) {
   return {"", fmt::format("draft head {}", draft_head_name(kind.draft_head.value))};
 }
 
+/// Of V4.1 one geometry is published, in September and in October; which differences the October release has,
+/// if any, is not known.
+Finding<std::string> published_v41(const Json& config, const CheckpointKind& kind) {
+  struct Size {
+    const char* name;
+    std::int64_t value;
+  };
+  constexpr Size kSizes[] = {
+      {"hidden_size", 5120}, {"num_hidden_layers", 40}, {"n_routed_experts", 384}, {"vocab_size", 129280}};
+  const auto text = config.find("text_config");
+  const auto has = [&](const Size& size) {
+    if (text == config.end() || !text->is_object()) return false;
+    const auto found = text->find(size.name);
+    return found != text->end() && *found == size.value;
+  };
+  if (!std::ranges::all_of(kSizes, has))
+    return {"V4.1 of another geometry than Flash", "config.json's sizes"};
+  std::string name = "V4.1-Flash or V4.1-Flash-1017";
+  if (kind.experts.format != MatrixFormat::kMxfp4 && kind.experts.format != MatrixFormat::kAbsent)
+    name += fmt::format(" with {} experts (a repack)", matrix_format_name(kind.experts.format));
+  if (kind.draft_head.value == DraftKind::kNone) name += " without a draft head";
+  return {std::move(name),
+          "config.json's sizes; nothing in config.json and headers is known to tell these apart"};
+}
+
 }  // namespace
 
 Finding<std::string> published_release(const Json& config, const CheckpointKind& kind) {
+  if (kind.release.value == Release::kV41) return published_v41(config, kind);
   if (kind.release.value != Release::kV4) return {};
   const bool is_pro = has_sizes_of(config, preset_config("pro"));
   if (!is_pro && !has_sizes_of(config, preset_config("flash")))

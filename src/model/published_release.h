@@ -10,8 +10,8 @@
 namespace baleen {
 
 /// `V4-Flash-0731`, `V4-Pro with FP8 experts (a repack)`, `V4 of another geometry than Flash and Pro`; empty
-/// for what is not V4. By all other findings of `kind`, and the sizes in `config`, an object; never by the
-/// folder's name.
+/// for what is neither V4 nor V4.1. By all other findings of `kind`, and the sizes in `config`, an object;
+/// never by the folder's name.
 [[nodiscard]] Finding<std::string> published_release(const nlohmann::ordered_json& config,
                                                      const CheckpointKind& kind);
 

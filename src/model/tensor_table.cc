@@ -76,7 +76,7 @@ class TableBuilder {
     block_ = -1;
     prefix_.clear();
     if (rank_.share().head) {
-      add_head_mixing(kInTree, AT(hc_head));
+      if (c_.family->has_head_mixing) add_head_mixing(kInTree, AT(hc_head));
       add_norm("norm", c_.hidden_size, kInTree, AT(norm));
       add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead, kInTree,
           AT(head), TensorSplit::kVocabulary);
@@ -112,7 +112,7 @@ class TableBuilder {
                                           .of_draft_head = block_ >= rank_.num_layers(),
                                           .split = split,
                                           .expert = expert_,
-                                          .count = expert_ < 0 ? 1 : experts_.each,
+                                          .count = expert_ < 0 ? 1 : experts_of_block().each,
                                           .place = TensorPlace::of(owner, member)});
   }
   template <class Owner, class Member>
@@ -122,7 +122,26 @@ class TableBuilder {
         TensorKind::kNorm;
   }
 
+  /// What no operation reads yet.
+  void add_unread(std::string_view name, Shape shape, Storage storage, TensorRole role) {
+    table_.emplace_back(TensorSpec{.name = fmt::format("{}{}", prefix_, name),
+                                   .shape = std::move(shape),
+                                   .storage = storage,
+                                   .role = role,
+                                   .block = block_,
+                                   .of_draft_head = block_ >= rank_.num_layers()});
+  }
+  [[nodiscard]] std::int64_t num_routed_experts() const {
+    return c_.num_routed_experts(rank_.model_block(block_));
+  }
+  /// A draft head's blocks may have fewer experts than the layers.
+  [[nodiscard]] ExpertRows experts_of_block() const {
+    const std::int64_t have = rank_.share().num_experts(num_routed_experts());
+    return {.listed = std::min(experts_.listed, have), .each = std::min(experts_.each, have)};
+  }
+
   void add_block() {
+    add_engram();
     add_block_mixing("hc_attn", 0, AT(hc_attn));
     add_norm("attn_norm", c_.hidden_size, kInBlock, AT(attn_norm));
     add_attention();
@@ -180,11 +199,44 @@ class TableBuilder {
     add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, role, kInBlock, AT(attention.wo_b),
         TensorSplit::kGroupColumns);
     const LayerAttention shape = rank_.attention(block_);
-    if (shape.compresses()) {
+    if (shape.entry_form == EntryForm::kLatent) {
+      if (shape.makes_entries()) add_latent(shape);
+    } else if (shape.compresses()) {
       add_compressor("attn.compressor", shape, c_.head_dim, TensorRole::kCompressor,
                      AT(attention.compressor));
     }
-    if (shape.indexed) add_indexer(shape);
+    if (shape.selects()) add_indexer(shape);
+  }
+
+  /// Entries, of ratio 2 with gates, and index keys made of them.
+  void add_latent(const LayerAttention& shape) {
+    const TensorRole role = TensorRole::kCompressor;
+    const Shape projection = {c_.head_dim, c_.hidden_size};
+    add("attn.compressor.wkv.weight", projection, Storage::kBf16, role, kInBlock,
+        AT(attention.compressor.wkv));
+    if (shape.ratio > 1) {
+      add("attn.compressor.wgate.weight", projection, Storage::kBf16, role, kInBlock,
+          AT(attention.compressor.wgate))
+          .kind = TensorKind::kGate;
+    }
+    add_norm("attn.compressor.norm", c_.head_dim, kInBlock, AT(attention.compressor.norm), role);
+    add_unread("attn.indexer.wk.weight", {c_.index_head_dim, c_.head_dim}, Storage::kBf16,
+               TensorRole::kIndexer);
+    add_unread("attn.indexer.k_norm.weight", {c_.index_head_dim}, Storage::kBf16, TensorRole::kIndexer);
+  }
+
+  /// A table of rows, and what makes keys and a value for the residual streams of those that a token reads.
+  void add_engram() {
+    const auto table = c_.engram_table(rank_.model_block(block_));
+    if (!table) return;
+    const EngramConfig& engram = *c_.engram;
+    const TensorRole role = TensorRole::kEngramProjection;
+    add_unread("engram.embed", {engram.num_embeddings[*table], engram.head_dim}, Storage::kFp8Rows,
+               TensorRole::kEngramTable);
+    add_unread("engram.wkv", {(c_.hc_mult + 1) * c_.hidden_size, engram.num_hashes() * engram.head_dim},
+               Storage::kDense, role);
+    for (const char* name : {"engram.q_weight", "engram.k_weight"})
+      add_unread(name, {c_.hc_mult, c_.hidden_size}, Storage::kBf16, role);
   }
 
   void add_indexer(const LayerAttention& shape) {
@@ -193,7 +245,7 @@ class TableBuilder {
         AT(attention.indexer.wq_b));
     add("attn.indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size}, Storage::kBf16, role,
         kInBlock, AT(attention.indexer.weights_proj));
-    if (shape.compresses()) {
+    if (shape.compresses() && shape.entry_form == EntryForm::kPooled) {
       add_compressor("attn.indexer.compressor", shape, c_.index_head_dim, role,
                      AT(attention.indexer.compressor));
     }
@@ -219,7 +271,7 @@ class TableBuilder {
 
   void add_experts() {
     const TensorRole role = TensorRole::kRouter;
-    add("ffn.gate.weight", {c_.n_routed_experts, c_.hidden_size}, Storage::kBf16, role, kInBlock,
+    add("ffn.gate.weight", {num_routed_experts(), c_.hidden_size}, Storage::kBf16, role, kInBlock,
         AT(moe.gate))
         .kind = TensorKind::kGate;
     if (rank_.is_hash_routed(block_)) {
@@ -227,12 +279,12 @@ class TableBuilder {
           AT(moe.hash_table))
           .kind = TensorKind::kIds;
     } else {
-      add("ffn.gate.bias", {c_.n_routed_experts}, Storage::kF32, role, kInBlock, AT(moe.bias)).kind =
+      add("ffn.gate.bias", {num_routed_experts()}, Storage::kF32, role, kInBlock, AT(moe.bias)).kind =
           TensorKind::kRoutingBias;
     }
     add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert, kInBlock, AT(moe.shared),
                TensorSplit::kSharedRows, TensorSplit::kSharedColumns);
-    for (expert_ = 0; expert_ < experts_.listed; ++expert_) {
+    for (expert_ = 0; expert_ < experts_of_block().listed; ++expert_) {
       add_swiglu(
           fmt::format("ffn.experts.{}", expert_), Storage::kExpert, TensorRole::kRoutedExpert, kInExpert,
           [](auto& expert) -> auto& { return expert; }, TensorSplit::kExpertRows,
@@ -271,10 +323,10 @@ class TableBuilder {
     }
     if (stage + 1 < c_.num_draft_blocks()) return;
     add_draft_norm<"norm">();
-    add_head_mixing(kInDraftBlock, kDraftMixing<"hc_head">);
-    const Shape markov = {c_.vocab_size, c_.dspark.markov_rank};
-    add_bf16_draft_matrix<"markov_head.markov_w1">(markov);
-    add_bf16_draft_matrix<"markov_head.markov_w2">(markov);
+    if (c_.family->has_head_mixing) add_head_mixing(kInDraftBlock, kDraftMixing<"hc_head">);
+    const auto [embedding, head] = c_.family->markov_names;
+    add_markov(embedding, kDraftMatrix<"markov_head.markov_w1">);
+    add_markov(head, kDraftMatrix<"markov_head.markov_w2">);
     add("confidence_head.proj.weight", {1, c_.hidden_size + c_.dspark.markov_rank}, Storage::kBf16,
         TensorRole::kDraftProjection, kInDraftBlock, kDraftVector<"confidence_head.proj">);
   }
@@ -283,10 +335,11 @@ class TableBuilder {
   void add_draft_matrix(const Shape& shape) {
     add(kName.text, shape, Storage::kDense, TensorRole::kDraftProjection, kInDraftBlock, kDraftMatrix<kName>);
   }
-  template <StaticName kName>
-  void add_bf16_draft_matrix(const Shape& shape) {
-    add(fmt::format("{}.weight", kName.text), shape, Storage::kBf16, TensorRole::kDraftProjection,
-        kInDraftBlock, kDraftMatrix<kName>);
+  /// Found by the same name in the tree, whatever the file calls it.
+  template <class Member>
+  void add_markov(std::string_view name, Member member) {
+    add(fmt::format("markov_head.{}.weight", name), {c_.vocab_size, c_.dspark.markov_rank}, Storage::kBf16,
+        TensorRole::kDraftProjection, kInDraftBlock, member);
   }
   template <StaticName kName>
   void add_draft_norm() {
@@ -309,7 +362,9 @@ StoredFormat detect(const Checkpoint& checkpoint, const std::string& stem, Store
   const auto format = kind.weight_format();
   if (!format) return otherwise;
   const bool is_f32 = kind.scale == DType::kF32;
-  return {*format, is_f32 ? DType::kF32 : DType::kF8E8M0};
+  const bool has_blocks =
+      *format == WeightFormat::kFp8 && kind.block[0] == kind.block[1] && kind.block[0] > 0;
+  return {*format, is_f32 ? DType::kF32 : DType::kF8E8M0, has_blocks ? kind.block[0] : otherwise.block};
 }
 
 /// Of a layer: experts 0, 1, 2, ... up to the first that is not there.
@@ -356,12 +411,57 @@ StoredFormat StorageFormats::stored(const TensorSpec& tensor) const {
   const bool is_expert = tensor.storage == Storage::kExpert;
   const std::optional<StoredFormat>& own = is_expert ? draft_experts : draft_dense;
   if (tensor.of_draft_head && own) return *own;
-  return is_expert ? StoredFormat{experts, expert_scale} : StoredFormat{dense, dense_scale};
+  return is_expert ? StoredFormat{experts, expert_scale, expert_block}
+                   : StoredFormat{dense, dense_scale, dense_block};
 }
 
-const ModelFamily kDeepSeekV4{.tensors = [](const RankConfig& rank, ExpertRows experts) {
+namespace {
+
+std::vector<TensorSpec> built_table(const RankConfig& rank, ExpertRows experts) {
   return TableBuilder(rank, experts).build();
-}};
+}
+
+}  // namespace
+
+const ModelFamily kDeepSeekV4{.tensors = built_table};
+const ModelFamily kDeepSeekV41{.tensors = built_table,
+                               .name = "DeepSeek-V4.1",
+                               .has_head_mixing = false,
+                               .has_grouped_rows = true,
+                               .fp8_block = 32,
+                               .markov_names = {"embed", "head"}};
+
+std::string_view tensor_role_name(TensorRole role) {
+  switch (role) {
+    case TensorRole::kEmbedding:
+      return "embedding";
+    case TensorRole::kHead:
+      return "head";
+    case TensorRole::kNorm:
+      return "norms";
+    case TensorRole::kHyperConnection:
+      return "hyper-connections";
+    case TensorRole::kAttention:
+      return "attention";
+    case TensorRole::kCompressor:
+      return "compressors";
+    case TensorRole::kIndexer:
+      return "indexers";
+    case TensorRole::kRouter:
+      return "routers";
+    case TensorRole::kSharedExpert:
+      return "shared experts";
+    case TensorRole::kRoutedExpert:
+      return "routed experts";
+    case TensorRole::kDraftProjection:
+      return "draft head's own";
+    case TensorRole::kEngramTable:
+      return "Engram tables";
+    case TensorRole::kEngramProjection:
+      return "Engram projections";
+  }
+  return "?";
+}
 
 std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
   return config.family->tensors(config, {.listed = config.n_routed_experts});
@@ -377,6 +477,13 @@ std::string block_prefix(const ModelConfig& config, std::int64_t block) {
 }
 
 std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const StorageFormats& formats) {
+  if (tensor.storage == Storage::kFp8Rows) {
+    constexpr std::int64_t kColumns = 32;  // that share a scale
+    return {{tensor.name + ".weight", DType::kF8E4M3, tensor.shape},
+            {tensor.name + ".scale",
+             DType::kF8E8M0,
+             {tensor.shape[0], (tensor.shape[1] + kColumns - 1) / kColumns}}};
+  }
   if (!tensor.is_matrix()) {
     const DType dtype = tensor.storage == Storage::kBf16  ? DType::kBF16
                         : tensor.storage == Storage::kF32 ? DType::kF32
@@ -384,7 +491,9 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
     return {{tensor.name, dtype, tensor.shape}};
   }
   const WeightFormat format = formats.of(tensor);
-  const FormatLayout lies = format_layout(format);
+  FormatLayout lies = format_layout(format);
+  if (format == WeightFormat::kFp8)
+    lies.scale_rows = lies.scale_cols = static_cast<int>(formats.stored(tensor).block);
   BALEEN_CHECK(format != WeightFormat::kInt8);  // in no file
   const DType dtype = format == WeightFormat::kF32     ? DType::kF32
                       : format == WeightFormat::kBF16  ? DType::kBF16
@@ -429,13 +538,17 @@ std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFor
 }
 
 StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint) {
-  const StoredFormat dense = detect(checkpoint, "layers.0.attn.wq_a", {.weight = config.dense_format});
+  const std::int64_t block = config.family->fp8_block;
+  const StoredFormat dense =
+      detect(checkpoint, "layers.0.attn.wq_a", {.weight = config.dense_format, .block = block});
   const StoredFormat experts =
-      detect(checkpoint, "layers.0.ffn.experts.0.w1", {.weight = config.expert_format});
+      detect(checkpoint, "layers.0.ffn.experts.0.w1", {.weight = config.expert_format, .block = block});
   StorageFormats formats{.dense = dense.weight,
                          .experts = experts.weight,
                          .dense_scale = dense.scale,
-                         .expert_scale = experts.scale};
+                         .expert_scale = experts.scale,
+                         .dense_block = dense.block,
+                         .expert_block = experts.block};
   formats.made = checkpoint.made() != nullptr;
   if (config.num_draft_blocks() > 0) {
     const StoredFormat draft_dense = detect(checkpoint, "mtp.0.attn.wq_a", dense);

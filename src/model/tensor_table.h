@@ -9,10 +9,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
+#include "model/model_family.h"
 #include "model/rank_config.h"
 #include "model/tensor_place.h"
 #include "model/tensor_split.h"
@@ -20,8 +22,8 @@
 namespace baleen {
 
 /// How the released layout stores a tensor. The formats of dense and expert matrices are a choice
-/// (`StorageFormats`).
-enum class Storage : std::uint8_t { kBf16, kF32, kI64, kDense, kExpert };
+/// (`StorageFormats`); `kFp8Rows` are e4m3 with one e8m0 scale for each row and 32 columns.
+enum class Storage : std::uint8_t { kBf16, kF32, kI64, kDense, kExpert, kFp8Rows };
 
 /// What its values do. Training starts and updates them by it.
 enum class TensorKind : std::uint8_t {
@@ -48,8 +50,13 @@ enum class TensorRole : std::uint8_t {
   kRouter,
   kSharedExpert,
   kRoutedExpert,
-  kDraftProjection
+  kDraftProjection,
+  kEngramTable,
+  kEngramProjection
 };
+
+/// "embedding", "attention", "routed experts", ...
+[[nodiscard]] std::string_view tensor_role_name(TensorRole role);
 
 /// One logical tensor. Of dense and expert matrices `name` is the stem: "layers.0.attn.wq_a" is stored as
 /// "layers.0.attn.wq_a.weight" and, unless BF16, "layers.0.attn.wq_a.scale". `shape` is [out, in], FP4 not
@@ -64,7 +71,7 @@ struct TensorSpec {
   TensorSplit split = TensorSplit::kReplicated;
   std::int64_t expert = -1;  ///< among the block's routed experts; -1: of none
   std::int64_t count = 1;    ///< tensors like this one, of as many experts, that it stands for
-  TensorPlace place{};
+  TensorPlace place{};       ///< nowhere: no operation reads it yet
   TensorKind kind = TensorKind::kLinear;
   /// Rows of each logically independent matrix, in order, of all ranks; empty: it is one.
   std::vector<std::int64_t> matrix_rows{};
@@ -79,6 +86,7 @@ struct TensorSpec {
 struct StoredFormat {
   WeightFormat weight = WeightFormat::kBF16;
   DType scale = DType::kF8E8M0;  ///< type of FP8's scales; other formats have one type
+  std::int64_t block = 128;      ///< rows and inputs that share a scale of FP8's
 
   /// What the scales are stored as.
   [[nodiscard]] DType scale_dtype() const { return weight == WeightFormat::kNvfp4 ? DType::kF8E4M3 : scale; }
@@ -91,6 +99,7 @@ struct StorageFormats {
   WeightFormat experts = WeightFormat::kFp4;
   DType dense_scale = DType::kF8E8M0;
   DType expert_scale = DType::kF8E8M0;
+  std::int64_t dense_block = 128, expert_block = 128;
   /// Of a draft head's blocks, where they are others than the layers'.
   std::optional<StoredFormat> draft_dense = std::nullopt;
   std::optional<StoredFormat> draft_experts = std::nullopt;
@@ -103,17 +112,6 @@ struct StorageFormats {
   [[nodiscard]] WeightFormat of(const TensorSpec& tensor) const { return stored(tensor).weight; }
   [[nodiscard]] DType scale_of(const TensorSpec& tensor) const { return stored(tensor).scale_dtype(); }
   bool operator==(const StorageFormats&) const = default;
-};
-
-/// Which routed experts of a block a table lists: the first `listed`, each of which stands for `each`.
-struct ExpertRows {
-  std::int64_t listed = 0;
-  std::int64_t each = 1;
-};
-
-/// A family's table, of what a rank has.
-struct ModelFamily {
-  std::vector<TensorSpec> (*tensors)(const RankConfig& rank, ExpertRows experts);
 };
 
 /// In the order of a forward pass: embedding, layers, head, blocks of the draft head.

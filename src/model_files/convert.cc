@@ -332,34 +332,6 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
   return report;
 }
 
-std::string_view role_name(TensorRole role) {
-  switch (role) {
-    case TensorRole::kEmbedding:
-      return "embedding";
-    case TensorRole::kHead:
-      return "head";
-    case TensorRole::kNorm:
-      return "norms";
-    case TensorRole::kHyperConnection:
-      return "hyper-connections";
-    case TensorRole::kAttention:
-      return "attention";
-    case TensorRole::kCompressor:
-      return "compressors";
-    case TensorRole::kIndexer:
-      return "indexers";
-    case TensorRole::kRouter:
-      return "routers";
-    case TensorRole::kSharedExpert:
-      return "shared experts";
-    case TensorRole::kRoutedExpert:
-      return "routed experts";
-    case TensorRole::kDraftProjection:
-      return "draft head's own";
-  }
-  return "?";
-}
-
 std::string report_text(const ConvertReport& report) {
   constexpr std::size_t kMaxShown = 20;
   std::string text =
@@ -376,7 +348,7 @@ std::string report_text(const ConvertReport& report) {
     }
     text += '\n';
   };
-  for (const auto& [role, loss] : report.changed) line(role_name(role), loss);
+  for (const auto& [role, loss] : report.changed) line(tensor_role_name(role), loss);
   if (!report.lossy_tensors.empty()) text += "lost of single tensors:\n";
   for (const auto& [name, loss] : report.lossy_tensors) line(name, loss);
   for (const std::string& note : report.notes) text += note + '\n';

@@ -75,7 +75,4 @@ ConvertReport convert_checkpoint(const std::filesystem::path& in, const std::fil
 
 [[nodiscard]] std::string report_text(const ConvertReport& report);
 
-/// "attention", "routed experts", ...
-[[nodiscard]] std::string_view role_name(TensorRole role);
-
 }  // namespace baleen

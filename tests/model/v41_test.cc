@@ -1,0 +1,279 @@
+// DeepSeek-V4.1-Flash as data: its config, its layers as values, its table against the published tensors,
+// what its cache keeps, and what another release of the family may not have without being named.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/cache_geometry.h"
+#include "model/model_family.h"
+#include "model/model_folder.h"
+#include "model/tensor_table.h"
+#include "tests/support/header_only.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/v41_headers.h"
+
+namespace baleen {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr DraftBlocks kStages{DraftKind::kDspark, 3};
+
+ModelConfig v41_flash() { return read_config(test::v41_config().dump(), "config.json", kStages); }
+
+std::string v41_refusal(const Json& config) {
+  try {
+    static_cast<void>(read_config(config.dump(), "config.json", kStages));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(V41Config, FieldsOfTheRelease) {
+  const ModelConfig config = v41_flash();
+  EXPECT_EQ(config.family, &kDeepSeekV41);
+  EXPECT_EQ(config.hidden_size, 5120);
+  EXPECT_EQ(config.rms_norm_eps, 1e-20);
+  EXPECT_EQ(config.num_hash_layers, 0);
+  EXPECT_EQ(config.expert_format, WeightFormat::kFp4);
+  EXPECT_EQ(config.dense_format, WeightFormat::kFp8);
+  EXPECT_EQ(config.num_draft_blocks(), 3);
+  const DsparkConfig dspark{.block_size = 5,
+                            .noise_token_id = 128799,
+                            .target_layer_ids = {37, 38, 39},
+                            .markov_rank = 256,
+                            .n_routed_experts = 128,
+                            .num_experts_per_tok = 3};
+  EXPECT_EQ(config.dspark, dspark);
+  EXPECT_EQ(config.num_routed_experts(39), 384);
+  EXPECT_EQ(config.num_routed_experts(40), 128);
+  EXPECT_EQ(config.engram->num_hashes(), 24);
+  EXPECT_EQ(config.engram_table(1), 0U);
+  EXPECT_EQ(config.engram_table(14), 1U);
+  EXPECT_EQ(config.engram_table(2), std::nullopt);
+}
+
+TEST(V41Config, RunningItIsRefusedInOneSentence) {
+  try {
+    static_cast<void>(parse_config(test::v41_config().dump(), "config.json"));
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_TRUE(
+        std::string(error.what())
+            .starts_with("config.json: \"model_type\" is \"deepseek_v41\": this is DeepSeek-V4.1, which "
+                         "is not supported yet: "))
+        << error.what();
+  }
+}
+
+TEST(V41Config, EveryDamageHasItsSentence) {
+  struct Damage {
+    const char* field;  // a JSON pointer
+    Json value;
+    const char* sentence;
+  };
+  const Damage damages[] = {
+      {"/text_config/gate_temp", 2.0,
+       "config.json: of \"text_config\" \"gate_temp\" is not known of DeepSeek-V4.1-Flash, and what it "
+       "changes "
+       "would be a guess"},
+      {"/audio_config", Json::object(), "config.json: \"audio_config\" is not known of DeepSeek-V4.1-Flash"},
+      {"/text_config", 3, "\"text_config\": expected an object"},
+      {"/text_config/hidden_size", "5120",
+       "config.json: \"text_config.hidden_size\": expected a whole number, found \"5120\""},
+      {"/quantization_config/weight_block_size", {128, 128}, "expected [32,32], found [128,128]"},
+      {"/quantization_config/quant_method", "exl3", "expected \"fp8\", found \"exl3\""},
+      {"/text_config/compress_ratios/3", 4, "entry 3: expected 0, 1 or 2, found 4"},
+      {"/text_config/compress_ratios/3", 1,
+       "entry 3: 1, and the entries that the layer reads, of layer 2, have 2"},
+      {"/text_config/compress_ratios/1", 2, "entry 1: 2, before the first of \"kv_source_layer_ids\""},
+      {"/text_config/compress_ratios/8", 0, "entry 8: 0, of a layer that \"kv_source_layer_ids\""},
+      {"/text_config/compress_ratios/41", 1, "entry 41: a draft head's block sees the window only"},
+      {"/text_config/kv_source_layer_ids",
+       {8, 2},
+       "\"kv_source_layer_ids\": expected ascending layers from 0 to 39"},
+      {"/text_config/index_source_layer_ids",
+       {2, 14, 20},
+       "entry 8: the layer makes entries, which \"index_source_layer_ids\" has to name too"},
+      {"/text_config/index_source_layer_ids", {2, 8, 14, 20, 40}, "expected ascending layers from 0 to 39"},
+      {"/text_config/candidate_source_layer_id", 14, "\"candidate_source_layer_id\": expected one of"},
+      {"/text_config/candidate_source_layer_id", 21, "\"candidate_source_layer_id\": expected one of"},
+      {"/text_config/engram_num_embeddings",
+       {384006168},
+       "\"engram_num_embeddings\": expected a number for each of the 2 layers, found 1"},
+      {"/text_config/engram_num_embeddings/1", 384016683,
+       "\"engram_num_embeddings\", entry 1: expected 384016682, the sum of the 24 primes that follow from "
+       "\"engram_vocab_size\" 16000000, found 384016683"},
+      {"/text_config/engram_layer_ids",
+       {1, 40},
+       "\"engram_layer_ids\": expected ascending layers from 0 to 39"},
+      {"/text_config/engram_pad_token_id", 129280, "\"engram_pad_token_id\" 129280"},
+      {"/text_config/dspark_target_layer_ids",
+       {38, 39, 40},
+       "\"dspark_target_layer_ids\": expected ascending"},
+  };
+  EXPECT_EQ(v41_refusal(test::v41_config()), "");
+  for (const Damage& damage : damages) {
+    Json config = test::v41_config();
+    config[Json::json_pointer(damage.field)] = damage.value;
+    const std::string sentence = v41_refusal(config);
+    EXPECT_NE(sentence.find(damage.sentence), std::string::npos)
+        << damage.field << ": " << (sentence.empty() ? "accepted" : sentence);
+  }
+  for (const char* field :
+       {"kv_source_layer_ids", "engram_vocab_size", "dspark_n_routed_experts", "hc_eps"}) {
+    Json config = test::v41_config();
+    config["text_config"].erase(field);
+    EXPECT_NE(v41_refusal(config).find(fmt::format("\"{}\" is missing", field)), std::string::npos) << field;
+  }
+}
+
+TEST(V41Layers, AreValuesThatNameTheirSources) {
+  const ModelConfig config = v41_flash();
+  const CandidateBlocks candidates{.source = 20, .count = 2048, .block_size = 8};
+  const LayerAttention full{.window_tokens = 128,
+                            .ratio = 2,
+                            .entry_form = EntryForm::kLatent,
+                            .indexed = true,
+                            .top_k = 512,
+                            .num_heads = 64,
+                            .head_dim = 512,
+                            .rope_dim = 64,
+                            .index_heads = 32,
+                            .index_dim = 128,
+                            .window_row = GroupedRow{.codes = GroupedCodes::kFp8, .width = 512},
+                            .entry_row = GroupedRow{.codes = GroupedCodes::kFp4, .width = 512},
+                            .rope = RopeKind::kScaled};
+  EXPECT_EQ(config.attention(2), full);
+  EXPECT_EQ(config.attention(8), full);
+  LayerAttention reused = full;
+  reused.key_source = reused.index_source = 2;
+  EXPECT_EQ(config.attention(3), reused);
+  EXPECT_EQ(config.attention(7), reused);
+  LayerAttention source = full;
+  source.ratio = 1;
+  source.candidates = candidates;
+  EXPECT_EQ(config.attention(20), source);
+  LayerAttention reindexed = source;
+  reindexed.key_source = 20;
+  EXPECT_EQ(config.attention(24), reindexed);
+  LayerAttention last = reindexed;
+  last.index_source = 36;
+  last.candidates = std::nullopt;
+  EXPECT_EQ(config.attention(39), last);
+  EXPECT_EQ(config.layer_kind(0), LayerKind::kSlidingWindow);
+  EXPECT_EQ(config.layer_kind(40), LayerKind::kSlidingWindow);
+  EXPECT_EQ(config.num_layers_of(LayerKind::kCsa), 4);
+  EXPECT_EQ(config.num_layers_of(LayerKind::kReindexed), 4);
+  EXPECT_EQ(config.num_layers_of(LayerKind::kReused), 30);
+  EXPECT_EQ(config.num_layers_of(LayerKind::kHca), 0);
+  EXPECT_EQ(
+      why_not_runnable(full),
+      "latents of ratio 2 with keys that layers share (DeepSeek-V4.1's CSA2), which no operation makes yet; "
+      "expected 0, 4 or 128");
+}
+
+TEST(V41Layers, TheCacheTakes890BytesAToken) {
+  const CacheGeometry geometry = cache_geometry(v41_flash(), Precision::kReleased);
+  EXPECT_EQ(geometry.window_row_bytes(), 528);
+  EXPECT_EQ(geometry.entry_row_bytes(), 288);
+  EXPECT_EQ(geometry.index_key.row_bytes(), 68);
+  EXPECT_EQ(geometry.bytes_per_token(), 890);
+  EXPECT_EQ(geometry.page_bytes(), 3 * (128 * 288 + 128 * 68) + 256 * 288 + 256 * 68);
+  EXPECT_EQ(geometry.window_page_bytes(), 43 * 256 * 528);
+  // A pending token of ratio 2: value and gate of 512 floats in two rows. Index keys are the latents'.
+  EXPECT_EQ(geometry.state_slot_bytes(), 3 * 2 * 2 * 512 * 4);
+  const CacheGeometry exact = cache_geometry(v41_flash(), Precision::kExact);
+  EXPECT_EQ(exact.entry_row_bytes(), 2048);
+}
+
+class V41Files : public testing::Test {
+ protected:
+  [[nodiscard]] std::filesystem::path written(const std::vector<TensorHeader>& tensors,
+                                              const Json& config = test::v41_config()) {
+    const std::filesystem::path path = folder_ / fmt::format("files-{}", ++count_);
+    test::write_header_only(path, tensors, config.dump());
+    return path;
+  }
+  static std::vector<std::string> mismatches_of(const std::filesystem::path& folder) {
+    const ModelFiles files = read_model_files(folder);
+    const ModelConfig config = read_config(files.config_text, files.config_label, stored_drafts(files.kind));
+    return mismatches(config, files.checkpoint);
+  }
+
+  test::TemporaryFolder folder_;
+  int count_ = 0;
+};
+
+TEST_F(V41Files, EveryPublishedTensorIsInTheTableOrLeftUnreadByName) {
+  const auto folder = written(test::v41_headers());
+  EXPECT_EQ(mismatches_of(folder), std::vector<std::string>{});
+  const ModelFiles files = read_model_files(folder);
+  const CheckpointKind& kind = files.kind;
+  EXPECT_EQ(std::ssize(files.checkpoint.tensors()), 96'085);
+  std::int64_t bytes = 0;
+  for (const TensorInfo& tensor : files.checkpoint.tensors()) bytes += tensor.size_bytes();
+  EXPECT_EQ(bytes, 510'286'023'000);
+  EXPECT_EQ(kind.release.value, Release::kV41);
+  EXPECT_EQ(kind.published.value, "V4.1-Flash or V4.1-Flash-1017");
+  EXPECT_EQ(kind.draft_head.value, DraftKind::kDspark);
+  EXPECT_EQ(kind.draft_blocks.value, 3);
+  EXPECT_EQ(kind.dense.text(), "FP8, E8M0 scales of 32 x 32");
+  EXPECT_EQ(kind.experts.text(), "MXFP4, E8M0 scales");
+  EXPECT_EQ(kind.contradictions, std::vector<std::string>{});
+  EXPECT_EQ(left_out_text(kind.left_out),
+            "vision (vision.*, aligner.*, image_*, gate.bias_vl), 309 tensors, 970.6 MB");
+  EXPECT_TRUE(kind.why_not.starts_with("this is DeepSeek-V4.1, which is not supported yet: "))
+      << kind.why_not;
+  EXPECT_FALSE(kind.converts);
+}
+
+TEST_F(V41Files, WhatAnotherReleaseMayHaveIsNamed) {
+  std::vector<TensorHeader> tensors = test::v41_headers();
+  const auto tensor = [&](std::string_view name) -> TensorHeader& {
+    return *std::ranges::find(tensors, name, &TensorHeader::name);
+  };
+  tensors.push_back({"layers.5.engram.q_weight", DType::kBF16, {4, 5120}});
+  tensor("layers.20.attn.compressor.wkv.weight").name = "layers.21.attn.compressor.wkv.weight";
+  tensor("layers.1.engram.embed.scale").shape = {12'000'193, 8};
+  tensors.push_back({"hc_head_fn", DType::kF32, {4, 4 * 5120}});
+  const std::vector<std::string> found = mismatches_of(written(tensors));
+  const auto is_named = [&](std::string_view sentence) {
+    return std::ranges::any_of(found,
+                               [&](const std::string& line) { return line.find(sentence) != line.npos; });
+  };
+  EXPECT_EQ(found.size(), 5U) << fmt::format("{}", fmt::join(found, "\n"));
+  for (const char* sentence :
+       {"tensor \"layers.5.engram.q_weight\" in ",
+        "tensor \"layers.20.attn.compressor.wkv.weight\": missing, config wants BF16 [512, 5120]",
+        "tensor \"layers.21.attn.compressor.wkv.weight\" in ",
+        "F8_E8M0 [12000193, 8], config wants F8_E8M0 [384006168, 8]", "tensor \"hc_head_fn\" in "})
+    EXPECT_TRUE(is_named(sentence)) << sentence << "\n" << fmt::format("{}", fmt::join(found, "\n"));
+}
+
+TEST_F(V41Files, ARepackWithFp8ExpertsIsOne) {
+  std::vector<TensorHeader> tensors = test::v41_headers();
+  for (TensorHeader& tensor : tensors) {
+    if (!tensor.name.starts_with("layers.") || tensor.name.find(".ffn.experts.") == std::string::npos)
+      continue;
+    if (tensor.name.ends_with(".weight")) {
+      tensor.dtype = DType::kF8E4M3;
+      tensor.shape[1] *= 2;
+    } else {
+      tensor.shape[0] /= 32;
+    }
+  }
+  Json config = test::v41_config();
+  config["quantization_config"].erase("expert_dtype");
+  const auto folder = written(tensors, config);
+  EXPECT_EQ(mismatches_of(folder), std::vector<std::string>{});
+  const CheckpointKind kind = read_model_files(folder).kind;
+  EXPECT_EQ(kind.published.value, "V4.1-Flash or V4.1-Flash-1017 with FP8 experts (a repack)");
+  EXPECT_EQ(kind.experts.text(), "FP8, E8M0 scales of 32 x 32");
+  EXPECT_EQ(kind.draft_experts.text(), "MXFP4, E8M0 scales");
+}
+
+}  // namespace
+}  // namespace baleen
