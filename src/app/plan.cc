@@ -12,6 +12,7 @@
 #include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/plan_described.h"
 #include "app/plan_explain.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
@@ -22,6 +23,7 @@
 #include "engine/memory_plan.h"
 #include "hardware/device_profile.h"
 #include "hardware/machine_memory.h"
+#include "model/model_folder.h"
 #include "model/presets.h"
 #include "simulator/search/machine_outlook.h"
 
@@ -285,7 +287,23 @@ void print_placement(const PlanFlags& flags, const SimulatedModel& model, const 
   }
 }
 
+/// Whether the model is one that can be described and not run; then its plan is printed.
+bool plans_described(const PlanFlags& flags) {
+  if (!has_weights(flags.model.model) || !is_v41_config(config_text_of(flags.model.model))) return false;
+  const CheckpointReport report = inspect_checkpoint(flags.model.model);
+  if (!report.is_described)
+    fail("{}: {}", flags.model.model,
+         report.why_not_described.empty() ? report.kind.why_not : report.why_not_described);
+  if (!report.mismatches.empty())
+    fail("{}: {}; `baleen inspect` lists everything", flags.model.model, report.mismatches.front());
+  const PlannedDevice device = device_of(flags.device);
+  fmt::print("{}", flags.json ? described_plan_json(report, device.name, device.memory_bytes)
+                              : described_plan_text(report, device.name, device.memory_bytes));
+  return true;
+}
+
 void run_plan(PlanFlags flags) {
+  if (plans_described(flags)) return;
   if (flags.device.find(',') != std::string::npos) {
     if (flags.explain) fail("--explain is of one kind of device; --device names several: {}", flags.device);
     return run_staged_plan(flags);

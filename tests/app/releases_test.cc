@@ -11,6 +11,7 @@
 #include "tests/support/releases.h"
 #include "tests/support/run_program.h"
 #include "tests/support/server_process.h"
+#include "tests/support/v41_headers.h"
 
 namespace baleen {
 namespace {
@@ -298,6 +299,74 @@ TEST_F(ReleaseCommands, HeadersAreEnoughToInspectAndToPlan) {
   const ProgramResult plan = baleen({"plan", "--device", "h200", "--model", folder_ / "model"});
   EXPECT_EQ(plan.status, 0) << plan.err;
   EXPECT_EQ(plan.err.find("left unread"), std::string::npos) << plan.err;
+}
+
+/// V4.1-Flash as published, of which headers are there: it is described and planned, and nothing runs it.
+TEST_F(ReleaseCommands, V41IsInspectedAndPlannedAndNotRun) {
+  const fs::path model = folder_ / "model";
+  test::write_header_only(model, test::v41_headers(), test::v41_config().dump());
+  const ProgramResult inspect = baleen({"inspect", model});
+  EXPECT_EQ(inspect.status, 1);
+  EXPECT_NE(inspect.err.find("this is DeepSeek-V4.1, which is not supported yet: "), std::string::npos)
+      << inspect.err;
+  for (const char* part :
+       {"release               DeepSeek-V4.1; config.json, \"model_type\": \"deepseek_v41\"",
+        "  published as        V4.1-Flash or V4.1-Flash-1017; config.json's sizes; ",
+        "dense matrices        FP8, E8M0 scales of 32 x 32; ",
+        "left unread           vision (vision.*, aligner.*, image_*, gate.bias_vl), 309 tensors, ",
+        "  CSA reindexed       4\n", "  CSA reused          30\n",
+        "  of the draft head   128 routed, 3 a token",
+        "  of Engram tables    196,613,849,600, in 2 before layers 1, 14",
+        "  read per token      48 rows of 256 values, 12,672 bytes",
+        "  Engram tables           202,758,032,400 in 4 tensors, 196,613,849,600 parameters",
+        "KV bytes              890.00 a token at long context (288 a vector, 68 an indexer key)",
+        "config and tensors    fit together"})
+    EXPECT_NE(inspect.out.find(part), std::string::npos) << part << "\n" << inspect.out;
+  const ProgramResult tensors = baleen({"inspect", model, "--tensors"});
+  for (const char* line : {"layers.14.engram.embed.weight  F8_E4M3 [384016682, 256]  Engram tables\n",
+                           "layers.20.attn.indexer.wk.weight  BF16 [128, 512]  indexers\n",
+                           "mtp.2.markov_head.embed.weight  BF16 [129280, 256]  draft head\n",
+                           "vision.norm.weight  BF16 [1024]  left unread\n"})
+    EXPECT_NE(tensors.out.find(line), std::string::npos) << line;
+  EXPECT_EQ(tensors.out.find("not known\n"), std::string::npos);
+  const ProgramResult plan = baleen({"plan", "--device", "h200", "--model", model, "--json"});
+  EXPECT_EQ(plan.status, 0) << plan.err;
+  const Json report = Json::parse(plan.out);
+  EXPECT_EQ(report["cache_bytes_per_token"], 890);
+  EXPECT_EQ(report["table_bytes"], 202'758'032'400);
+  EXPECT_EQ(report["table_bytes_per_token"], 12'672);
+  const std::int64_t all = report["weight_bytes"], tables = report["table_bytes"];
+  ASSERT_EQ(report["table_places"].size(), 3U);
+  for (const Json& place : report["table_places"]) {
+    const std::string name = place["place"];
+    EXPECT_EQ(place["device_bytes"], name == "devices" ? all : all - tables);
+    EXPECT_EQ(place["host_bytes"], name == "host" ? tables : 0);
+  }
+  for (const auto& command : commands(model)) {
+    if (command[0] == "inspect" || command[0] == "plan") continue;
+    const ProgramResult refused = baleen(command);
+    EXPECT_NE(refused.status, 0) << command[0];
+    EXPECT_NE(refused.err.find("this is DeepSeek-V4.1, which is not supported yet: "), std::string::npos)
+        << command[0] << ": " << refused.err;
+  }
+}
+
+/// What the October release may have and is not known is named; nothing is guessed of it.
+TEST_F(ReleaseCommands, WhatIsUnknownOfAV41IsNamed) {
+  const fs::path model = folder_ / "model";
+  auto config = test::v41_config();
+  config["text_config"]["engram_gate"] = "softmax";
+  test::write_header_only(model, test::v41_headers(), config.dump());
+  constexpr const char* kSentence =
+      "of \"text_config\" \"engram_gate\" is not known of DeepSeek-V4.1-Flash, and what it changes would be "
+      "a "
+      "guess";
+  const ProgramResult inspect = baleen({"inspect", model});
+  EXPECT_EQ(inspect.status, 1);
+  EXPECT_NE(inspect.out.find(kSentence), std::string::npos) << inspect.out;
+  const ProgramResult plan = baleen({"plan", "--device", "h200", "--model", model});
+  EXPECT_EQ(plan.status, 1);
+  EXPECT_NE(plan.err.find(kSentence), std::string::npos) << plan.err;
 }
 
 /// As NVIDIA publishes Flash: the layers' experts in NVFP4, those of the MTP block in MXFP4.
