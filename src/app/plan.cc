@@ -296,7 +296,8 @@ bool plans_described(const PlanFlags& flags) {
          report.why_not_described.empty() ? report.kind.why_not : report.why_not_described);
   if (!report.mismatches.empty())
     fail("{}: {}; `baleen inspect` lists everything", flags.model.model, report.mismatches.front());
-  const PlannedDevice device = device_of(flags.device);
+  MachineFlags machine = flags.machine;
+  const PlannedDevice device = device_of(flags.device, machine);
   fmt::print("{}", flags.json ? described_plan_json(report, device.name, device.memory_bytes)
                               : described_plan_text(report, device.name, device.memory_bytes));
   return true;
