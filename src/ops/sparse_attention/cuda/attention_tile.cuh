@@ -52,16 +52,17 @@ struct RunningSoftmax {
     return maximum == larger ? 1.0F : ptx::exp2_approximate(maximum - larger);
   }
 
-  /// `run`: m and z. `kept`: what the sums so far are to be multiplied with; the result: what the run's
-  /// weights are, in BF16, twice in a word.
-  __device__ static std::uint32_t take_in(float2 run, float& maximum, float& denominator, float& kept) {
-    const float larger = fmaxf(maximum, run.x);
+  /// With a run's m: what the sums so far are to be multiplied with, and what the run's weights and z.
+  __device__ static void meet(float run, float& maximum, float& kept, float& added) {
+    const float larger = fmaxf(maximum, run);
     kept = power(maximum, larger);
-    const float factor = power(run.x, larger);
-    const std::uint32_t added = pack_bf16(factor, factor);
-    denominator = __fmaf_rn(run.y, factor, __fmul_rn(denominator, kept));
+    added = power(run, larger);
     maximum = larger;
-    return added;
+  }
+
+  /// Z', with a run's z.
+  __device__ static float add(float run, float denominator, float kept, float added) {
+    return __fmaf_rn(run, added, __fmul_rn(denominator, kept));
   }
 };
 
@@ -82,8 +83,12 @@ class SoftmaxState {
   __device__ void take_in(const float2 (&run)[2], std::uint32_t (&weights)[kSteps][4], float (&kept)[2]) {
     std::uint32_t added[2];
 #pragma unroll
-    for (int head = 0; head < 2; ++head)
-      added[head] = RunningSoftmax::take_in(run[head], maximum[head], denominator[head], kept[head]);
+    for (int head = 0; head < 2; ++head) {
+      float factor;
+      RunningSoftmax::meet(run[head].x, maximum[head], kept[head], factor);
+      added[head] = pack_bf16(factor, factor);
+      denominator[head] = RunningSoftmax::add(run[head].y, denominator[head], kept[head], factor);
+    }
 #pragma unroll
     for (auto& step : weights) {
 #pragma unroll

@@ -125,10 +125,11 @@ class TileWarp {
         warp_(static_cast<int>(threadIdx.x) / kWarpLanes),
         lane_(static_cast<int>(threadIdx.x) % kWarpLanes) {}
 
-  /// Heads beyond the last one are zeros.
+  /// Heads beyond the last one are zeros. A lane reads 16 bytes of a head, every fourth piece, and has of all
+  /// pieces its own two dims when the four lanes have exchanged theirs.
   __device__ void load_queries(int query, int group) {
     const int first = group * kGroupHeads + score_group() * kScoreHeads + lane_ / 4;
-    const Bf16Bits* q = launch_.q + query * launch_.q_row_stride + sharer() * kScoreDims + lane_ % 4 * 2;
+    const Bf16Bits* q = launch_.q + query * launch_.q_row_stride + sharer() * kScoreDims + lane_ % 4 * 8;
 #pragma unroll
     for (int tile = 0; tile < kScoreTiles; ++tile) {
 #pragma unroll
@@ -137,14 +138,33 @@ class TileWarp {
         const bool exists = head < launch_.num_heads;
         const Bf16Bits* of_head = q + head * launch_.q_head_stride;
 #pragma unroll
-        for (int step = 0; step < kScoreSteps; ++step) {
+        for (int part = 0; part < kScoreDims / 32; ++part) {
+          uint4 piece{};
+          if (exists) piece = __ldcg(reinterpret_cast<const uint4*>(of_head + part * 32));
+          q_[tile][2 * part][half] = piece.x;
+          q_[tile][2 * part][half + 2] = piece.y;
+          q_[tile][2 * part + 1][half] = piece.z;
+          q_[tile][2 * part + 1][half + 2] = piece.w;
+        }
+      }
+    }
+  }
+
+  /// The exchange, before the queries are used.
+  __device__ void spread_queries() {
 #pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            std::uint32_t& word = q_[tile][step][half + 2 * i];
-            word = 0;
-            if (exists)
-              word = __ldcg(reinterpret_cast<const std::uint32_t*>(of_head + step * kDepth + 8 * i));
-          }
+    for (auto& tile : q_) {
+#pragma unroll
+      for (int step = 0; step < kScoreSteps; step += 2) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          std::uint32_t words[4] = {tile[step][half], tile[step][half + 2], tile[step + 1][half],
+                                    tile[step + 1][half + 2]};
+          transpose_in_quad(words);
+          tile[step][half] = words[0];
+          tile[step][half + 2] = words[1];
+          tile[step + 1][half] = words[2];
+          tile[step + 1][half + 2] = words[3];
         }
       }
     }
@@ -206,10 +226,10 @@ class TileWarp {
       value = ptx::exp2_approximate(fmaf(value, launch_.scale_log2, -maximum));
       sum += value;
     }
-    sum = warp_sum<4>(sum);
 
     const int head = own_head();
     if (slot >= 0) {
+      sum = warp_sum<4>(sum);
 #pragma unroll
       for (int i = 0; i < kHalves * 2; ++i) {
         auto* operand = reinterpret_cast<std::uint32_t*>(waiting.operand(slot, i / 2, head / 16) + lane_);
@@ -218,14 +238,20 @@ class TileWarp {
       if (lane_ % 4 == 0) waiting.heads(slot)[head] = {maximum, sum};
       return;
     }
-    float kept;
-    const std::uint32_t added = RunningSoftmax::take_in({maximum, sum}, maximum_, denominator_, kept);
+    run_sum_ = sum;
+    RunningSoftmax::meet(maximum, maximum_, kept_, added_);
+    const std::uint32_t added = pack_bf16(added_, added_);
 #pragma unroll
     for (int i = 0; i < kHalves * 2; ++i) {
       *reinterpret_cast<std::uint32_t*>(&smem_.weights[head][16 * i + 4 * (lane_ % 4)]) =
           ptx::multiply_bf16_pair(pack_bf16(values[2 * i], values[2 * i + 1]), added);
     }
-    if (lane_ % 4 == 0) smem_.factors[head] = kept;
+    if (lane_ % 4 == 0) smem_.factors[head] = kept_;
+  }
+
+  /// What others need not wait for.
+  __device__ void add_weights() {
+    denominator_ = RunningSoftmax::add(warp_sum<4>(run_sum_), denominator_, kept_, added_);
   }
 
   /// Adds weights times the values in `stage`, of this warp's dims.
@@ -296,7 +322,8 @@ class TileWarp {
   int warp_, lane_;
   std::uint32_t q_[kScoreTiles][kScoreSteps][4];
   float4 own_[kHalves];
-  float maximum_ = -INFINITY, denominator_ = 0.0F;  ///< so far, of own_head()
+  float maximum_ = -INFINITY, denominator_ = 0.0F;  ///< of own_head(), so far
+  float run_sum_, kept_, added_;                    ///< of the tile under way; the lane's part of the sum
   float sums_[kHeadTiles][kTileSums] = {};
 };
 
@@ -337,7 +364,7 @@ class BlockWork {
                     reinterpret_cast<const std::uint32_t*>(plan_.lists + query(number)) + word);
   }
 
-  /// By the whole block: the first lists. Ends with a barrier.
+  /// By the whole block: the first lists. They are there behind a barrier.
   __device__ void find_lists(const AttentionLaunch& launch) const {
     if (plan_.lists != nullptr) {
       for (int number = 0; number < kLists - 1; ++number) copy_list(number);
@@ -347,7 +374,6 @@ class BlockWork {
       const EntryList list = EntryList::of(launch, query(0));
       if (threadIdx.x == 0) smem_.lists[0] = list;
     }
-    __syncthreads();
   }
 
  private:
@@ -364,8 +390,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   order.wait().launch_next();
   const BlockWork work(plan, smem);
   TileWarp warp(launch, smem);
-  warp.load_queries(work.query(0), work.group(0));
   work.find_lists(launch);
+  warp.load_queries(work.query(0), work.group(0));
+  __syncthreads();
   const int num_tiles = num_tiles_of(work.list(0)), part = static_cast<int>(blockIdx.x) % plan.parts;
   const TileRange tiles = plan.range(num_tiles, part);
   const bool shared = plan.shares(num_tiles);
@@ -380,6 +407,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     loader.find_row(work.list(next.number), next.tile);
     loader.find_page();
   }
+  warp.spread_queries();
   loader.dequantise(0);
   for (int stage = 0;; stage ^= 1) {
     const bool more = work.exists(next), last = now.tile + 1 == now.end;
@@ -405,9 +433,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     if (!shared) {
       __syncthreads();
-      if (!nothing) warp.multiply_values(stage);
+      if (!nothing) {
+        warp.add_weights();
+        warp.multiply_values(stage);
+      }
     }
     if (more) loader.dequantise(stage ^ 1);
+    if (last && more) warp.spread_queries();
     if (last && !shared) warp.store(work.query(now.number), work.group(now.number), nothing);
     if (!more) break;
     now = next;
