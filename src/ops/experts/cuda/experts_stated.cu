@@ -64,7 +64,7 @@ void stated_experts_many(const ExpertsArgs& args, CudaContext& context) {
   params.products.x = as_rows_of_all(scratch.common.rows, extents.first_shared_row(), width);
   params.products.inner = as_rows_of_all(scratch.common.inner, extents.first_shared_row(), inner_pitch);
   prepare_stated_tokens(args, plan, scratch.common.rows, params, context);
-  multiply_many_stated(params, extents.max_tiles(), context);
+  multiply_many_stated(params, extents, context);
   combine_experts(args, extents, plan, scratch.common.y, context);
 }
 

@@ -20,8 +20,10 @@ using namespace stated;
 using dispatch_kernels::load_word;
 using dispatch_kernels::QuantisedWord;
 
-constexpr int kFewStages = 4;
-constexpr int kFewChunk = 8;  ///< slices of tokens in shared memory
+constexpr int kWarps = kStages, kThreads = kWarps * kWarpLanes;
+static_assert(kThreads == dequantised::kThreads);
+constexpr int kFewStages = 4;  ///< slices under way
+constexpr int kFewChunk = 8;   ///< slices of tokens in shared memory
 constexpr int kFewTokens = kFewStatedTokens;
 
 /// Digits of the tokens of a tile. What is there of tokens that there are not gives columns that nobody
@@ -233,13 +235,14 @@ template <class Source>
 __device__ void inner_few(const Params& p, const TokenTile& tile, const Source& source, const float* weights,
                           FewMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
-  FewWeights rows(inner_rows(p, tile), memory.weights[threadIdx.x / kWarpLanes]);
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  FewWeights rows(inner_rows(p, place_of(p, tile), warp), memory.weights[warp]);
   FewTokensLoader<Source> tokens(source, tile.num_rows, rows.num_slices());
   float sums[2];
   multiply_few(
       rows, tokens, memory, [] {}, sums);
   if (q < tile.num_rows) {
-    memory.inner[q][first_inner() % kActivationGroup + g] =
+    memory.inner[q][warp * dequantised::kWarpInner + g] =
         stated::activate(sums[0], sums[1], p.swiglu_limit, weights[q]);
   }
   __syncthreads();
@@ -249,7 +252,8 @@ __device__ void inner_few(const Params& p, const TokenTile& tile, const Source& 
 /// The inner values are waited for while weights are under way.
 __device__ void down_few(const Params& p, const TokenTile& tile, FewMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
-  FewWeights rows(down_rows(p, tile), memory.weights[threadIdx.x / kWarpLanes]);
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  FewWeights rows(down_rows(p, place_of(p, tile), warp), memory.weights[warp]);
   FewTokensLoader<CodeRows> tokens({p.inner, p.inner_pitch, tile.first_row}, tile.num_rows,
                                    rows.num_slices());
   float sums[2];
@@ -258,7 +262,7 @@ __device__ void down_few(const Params& p, const TokenTile& tile, FewMemory& memo
   if (q >= tile.num_rows) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int column = first_output() + g + 8 * half;
+    const int column = first_output(warp) + g + 8 * half;
     if (column < p.width) dequantised::store_output(p, tile, q, column, sums[half]);
   }
 }
@@ -428,9 +432,17 @@ void multiply_few_stated(const ExpertsArgs& args, const DispatchExtents& extents
                          .row_of_slot = plan.row_of_slot,
                          .row_weight = plan.row_weight};
   const bool own = plans_in_blocks(extents);
-  launch_stated(own ? stated_inner_few_kernel<true> : stated_inner_few_kernel<false>,
-                own ? stated_down_few_kernel<true> : stated_down_few_kernel<false>, kFewSharedBytes, params,
-                params.products, extents.max_tiles(), context);
+  const auto launch = [&](auto kernel, std::int64_t pieces) {
+    launch_kernel(kStatedLaunch, kernel,
+                  {.grid = dim3(static_cast<unsigned>(extents.max_tiles()), static_cast<unsigned>(pieces)),
+                   .threads = kThreads,
+                   .shared_bytes = kFewSharedBytes},
+                  context.stream, params);
+  };
+  launch(own ? stated_inner_few_kernel<true> : stated_inner_few_kernel<false>,
+         inner_pieces(params.products.inner_pitch));
+  launch(own ? stated_down_few_kernel<true> : stated_down_few_kernel<false>,
+         down_pieces(params.products.width));
 }
 
 }  // namespace baleen::BALEEN_ARCH

@@ -1,5 +1,4 @@
-/// The kernels of the stated order, for both halves of all experts of a call: a block (t, n) has piece n of
-/// tile t, 128 inner values or 256 outputs.
+/// The kernels of the stated order: a block (t, n) has piece n of tile t, 128 inner values or 256 outputs.
 #pragma once
 
 #include <cstdint>
@@ -40,23 +39,16 @@ struct ManyStatedParams {
 void prepare_stated_tokens(const ExpertsArgs& args, const DispatchPlan& plan, const Fp8Rows& shared_rows,
                            const ManyStatedParams& params, CudaContext& context);
 /// Tiles of up to kManyStatedTokens.
-void multiply_many_stated(const ManyStatedParams& params, std::int64_t max_tiles, CudaContext& context);
+void multiply_many_stated(const ManyStatedParams& params, const DispatchExtents& extents,
+                          CudaContext& context);
 
-/// Both launches.
-template <class KernelParams, class InnerOrder, class DownOrder>
-void launch_stated(void (*inner)(KernelParams, InnerOrder), void (*down)(KernelParams, DownOrder),
-                   std::int64_t shared_bytes, const KernelParams& params, const stated::Params& products,
-                   std::int64_t max_tiles, CudaContext& context) {
-  const auto shape = [&](std::int64_t pieces) {
-    return LaunchShape{.grid = dim3(static_cast<unsigned>(max_tiles), static_cast<unsigned>(pieces)),
-                       .threads = stated::kThreads,
-                       .shared_bytes = shared_bytes};
-  };
-  constexpr int kDownPiece = stated::kWarps * dequantised::kWarpDown;
-  launch_kernel("multiplying experts in the stated order", inner,
-                shape(products.inner_pitch / kActivationGroup), context.stream, params);
-  launch_kernel("multiplying experts in the stated order", down,
-                shape((products.width + kDownPiece - 1) / kDownPiece), context.stream, params);
+/// Pieces of a tile.
+inline std::int64_t inner_pieces(std::int64_t inner_width) { return inner_width / kActivationGroup; }
+inline std::int64_t down_pieces(std::int64_t width) {
+  constexpr std::int64_t kPiece = stated::kStages * dequantised::kWarpDown;
+  return (width + kPiece - 1) / kPiece;
 }
+
+inline constexpr const char* kStatedLaunch = "multiplying experts in the stated order";
 
 }  // namespace baleen::BALEEN_ARCH

@@ -17,6 +17,8 @@ using namespace stated;
 using dispatch_kernels::load_word;
 using dispatch_kernels::QuantisedWord;
 
+constexpr int kWarps = 8, kThreads = kWarps * kWarpLanes;
+constexpr int kRowTiles = kStages / kWarps;  ///< of a warp
 constexpr int kTokens = kManyStatedTokens;
 constexpr int kTokenTiles = kTokens / 8;
 constexpr int kPlanes = kSliceGroups * kDigits;
@@ -24,7 +26,7 @@ constexpr int kPlaneBytes = 32;  ///< of a token: a digit of each input of a gro
 static_assert(kPlanes * kPlaneBytes == kDigitBytes);
 
 struct ManyStage {
-  WeightStage weights[kWarps];
+  WeightStage weights[kStages];
   alignas(16) std::uint8_t digits[kPlanes][kTokens][kPlaneBytes];
   alignas(16) float scales[kTokens];
 };
@@ -101,88 +103,114 @@ class ManyTokensLoader {
   std::int64_t scale_stride_;
 };
 
-/// The lane's outputs: rows g and g + 8 (2 h) of tokens 2 q and 2 q + 1 of each eight.
-using ManySums = float[kTokenTiles][4];
+/// The lane's outputs: rows g and g + 8 of each 16, tokens 2 q and 2 q + 1 of each eight.
+using ManySums = float[kRowTiles][kTokenTiles][4];
 
-__device__ void add_many_slice(const WeightStage& weights, const ManyStage& stage, int num_tokens,
-                               ManySums& sums) {
+__device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
-  std::uint32_t a[kSliceGroups][4];
-  float scales[2][kSliceGroups];
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  std::uint32_t a[kRowTiles][kSliceGroups][4];
+  float scales[kRowTiles][2][kSliceGroups];
 #pragma unroll
-  for (int pair = 0; pair < kSliceGroups; pair += 2) {
-    std::uint32_t codes[4];
-    load_codes(weights, pair, codes);
+  for (int m = 0; m < kRowTiles; ++m) {
+    const WeightStage& weights = stage.weights[kRowTiles * warp + m];
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      twice_weights(codes[2 * i], a[pair + i][0], a[pair + i][2]);
-      twice_weights(codes[2 * i + 1], a[pair + i][1], a[pair + i][3]);
+    for (int pair = 0; pair < kSliceGroups; pair += 2) {
+      std::uint32_t codes[4];
+      load_codes(weights, pair, codes);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        twice_weights(codes[2 * i], a[m][pair + i][0], a[m][pair + i][2]);
+        twice_weights(codes[2 * i + 1], a[m][pair + i][1], a[m][pair + i][3]);
+      }
     }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) group_scales(weights.scales[g + 8 * half], scales[m][half]);
   }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) group_scales(weights.scales[g + 8 * half], scales[half]);
-#pragma unroll
   for (int n = 0; n < kTokenTiles; ++n) {
-    if (8 * n >= num_tokens) break;
-    float products[4][kSliceGroups];
+    const int first = 8 * n;
+    if (first >= num_tokens) break;
+    float products[kRowTiles][4][kSliceGroups];
+    // Groups whose products are added first come first.
+    constexpr int kOrder[kSliceGroups] = {0, 2, 1, 3};
 #pragma unroll
-    for (int group = 0; group < kSliceGroups; ++group) {
-      std::int32_t digit_sums[kDigits][4];
+    for (int place = 0; place < kSliceGroups; ++place) {
+      const int group = kOrder[place];
+      uint2 digits[kDigits];
 #pragma unroll
-      for (int digit = 0; digit < kDigits; ++digit) {
-        const uint2 b =
-            *reinterpret_cast<const uint2*>(&stage.digits[group * kDigits + digit][8 * n + g][8 * q]);
-        ptx::mma_16x8x32_s8(digit_sums[digit], a[group], b.x, b.y, digit < 2 ? kSumBegin : 0);
+      for (int digit = 0; digit < kDigits; ++digit)
+        digits[digit] =
+            *reinterpret_cast<const uint2*>(&stage.digits[group * kDigits + digit][first + g][8 * q]);
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        std::int32_t digit_sums[kDigits][4];
+#pragma unroll
+        for (int digit = 0; digit < kDigits; ++digit)
+          ptx::mma_16x8x32_s8(digit_sums[digit], a[m][group], digits[digit].x, digits[digit].y,
+                              digit < 2 ? kSumBegin : 0);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          products[m][i][group] =
+              group_product(digit_sums[0][i], digit_sums[1][i], digit_sums[2][i], scales[m][i / 2][group]);
       }
+    }
+    const float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[first + 2 * q]);
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        products[i][group] =
-            group_product(digit_sums[0][i], digit_sums[1][i], digit_sums[2][i], scales[i / 2][group]);
+        sums[m][n][i] =
+            add_slice(products[m][i], i % 2 == 0 ? token_scales.x : token_scales.y, sums[m][n][i]);
     }
-    const float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[8 * n + 2 * q]);
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      sums[n][i] = add_slice(products[i], i % 2 == 0 ? token_scales.x : token_scales.y, sums[n][i]);
   }
 }
 
 /// By all threads of a block; ends with a barrier.
-__device__ void multiply_many(const WeightRows& rows, const ManyTokensLoader& tokens, int num_tokens,
-                              ManyMemory& memory, ManySums& sums) {
+__device__ void multiply_many(const WeightRows (&rows)[kRowTiles], const ManyTokensLoader& tokens,
+                              int num_tokens, ManyMemory& memory, ManySums& sums) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const auto copy = [&](int slice) {
     ManyStage& stage = memory.stages[slice % kManyStages];
-    rows.copy(slice, stage.weights[warp]);
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) rows[m].copy(slice, stage.weights[kRowTiles * warp + m]);
     tokens.copy(slice, stage);
     ptx::cp_async_commit();
   };
 #pragma unroll
-  for (auto& of_tile : sums) {
+  for (auto& of_rows : sums) {
 #pragma unroll
-    for (float& sum : of_tile) sum = 0.0F;
+    for (auto& of_tokens : of_rows) {
+#pragma unroll
+      for (float& sum : of_tokens) sum = 0.0F;
+    }
   }
   copy(0);
 #pragma unroll 1
-  for (int slice = 0; slice < rows.num_slices(); ++slice) {
+  for (int slice = 0; slice < rows[0].num_slices(); ++slice) {
     ptx::cp_async_wait<0>();
     __syncthreads();
-    if (slice + 1 < rows.num_slices()) copy(slice + 1);
-    const ManyStage& stage = memory.stages[slice % kManyStages];
-    add_many_slice(stage.weights[warp], stage, num_tokens, sums);
+    if (slice + 1 < rows[0].num_slices()) copy(slice + 1);
+    add_many_slice(memory.stages[slice % kManyStages], num_tokens, sums);
   }
   __syncthreads();
 }
 
-/// Calls `take(token, row, i, n)` for each sum [n][i] of the lane whose token there is.
+/// Calls `take(token, stage, row, sums, i)` for each sum of the lane whose token there is: sums[i], of row `row`
+/// of 16 of the stage.
 template <class Take>
-__device__ void for_each_sum(int num_tokens, Take take) {
+__device__ void for_each_sum(int num_tokens, const ManySums& sums, Take take) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
 #pragma unroll
-  for (int n = 0; n < kTokenTiles; ++n) {
+  for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int token = 8 * n + 2 * q + i % 2;
-      if (token < num_tokens) take(token, g + i / 2 * 8, n, i);
+    for (int n = 0; n < kTokenTiles; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int token = 8 * n + 2 * q + i % 2;
+        if (token < num_tokens) take(token, kRowTiles * warp + m, g + i / 2 * 8, sums[m][n], i);
+      }
     }
   }
 }
@@ -206,15 +234,16 @@ __device__ void inner_many(const ManyStatedParams& many, const TokenTile& tile, 
   const Params& p = many.products;
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
             warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  const WeightRows rows = inner_rows(p, tile);
-  const ManyTokensLoader tokens(many.tokens, many.token_of_row, tile, rows.num_slices());
+  const int place = place_of(p, tile);
+  const WeightRows rows[kRowTiles] = {inner_rows(p, place, kRowTiles * warp),
+                                      inner_rows(p, place, kRowTiles * warp + 1)};
+  const ManyTokensLoader tokens(many.tokens, many.token_of_row, tile, rows[0].num_slices());
   ManySums sums;
   multiply_many(rows, tokens, tile.num_rows, memory, sums);
-  const int first = first_inner() % kActivationGroup;
-  for_each_sum(tile.num_rows, [&](int token, int row, int n, int i) {
+  for_each_sum(tile.num_rows, sums, [&](int token, int stage, int row, const float(&of)[4], int i) {
     if (i < 2) {
-      memory.inner[token][first + row] =
-          stated::activate(sums[n][i], sums[n][i + 2], p.swiglu_limit, p.row_weight[tile.first_row + token]);
+      memory.inner[token][stage * dequantised::kWarpInner + row] =
+          stated::activate(of[i], of[i + 2], p.swiglu_limit, p.row_weight[tile.first_row + token]);
     }
   });
   __syncthreads();
@@ -229,50 +258,58 @@ __device__ void inner_many(const ManyStatedParams& many, const TokenTile& tile, 
 
 __device__ void down_many(const ManyStatedParams& many, const TokenTile& tile, ManyMemory& memory) {
   const Params& p = many.products;
-  const WeightRows rows = down_rows(p, tile);
-  const ManyTokensLoader tokens(many.inner, nullptr, tile, rows.num_slices());
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes, place = place_of(p, tile);
+  const WeightRows rows[kRowTiles] = {down_rows(p, place, kRowTiles * warp),
+                                      down_rows(p, place, kRowTiles * warp + 1)};
+  const ManyTokensLoader tokens(many.inner, nullptr, tile, rows[0].num_slices());
   ManySums sums;
   multiply_many(rows, tokens, tile.num_rows, memory, sums);
-  for_each_sum(tile.num_rows, [&](int token, int row, int n, int i) {
-    const int column = first_output() + row;
-    if (column < p.width) dequantised::store_output(p, tile, token, column, sums[n][i]);
+  for_each_sum(tile.num_rows, sums, [&](int token, int stage, int row, const float(&of)[4], int i) {
+    const int column = first_output(stage) + row;
+    if (column < p.width) dequantised::store_output(p, tile, token, column, of[i]);
   });
 }
 
-/// Tokens of the shared expert that are multiplied together, for want of registers for more.
-constexpr int kSharedTokens = 32;
-using SharedMemory = dequantised::Memory<kSharedTokens>;
-constexpr std::int64_t kManySharedBytes = std::max(sizeof(ManyMemory), sizeof(SharedMemory));
+constexpr std::int64_t kManySharedBytes = sizeof(ManyMemory);
 static_assert(kManySharedBytes <= 99 << 10);  // GPUs of 8.6, 8.9 and 12.0 have no more
 
+/// Tiles of routed experts, which follow those of the shared one.
 template <bool kDown>
-__global__ void __launch_bounds__(kThreads)
-    stated_many_kernel(const __grid_constant__ ManyStatedParams many, NextAtOnce order) {
+__global__ void __launch_bounds__(kThreads, 1)
+    stated_many_kernel(const __grid_constant__ ManyStatedParams many, int first_tile, NextAtOnce order) {
   extern __shared__ __align__(16) std::byte dynamic[];
   order.launch_next();
   ptx::wait_for_previous_kernel();
   const Params& p = many.products;
-  if (static_cast<int>(blockIdx.x) >= *p.num_tiles) return;
-  const TokenTile tile = p.tiles[blockIdx.x];
-  const int inner_width = p.is_shared(tile) ? p.shared_inner_width : p.inner_width;
-  if (!kDown && static_cast<int>(blockIdx.y) * kActivationGroup >= inner_width) return;
-  if (p.is_shared(tile)) {
-    auto& memory = *reinterpret_cast<SharedMemory*>(dynamic);
-#pragma unroll 1
-    for (int first = 0; first < tile.num_rows; first += kSharedTokens) {
-      const TokenTile part{tile.expert, tile.first_row + first, min(kSharedTokens, tile.num_rows - first), 0};
-      if constexpr (kDown) {
-        dequantised::multiply_down<WeightFormat::kFp8>(p, p.shared, part, 0, inner_width, memory);
-      } else {
-        dequantised::multiply_inner<WeightFormat::kFp8>(p, p.shared, part, 0, memory);
-      }
-    }
+  const int index = first_tile + static_cast<int>(blockIdx.x);
+  if (index >= *p.num_tiles) return;
+  auto& memory = *reinterpret_cast<ManyMemory*>(dynamic);
+  if constexpr (kDown) {
+    down_many(many, p.tiles[index], memory);
   } else {
-    auto& memory = *reinterpret_cast<ManyMemory*>(dynamic);
+    inner_many(many, p.tiles[index], memory);
+  }
+}
+
+/// Tokens of the shared expert that are multiplied together, for want of registers for more.
+constexpr int kSharedTokens = 32;
+
+/// Tiles of the shared expert.
+template <bool kDown>
+__global__ void __launch_bounds__(dequantised::kThreads)
+    shared_many_kernel(const __grid_constant__ ManyStatedParams many, NextAtOnce order) {
+  __shared__ dequantised::Memory<kSharedTokens> memory;
+  order.launch_next();
+  ptx::wait_for_previous_kernel();
+  const Params& p = many.products;
+  const TokenTile tile = p.tiles[blockIdx.x];
+#pragma unroll 1
+  for (int first = 0; first < tile.num_rows; first += kSharedTokens) {
+    const TokenTile part{tile.expert, tile.first_row + first, min(kSharedTokens, tile.num_rows - first), 0};
     if constexpr (kDown) {
-      down_many(many, tile, memory);
+      dequantised::multiply_down<WeightFormat::kFp8>(p, p.shared, part, 0, p.shared_inner_width, memory);
     } else {
-      inner_many(many, tile, memory);
+      dequantised::multiply_inner<WeightFormat::kFp8>(p, p.shared, part, 0, memory);
     }
   }
 }
@@ -333,9 +370,30 @@ void prepare_stated_tokens(const ExpertsArgs& args, const DispatchPlan& plan, co
                 context.stream, prepare);
 }
 
-void multiply_many_stated(const ManyStatedParams& params, std::int64_t max_tiles, CudaContext& context) {
-  launch_stated(stated_many_kernel<false>, stated_many_kernel<true>, kManySharedBytes, params,
-                params.products, max_tiles, context);
+void multiply_many_stated(const ManyStatedParams& params, const DispatchExtents& extents,
+                          CudaContext& context) {
+  const Params& p = params.products;
+  const auto num_shared = static_cast<int>((extents.num_shared + kTokens - 1) / kTokens);
+  const auto launch_routed = [&](auto kernel, std::int64_t pieces) {
+    const std::int64_t tiles = extents.max_tiles() - num_shared;
+    if (tiles == 0) return;
+    launch_kernel(kStatedLaunch, kernel,
+                  {.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(pieces)),
+                   .threads = kThreads,
+                   .shared_bytes = kManySharedBytes},
+                  context.stream, params, num_shared);
+  };
+  const auto launch_shared = [&](auto kernel, std::int64_t pieces) {
+    if (num_shared == 0) return;
+    launch_kernel(kStatedLaunch, kernel,
+                  {.grid = dim3(static_cast<unsigned>(num_shared), static_cast<unsigned>(pieces)),
+                   .threads = dequantised::kThreads},
+                  context.stream, params);
+  };
+  launch_shared(shared_many_kernel<false>, inner_pieces(p.shared_inner_width));
+  launch_routed(stated_many_kernel<false>, inner_pieces(p.inner_width));
+  launch_shared(shared_many_kernel<true>, down_pieces(p.width));
+  launch_routed(stated_many_kernel<true>, down_pieces(p.width));
 }
 
 }  // namespace baleen::BALEEN_ARCH

@@ -1,4 +1,4 @@
-/// FP4 rows of a warp in the stated order: how they come to shared memory, and how instructions find them
+/// FP4 rows in the stated order, 16 a *stage*: how they come to shared memory, and how instructions find them
 /// there: as they lie in memory. A row's group of 32 codes is 16 bytes, of which the lanes of a quad have a
 /// word each.
 #pragma once
@@ -15,19 +15,19 @@ namespace baleen::BALEEN_ARCH::stated {
 using dequantised::Matrix;
 using dequantised::Params;
 
-inline constexpr int kWarps = dequantised::kWarps, kThreads = dequantised::kThreads;
+inline constexpr int kStages = 16;    ///< of a block, for 128 inner values or 256 outputs
 inline constexpr int kTileRows = 16;  ///< weight rows of an instruction
 
 /// Place of 16-byte piece `piece` of a row's slice: eight rows' pieces of one group lie in different banks.
 __device__ constexpr int swizzled(int row, int piece) { return piece ^ (row >> 1 & 3); }
 
-/// A slice of a warp's 16 rows.
+/// A slice of 16 rows.
 struct WeightStage {
   alignas(16) std::uint8_t codes[kTileRows][kSliceBytes];
   std::uint32_t scales[kTileRows];
 };
 
-/// Where a warp's 16 rows lie, as its lanes copy them.
+/// Where 16 rows lie, as the lanes of a warp copy them.
 class WeightRows {
  public:
   /// Rows 0 to 7 are those of `first` from `first_row` on, rows 8 to 15 those of `second`; both have rows up
@@ -84,23 +84,22 @@ __device__ inline int place_of(const Params& p, const TokenTile& tile) {
   return p.places == nullptr ? tile.expert : __ldcg(p.places + tile.expert);
 }
 
-/// First of the 8 inner values, and of the 16 outputs, that this warp of block (t, n) has.
-__device__ inline int first_inner() {
-  return static_cast<int>(blockIdx.y) * kActivationGroup +
-         static_cast<int>(threadIdx.x) / kWarpLanes * dequantised::kWarpInner;
+/// Block (t, n) has 16 stages, whose rows are 8 of w1 and the same of w3, or 16 of w2: the first inner value
+/// and the first output of one.
+__device__ inline int first_inner(int stage) {
+  return static_cast<int>(blockIdx.y) * kActivationGroup + stage * dequantised::kWarpInner;
 }
-__device__ inline int first_output() {
-  return (static_cast<int>(blockIdx.y) * kWarps + static_cast<int>(threadIdx.x) / kWarpLanes) *
-         dequantised::kWarpDown;
+__device__ inline int first_output(int stage) {
+  return (static_cast<int>(blockIdx.y) * kStages + stage) * dequantised::kWarpDown;
 }
-/// Its rows: 8 of w1 and the same of w3; or 16 of w2.
-__device__ inline WeightRows inner_rows(const Params& p, const TokenTile& tile) {
-  return {p.routed[0],       first_inner(),     p.routed[1], first_inner(),
-          p.inner_width - 1, place_of(p, tile), p.width};
+/// Its rows.
+__device__ inline WeightRows inner_rows(const Params& p, int place, int stage) {
+  const int first = first_inner(stage);
+  return {p.routed[0], first, p.routed[1], first, p.inner_width - 1, place, p.width};
 }
-__device__ inline WeightRows down_rows(const Params& p, const TokenTile& tile) {
-  return {p.routed[2], first_output(),    p.routed[2],  first_output() + 8,
-          p.width - 1, place_of(p, tile), p.inner_width};
+__device__ inline WeightRows down_rows(const Params& p, int place, int stage) {
+  const int first = first_output(stage);
+  return {p.routed[2], first, p.routed[2], first + 8, p.width - 1, place, p.inner_width};
 }
 
 }  // namespace baleen::BALEEN_ARCH::stated
