@@ -27,7 +27,7 @@ struct Phase {
   double median_seconds = 0;  ///< what one step takes
   std::map<std::string_view, OpRecord> records;
   OpRecord total;
-  std::optional<ExpertFetchCounts> experts;   ///< where experts lie in several memories
+  std::optional<ExpertFetchCounts> experts;                 ///< where experts lie in several memories
   std::optional<HostComputeStats> computed = std::nullopt;  ///< and the host computes some
 
   [[nodiscard]] double seconds_per_token() const { return seconds / static_cast<double>(tokens); }

@@ -1,6 +1,7 @@
 #include "moe/residence/expert_computer.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -35,6 +36,16 @@ void pause_briefly() {
 #endif
 }
 
+/// A thread reads so much between looks for a request.
+constexpr std::size_t kReadAheadBytes = std::size_t{8} << 10;
+
+void touch(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLine = 64;
+  unsigned sum = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += kLine) sum += std::to_integer<unsigned>(bytes[at]);
+  asm volatile("" : : "r"(sum));
+}
+
 std::int64_t scale_groups(const ExpertWeights& like) { return like.w1.cols / kActivationGroup; }
 
 double ns_since(Clock::time_point begin) {
@@ -55,6 +66,7 @@ ExpertComputer::ExpertComputer(Source source, const ExpertWeights& like, float s
       like_(like),
       swiglu_limit_(swiglu_limit),
       request_(std::int64_t{sizeof(HostExpertRequest)}, pinned),
+      guess_(std::int64_t{sizeof(HostExpertGuess)}, pinned),
       codes_(kMaxHostTokens * like.w1.cols, pinned),
       scales_(kMaxHostTokens * scale_groups(like) * std::int64_t{sizeof(float)}, pinned),
       y_(kMaxHostRows * like.w2.rows * std::int64_t{sizeof(Bf16Bits)}, pinned),
@@ -74,6 +86,7 @@ ExpertComputer::~ExpertComputer() {
 ComputedExperts ExpertComputer::host(std::int64_t block) const {
   return {.request = &request(),
           .state = state_,
+          .guess = source_.bytes ? reinterpret_cast<HostExpertGuess*>(guess_.data()) : nullptr,
           .codes = reinterpret_cast<std::uint8_t*>(codes_.data()),
           .scales = reinterpret_cast<float*>(scales_.data()),
           .y = reinterpret_cast<const Bf16Bits*>(y_.data()),
@@ -161,21 +174,22 @@ void ExpertComputer::check() const {
 }
 
 void ExpertComputer::serve(const std::stop_token& stop) {
-  std::uint64_t answered = read_word(request().answered);
+  answered_ = read_word(request().answered);
   Clock::time_point latest = Clock::now() - kExpecting;
   while (!stop.stop_requested()) {
     const std::uint64_t posted = read_word(request().posted);
-    if (posted != answered) {
+    if (posted != answered_) {
       const Clock::time_point begin = Clock::now();
       answer();
       std::atomic_ref(request().answered).store(posted, std::memory_order_release);
-      answered = posted;
+      answered_ = posted;
       latest = Clock::now();
       busy_ns_ += static_cast<std::uint64_t>(ns_since(begin));
       ++num_requests_;
       publish_rates();
     } else if (const auto idle = Clock::now() - latest; idle < kExpecting) {
-      for (int i = 0; i < kLooks && read_word(request().posted) == answered; ++i) pause_briefly();
+      read_ahead();
+      for (int i = 0; i < kLooks && read_word(request().posted) == answered_; ++i) pause_briefly();
     } else {
       std::this_thread::sleep_for(kIdlePause);
       if (idle < kForgetting) continue;
@@ -184,6 +198,28 @@ void ExpertComputer::serve(const std::stop_token& stop) {
       publish_rates();
     }
   }
+}
+
+void ExpertComputer::read_ahead() {
+  if (!source_.bytes) return;
+  const auto& guess = *reinterpret_cast<const HostExpertGuess*>(guess_.data());
+  const std::uint64_t posted = read_word(guess.posted);
+  if (posted == read_) return;
+  read_ = posted;
+  std::array<std::span<const std::byte>, HostExpertGuess::kMost> experts;
+  const std::size_t count =
+      std::min({rows_.size(), static_cast<std::size_t>(std::max(guess.count, 0)), experts.size()});
+  for (std::size_t i = 0; i < count; ++i) experts[i] = source_.bytes(guess.places[i]);
+  const int num_threads = pool_.num_threads();
+  pool_.parallel_for(num_threads, [&](std::int64_t thread, int) {
+    for (const std::span<const std::byte> bytes : std::span(experts).first(count)) {
+      for (std::size_t at = static_cast<std::size_t>(thread) * kReadAheadBytes; at < bytes.size();
+           at += static_cast<std::size_t>(num_threads) * kReadAheadBytes) {
+        if (read_word(request().posted) != answered_) return;
+        touch(bytes.subspan(at, std::min(kReadAheadBytes, bytes.size() - at)));
+      }
+    }
+  });
 }
 
 void ExpertComputer::answer() {

@@ -201,6 +201,12 @@ ExpertWeights ExpertStore::weights_at(std::int64_t block, std::int64_t expert, s
   return place == kOnDisk ? reader_->weights(block, expert) : shape(block).at(at(place));
 }
 
+std::span<const std::byte> ExpertStore::bytes_on_host(std::int32_t place) const {
+  const std::int64_t number = std::int64_t{place} - first_on_host_;
+  if (number < 0 || number >= placement_.counts().num_on_host) return {};
+  return {at(place), static_cast<std::size_t>(unit_)};
+}
+
 double ExpertStore::measured_piece_ns() {
   constexpr std::int64_t kMostCopied = 4;
   const std::int64_t num_copied =
@@ -225,9 +231,10 @@ HostExpertTimes ExpertStore::measure_host(float swiglu_limit, int num_threads) {
   const auto each_piece = [](const ExpertBlock& shape, const ExpertWeights& weights, auto&& use) {
     for (const ExpertBlock::Piece& piece : shape.pieces(weights)) use(piece.bytes);
   };
-  ExpertComputer::Source source{.find = [this](std::int64_t block, std::int64_t expert, std::int32_t place) {
-    return weights_at(block, expert, place);
-  }};
+  ExpertComputer::Source source{
+      .find = [this](std::int64_t block, std::int64_t expert,
+                     std::int32_t place) { return weights_at(block, expert, place); },
+      .bytes = [this](std::int32_t place) { return bytes_on_host(place); }};
   if (reader_ && reader_->made() != nullptr) {
     const MadeBytes* const made = reader_->made();
     source.acquire = [=, this](const ExpertWeights& weights) {

@@ -132,12 +132,22 @@ struct HostExpertRequest {
   alignas(64) std::uint64_t given_up;               ///< 1: a kernel waited too long
 };
 
+/// What a guess says of the next block: in pinned memory, written by kernels alone. Nothing waits for it, and
+/// who reads it while the next one is written may find places of both.
+struct HostExpertGuess {
+  static constexpr std::int32_t kMost = 32;
+  alignas(64) std::uint64_t posted;  ///< number of the latest guess, written last
+  std::int32_t count;
+  std::int32_t places[kMost];  ///< in the host's memory; first those that are computed rather than fetched
+};
+
 /// From one scale of a token to its next one in a request of so many.
 constexpr std::int32_t host_scale_stride(std::int32_t num_tokens) { return (num_tokens + 3) / 4 * 4; }
 
 /// Of kernels among themselves, in the device's memory.
 struct HostExpertState {
   std::uint64_t number;                       ///< of the latest request
+  std::uint64_t guess_number;                 ///< of the latest guess
   std::uint64_t posted_at;                    ///< the GPU's time of that
   std::uint32_t fetch_ns, fetch_pieces;       ///< `HostExpertRequest`
   std::uint32_t gpu_ns, wait_ns;              ///< `HostExpertRequest`
@@ -149,6 +159,7 @@ struct HostExpertState {
 struct ComputedExperts {
   HostExpertRequest* request = nullptr;  ///< null: it computes none
   HostExpertState* state = nullptr;
+  HostExpertGuess* guess = nullptr;  ///< null: the host does not prepare for the next block
   std::uint8_t* codes = nullptr;     ///< pinned: [num_tokens, d] of the tokens that have rows
   float* scales = nullptr;           ///< pinned: [d / 128, host_scale_stride(num_tokens)]
   const std::uint16_t* y = nullptr;  ///< pinned: [rows, d] BF16, the answer

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <random>
@@ -37,7 +38,13 @@ class ExpertComputerOf : public testing::Test {
                          return weights_of(block, expert);
                        },
                    .acquire = [this](const ExpertWeights&) { ++num_acquired_; },
-                   .release = [this](const ExpertWeights&) { ++num_released_; }},
+                   .release = [this](const ExpertWeights&) { ++num_released_; },
+                   .bytes =
+                       [this](std::int32_t place) {
+                         read_ahead_.push_back(place);
+                         ++num_read_ahead_;
+                         return std::span<const std::byte>();
+                       }},
                   weights_of(0, 0), kLimit, 2, host_memory(), &state_) {}
 
   [[nodiscard]] const ExpertWeights& weights_of(std::int64_t block, std::int64_t expert) const {
@@ -59,7 +66,8 @@ class ExpertComputerOf : public testing::Test {
   std::unique_ptr<ModelWeights> weights_;
   std::mt19937 random_{1};
   HostExpertState state_{};
-  std::atomic<int> num_on_disk_ = 0, num_acquired_ = 0, num_released_ = 0;
+  std::vector<std::int32_t> read_ahead_;  ///< by the thread that answers
+  std::atomic<int> num_read_ahead_ = 0, num_on_disk_ = 0, num_acquired_ = 0, num_released_ = 0;
   ExpertComputer computer_;
 };
 
@@ -76,6 +84,25 @@ TEST_F(ExpertComputerOf, ComputesTheRowsThatKernelsAskFor) {
   EXPECT_EQ(computer_.stats().requests, number);
   EXPECT_EQ(num_on_disk_, 0);
   EXPECT_NO_THROW(computer_.check());
+}
+
+TEST_F(ExpertComputerOf, ReadsAsMuchOfAGuessAsTheLatestRequestHad) {
+  computer_.start(kTimes);
+  EXPECT_EQ(ask(1, 0, {{0, 5, {0}}, {1, 6, {0}}}, 1), 0);
+  HostExpertGuess& guess = *computer_.host(1).guess;
+  guess.count = 3;
+  std::ranges::copy(std::vector<std::int32_t>{9, 8, 7}, guess.places);
+  // A thread that looks away for long sees a guess only behind the next request.
+  std::uint64_t number = 1;
+  for (; num_read_ahead_ == 0 && number < 1000; ++number) {
+    std::atomic_ref(guess.posted).store(number, std::memory_order_release);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(ask(number + 1, 1, {{2, 7, {0}}, {3, 8, {0}}}, 1), 0);  // whatever was guessed
+  }
+  EXPECT_EQ(ask(number + 1, 1, {{2, 7, {0}}}, 1), 0);
+  ASSERT_GE(read_ahead_.size(), 2U);
+  EXPECT_EQ(read_ahead_.size() % 2, 0U);
+  for (std::size_t i = 0; i < read_ahead_.size(); ++i) EXPECT_EQ(read_ahead_[i], i % 2 == 0 ? 9 : 8);
 }
 
 TEST_F(ExpertComputerOf, AnswersAfterALongPause) {

@@ -254,6 +254,22 @@ __device__ int fetch_from_disk(const FetchParams& p, const FetchPlan& plan, int 
   return num_copied;
 }
 
+/// By one block: the guessed experts that the host may have to compute, which are those of high numbers
+/// (ops/experts/expert_split.h).
+__device__ void tell_host(const FetchParams& p, FetchPlan& plan, const OwnExpert& own) {
+  HostExpertGuess& guess = *p.slots.host.guess;
+  const bool listed =
+      own.away && !own.on_disk && (own.slot == kNoSlot || plan.num_come[own.slot] < p.num_pieces);
+  const int before = block_exclusive_sum(listed ? 1 : 0, plan.warp_sums);
+  const int count = block_sum(plan.warp_sums);
+  const int place = count - 1 - before;
+  if (listed && place < HostExpertGuess::kMost) guess.places[place] = p.input.places[threadIdx.x];
+  if (threadIdx.x == 0) guess.count = min(count, HostExpertGuess::kMost);
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x == 0) ptx::store_release_system(&guess.posted, ++p.slots.host.state->guess_number);
+}
+
 __global__ void __launch_bounds__(kPlanThreads)
     fetch_kernel(const __grid_constant__ FetchParams p, NextBehindWait order) {
   __shared__ FetchPlan plan;
@@ -293,6 +309,7 @@ __global__ void __launch_bounds__(kPlanThreads)
     if (thread == 0) ptx::store_release_system(&request.posted, number);
   }
   __syncthreads();
+  if (p.guess && p.slots.host.guess != nullptr && blockIdx.x == 0) tell_host(p, plan, own);
   if (plan.is_last) replace_state(p, plan, own, num_on_disk);
   int num_copied = fetch_from_host(p, plan, num_on_host);
   if (num_on_disk > 0) num_copied += fetch_from_disk(p, plan, num_on_host, num_on_disk, number);
