@@ -5,8 +5,8 @@
 #   more     on an H200 the same with 14% of the experts on the host
 #   prompt   8,192 tokens in one step
 #   batches  batches of $BATCHES (1,16,64) at 1,024 positions, evenly and by Zipf's law
-#   small    24 GB of the GPU, all else on the host: one stream and 8, fetched and computed, and over a link of
-#            25 GB/s
+#   small    24 GB of the GPU, all else on the host: one stream and 8, fetched and computed, also over a
+#            link of 25 GB/s
 #   bounds   12 of the layers with $BOUND_BYTES (43700MB: 5.8% of the experts on the host) of the GPU for
 #            weights, batch 1: guesses that are certain, no guesses, and those of random gates
 set -uo pipefail
@@ -17,7 +17,8 @@ shift 2
 row() {  # row NAME OPTION...: one for each number of sequences
   local name=$1 lines
   shift
-  if ! lines=$("$baleen" bench --device cuda --preset flash --json --host-experts "${how:-fetch}" "$@" 2>>"$out.log"); then
+  if ! lines=$("$baleen" bench --device cuda --preset flash --json --host-experts "${how:-fetch}" "$@" \
+    2>>"$out.log"); then
     echo "$name: failed, see $out.log"
     return 1
   fi
@@ -60,7 +61,8 @@ small() {
   for how in fetch compute; do
     for link in "" 25; do
       local over=(${link:+--link-gbps "$link"})
-      row "24 GB, $how${link:+, $link GB/s}, even" --zipf 0 "${at[@]}" "${over[@]}" --sequences 1,8 --decode 32
+      row "24 GB, $how${link:+, $link GB/s}, even" --zipf 0 "${at[@]}" "${over[@]}" --sequences 1,8 \
+        --decode 32
       row "24 GB, $how${link:+, $link GB/s}, Zipf 1.0" --zipf 1 "${at[@]}" "${over[@]}" --sequences 1,8 \
         --decode 32 --warm-up 600
     done

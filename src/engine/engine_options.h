@@ -77,8 +77,8 @@ struct EngineOptions {
   std::optional<std::int64_t> host_expert_bytes;
   /// Whether such experts are fetched ahead of the router's choice, by a guess.
   bool fetch_ahead = true;
-  /// With kCompute routed experts are added up in the stated order (ExpertSums::kStated) wherever they lie, so
-  /// that no bit depends on it; with kAuto where some lie outside the GPU's memory and computing pays.
+  /// With kCompute routed experts are added up in the stated order (ExpertSums::kStated) wherever they lie,
+  /// so that no bit depends on it; with kAuto where some lie outside the GPU's memory and computing pays.
   HostExpertsMode host_experts = HostExpertsMode::kFetch;
   /// For benchmarks: copies of chosen experts take as long as over a link of so many bytes a second.
   std::optional<double> imposed_link_rate;

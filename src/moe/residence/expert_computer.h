@@ -24,10 +24,10 @@ namespace baleen {
 
 /// What the host has computed since the start.
 struct HostComputeStats {
-  std::uint64_t requests = 0;  ///< of a block and step each
+  std::uint64_t requests = 0;  ///< each for a block in a step
   double seconds = 0;          ///< between a request's arrival and its answer
-  HostExpertTimes times{};     ///< by which experts are split now
-  double fetch_seconds = 0;    ///< of an expert, by these
+  HostExpertTimes times{};     ///< kernels split experts by these now
+  double fetch_seconds = 0;    ///< what an expert takes to fetch, as these say
 };
 
 class ExpertComputer {
@@ -93,7 +93,7 @@ class ExpertComputer {
   std::optional<HostExpertRates> rates_;
   std::mutex publishing_;
   bool held_ = false;
-  std::vector<ExpertWeights> weights_;  ///< of the request under way
+  std::vector<ExpertWeights> weights_;  ///< the request's that is under way
   std::vector<StatedExpertRows> rows_;
   std::uint64_t answered_ = 0;  ///< request
   std::uint64_t read_ = 0;      ///< guess

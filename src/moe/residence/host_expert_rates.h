@@ -62,7 +62,7 @@ class HostExpertRates {
   static std::uint32_t whole(double ns) { return static_cast<std::uint32_t>(std::clamp(ns, 1.0, 4e9)); }
 
   HostExpertTimes measured_;
-  double compute_scale_ = 1;  ///< of what was measured at start
+  double compute_scale_ = 1;  ///< times what was measured at start
   double fetch_piece_;
   double hand_over_;
   double beside_fetch_ = 0;

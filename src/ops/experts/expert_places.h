@@ -124,7 +124,7 @@ struct HostExpertRequest {
   std::uint32_t gpu_ns, wait_ns;
   std::int32_t experts[kMaxExpertsOfBlock];
   std::int32_t places[kMaxExpertsOfBlock];          ///< `ExpertPlaces::of_expert` of these
-  std::int32_t first_rows[kMaxExpertsOfBlock + 1];  ///< of each expert, and how many there are
+  std::int32_t first_rows[kMaxExpertsOfBlock + 1];  ///< each expert's first, and how many there are
   std::int32_t tokens[kMaxHostRows];                ///< of each row
   float weights[kMaxHostRows];                      ///< routing weights
   alignas(64) std::uint64_t answered;               ///< request whose rows are there; by the host

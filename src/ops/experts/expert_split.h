@@ -47,8 +47,8 @@ struct SplitTime {
   [[nodiscard]] constexpr std::uint64_t ns() const { return word >> kCountBits; }
 };
 
-/// The split that fetches `first_computed`'s predecessors in the order and leaves it and the rest to the host;
-/// null: that fetches all. `num_experts` at most kMaxExpertsOfBlock, in any order.
+/// The split that fetches what is before `first_computed` in the order and leaves it and the rest to the
+/// host; null: that fetches all. `num_experts` at most kMaxExpertsOfBlock, in any order.
 constexpr SplitTime split_time(const SplitExpert* experts, int num_experts, const SplitExpert* first_computed,
                                const HostExpertTimes& times) {
   std::uint64_t fetch = 0, compute = 0;
