@@ -1,6 +1,6 @@
+#include "ops/grouped_linear/cuda/grouped_linear.h"
 #include "base/check.h"
 #include "numeric/block_scale.h"
-#include "ops/grouped_linear/cuda/grouped_linear.h"
 #include "ops/matmul/cuda/bf16_work.h"
 
 namespace baleen::BALEEN_ARCH {
