@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "model/device_weights.h"
 #include "model/parallel_plan.h"
@@ -10,6 +11,8 @@
 namespace baleen {
 namespace {
 
+/// Share of one token's time that may be given up for stages that take equally long.
+constexpr double kLatencyForBalance = 0.05;
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
 struct LayerBytes {
@@ -71,14 +74,15 @@ class PipelineCosts {
   double chosen_share_ = 0;
 };
 
-}  // namespace
+struct Split {
+  std::vector<std::int64_t> layers;
+  double sum = kImpossible;  ///< seconds of all stages
+  double slowest = 0;        ///< seconds of one
+};
 
-std::optional<std::vector<std::int64_t>> balanced_stage_layers(const ModelConfig& config,
-                                                               const StorageFormats& formats,
-                                                               std::span<const StageDevice> devices) {
-  const PipelineCosts costs(config, formats);
-  const std::int64_t num_layers = costs.num_layers(), num_stages = std::ssize(devices);
-  if (num_stages == 0 || num_stages > num_layers) return std::nullopt;
+/// The split with the least sum in which no stage takes longer than `most`; an impossible one if there is none.
+Split least_sum(const PipelineCosts& costs, std::span<const StageDevice> devices, double most) {
+  const std::int64_t num_layers = costs.num_layers();
   // least[s][n]: of the first n layers over the first s devices; begin[s][n]: where the last of them begins.
   const auto size = static_cast<std::size_t>(num_layers + 1);
   std::vector<std::vector<double>> least(1, std::vector<double>(size, kImpossible));
@@ -91,24 +95,49 @@ std::optional<std::vector<std::int64_t>> balanced_stage_layers(const ModelConfig
       for (std::int64_t first = 0; first < end; ++first) {
         const double before = least.back()[static_cast<std::size_t>(first)];
         if (before == kImpossible) continue;
-        const double time = before + costs.seconds(device, first, end);
-        if (time >= times[static_cast<std::size_t>(end)]) continue;
-        times[static_cast<std::size_t>(end)] = time;
+        const double own = costs.seconds(device, first, end);
+        if (own > most || before + own >= times[static_cast<std::size_t>(end)]) continue;
+        times[static_cast<std::size_t>(end)] = before + own;
         begins[static_cast<std::size_t>(end)] = first;
       }
     }
     least.push_back(std::move(times));
     begin.push_back(std::move(begins));
   }
-  if (least.back().back() == kImpossible) return std::nullopt;
-  std::vector<std::int64_t> layers(devices.size());
+  Split split{.layers = std::vector<std::int64_t>(devices.size()), .sum = least.back().back()};
+  if (split.sum == kImpossible) return split;
   std::int64_t end = num_layers;
   for (std::size_t stage = devices.size(); stage > 0; --stage) {
     const std::int64_t first = begin[stage][static_cast<std::size_t>(end)];
-    layers[stage - 1] = end - first;
+    split.layers[stage - 1] = end - first;
+    split.slowest = std::max(split.slowest, costs.seconds(devices[stage - 1], first, end));
     end = first;
   }
-  return layers;
+  return split;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::int64_t>> balanced_stage_layers(const ModelConfig& config,
+                                                               const StorageFormats& formats,
+                                                               std::span<const StageDevice> devices) {
+  const PipelineCosts costs(config, formats);
+  if (devices.empty() || std::ssize(devices) > costs.num_layers()) return std::nullopt;
+  Split best = least_sum(costs, devices, kImpossible);
+  if (best.sum == kImpossible) return std::nullopt;
+  const double allowed = (1 + kLatencyForBalance) * best.sum;
+  double low = 0;
+  constexpr int kHalvings = 20;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + best.slowest) / 2;
+    Split split = least_sum(costs, devices, middle);
+    if (split.sum <= allowed) {
+      best = std::move(split);
+    } else {
+      low = middle;
+    }
+  }
+  return best.layers;
 }
 
 }  // namespace baleen

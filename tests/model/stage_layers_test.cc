@@ -49,6 +49,21 @@ TEST(StageLayers, MemoryIsFilled) {
   EXPECT_EQ(layers_of({{all / 3, 1e12, 0}, {all / 3, 1e12, 0}}), std::nullopt);
 }
 
+/// Where every split takes about as long, several sequences decide.
+TEST(StageLayers, StagesTakeEquallyLongWhereThatCostsLittle) {
+  constexpr std::int64_t kGB = 1'000'000'000;
+  // Copies take most of the time.
+  const auto copied = layers_of({{22 * kGB, 1e12, 25e9}, {22 * kGB, 1e12, 25e9}});
+  ASSERT_TRUE(copied);
+  EXPECT_GE(copied->front(), 20);
+  EXPECT_LE(copied->front(), 23);
+  // The last stage also reads the head, as much as some five layers of a token.
+  const auto resident = layers_of({{kRoom, 1e12, 0}, {kRoom, 1e12, 0}});
+  ASSERT_TRUE(resident);
+  EXPECT_GE(resident->front(), 24);
+  EXPECT_LE(resident->front(), 28);
+}
+
 /// Two cards of 24 GB and one of 12: what they have no room for is on the host, and none stands half empty.
 TEST(StageLayers, WhatIsAwayComesOverTheLinks) {
   constexpr std::int64_t kGB = 1'000'000'000;
