@@ -27,6 +27,7 @@ struct CudaContext {
   const PeerRank* peers = nullptr;  ///< for exchanges with other GPUs; null: there are none
   /// Rows of the step on the rank that has most: by these, arrays have places for what every rank sends.
   std::int64_t most_rows = 0;
+  int num_branch_sms = 0;          ///< SMs that what runs on `branch` occupies, which `num_sms` leaves out
   StreamBranch* branch = nullptr;  ///< forks from `stream`, for an operation whose parts run side by side
 };
 

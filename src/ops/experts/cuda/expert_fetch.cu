@@ -2,12 +2,16 @@
 // alike from the same state, which the last of them to have read it then replaces; afterwards each copies its
 // share of the pieces.
 
+#include <utility>
+
 #include "base/check.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/device_flags.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/system_memory.h"
+#include "cuda/stream_branch.h"
 #include "ops/experts/cuda/expert_fetch.h"
+#include "ops/experts/cuda/expert_layout.h"
 #include "ops/experts/cuda/expert_plan.cuh"
 #include "ops/experts/cuda/expert_request.h"
 #include "ops/experts/expert_slots.h"
@@ -358,6 +362,25 @@ void fetch_chosen_experts(const ExpertsArgs& args, const LaunchStream& stream, b
 
 void fetch_guessed_experts(const ExpertsArgs& args, const LaunchStream& stream) {
   launch_fetch(describe(args, true), kGuessBlocks, stream, false);
+}
+
+void fetch_before_products(const ExpertsArgs& args, CudaContext& context) {
+  if (args.places.copied == nullptr) return;
+  BALEEN_CHECK(context.branch != nullptr);
+  const bool behind_guess = context.branch->is_open();
+  if (behind_guess) context.branch->join(context.stream);
+  context.num_sms += std::exchange(context.num_branch_sms, 0);
+  fetch_chosen_experts(args, context.stream, !behind_guess);
+  if (args.hints.next.ids.empty()) return;
+  fetch_guessed_experts(args, context.branch->fork(context.stream));
+  if (context.peers == nullptr) context.num_branch_sms = kGuessBlocks;
+  context.num_sms -= context.num_branch_sms;
+}
+
+ExpertsArgs all_on_device(ExpertsArgs args) {
+  args.places.of_expert = device_places(args);
+  args.places.copied = nullptr;
+  return args;
 }
 
 }  // namespace baleen::BALEEN_ARCH

@@ -20,6 +20,15 @@ inline constexpr int kGuessBlocks = 4;
 /// first, and those are not fetched. `early`: `LaunchShape::early`.
 void fetch_chosen_experts(const ExpertsArgs& args, const LaunchStream& stream, bool early);
 
+/// Before products that wait for all experts: those that some token has come, those of a guess behind them,
+/// on the branch, beside what follows. That leaves the guess's SMs alone until the next call: a grid as large
+/// as the GPU would end with a few blocks that waited for them. (Among ranks, whose messages take SMs too, it
+/// does not.)
+void fetch_before_products(const ExpertsArgs& args, CudaContext& context);
+
+/// Behind `fetch_before_products`: one list of tiles.
+[[nodiscard]] ExpertsArgs all_on_device(ExpertsArgs args);
+
 /// Queues on `stream`: experts on the host that `args.hints.next` names come to slots of that layer, until a
 /// router sets `ExpertSlots::routed`. What has come by then stays; `fetch_chosen_experts` brings the rest of
 /// those that are chosen.

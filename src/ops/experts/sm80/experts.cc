@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "cuda/stream_branch.h"
 #include "ops/experts/cuda/expert_fetch.h"
 #include "ops/experts/cuda/expert_layout.h"
 #include "ops/experts/cuda/expert_weights.h"
@@ -54,24 +53,6 @@ ExpertMatrices matrices_of(std::span<const ExpertWeights> experts) {
           .inner_width = static_cast<std::int32_t>(experts[0].w1.rows)};
 }
 
-/// Experts that tokens have come to where `device_places` says; those that the next layer's tokens will
-/// probably have come beside what follows.
-void fetch(const ExpertsArgs& args, CudaContext& context) {
-  if (args.places.copied == nullptr) return;
-  BALEEN_CHECK(context.branch != nullptr);
-  const bool behind_guess = context.branch->is_open();
-  if (behind_guess) context.branch->join(context.stream);
-  fetch_chosen_experts(args, context.stream, !behind_guess);
-  if (!args.hints.next.ids.empty()) fetch_guessed_experts(args, context.branch->fork(context.stream));
-}
-
-/// Behind `fetch`: one list of tiles.
-ExpertsArgs all_on_device(ExpertsArgs args) {
-  args.places.of_expert = device_places(args);
-  args.places.copied = nullptr;
-  return args;
-}
-
 void experts_by(TileKind kind, const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_expert_arguments(args, WeightFormat::kFp8);
@@ -79,7 +60,7 @@ void experts_by(TileKind kind, const ExpertsArgs& args, CudaContext& context) {
   const std::int64_t width = args.x.extent(1), inner_pitch = inner_pitch_of(args);
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch = lay_out(context.scratch, extents, width, inner_pitch, args.split, true);
-  fetch(args, context);
+  fetch_before_products(args, context);
   const ExpertsArgs fetched = all_on_device(args);
   dispatch_experts(fetched, extents, scratch.plan, scratch.rows, context);
   const ExpertMatrices routed = matrices_of(args.routed);
@@ -146,7 +127,7 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
       lay_out_nvfp4(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split);
-  fetch(args, context);
+  fetch_before_products(args, context);
   const ExpertsArgs on_device = all_on_device(args);
   dispatch_experts(on_device, extents, scratch.plan, scratch.rows, context);
   nvfp4_expert_products(on_device, extents, scratch, context);
@@ -155,13 +136,13 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
 
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
-  fetch(args, context);
+  fetch_before_products(args, context);
   stated_experts_few(all_on_device(args), context);
 }
 
 void experts_stated_many(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
-  fetch(args, context);
+  fetch_before_products(args, context);
   stated_experts_many(all_on_device(args), context);
 }
 

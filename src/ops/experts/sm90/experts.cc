@@ -46,23 +46,6 @@ std::optional<Reason> why_not_codes(const ExpertsArgs& args) {
   return std::nullopt;
 }
 
-/// Before products that wait for all experts, of which some may be on their way by a guess.
-void fetch_before_products(const ExpertsArgs& args, CudaContext& context) {
-  if (args.places.copied == nullptr) return;
-  BALEEN_CHECK(context.branch != nullptr);
-  const bool behind_guess = context.branch->is_open();
-  if (behind_guess) context.branch->join(context.stream);
-  fetch_chosen_experts(args, context.stream, !behind_guess);
-  if (guesses(args)) fetch_guessed_experts(args, context.branch->fork(context.stream));
-}
-
-/// Behind `fetch_before_products`: one list of tiles.
-ExpertsArgs all_on_device(ExpertsArgs args) {
-  args.places.of_expert = device_places(args);
-  args.places.copied = nullptr;
-  return args;
-}
-
 /// Tokens that an NVFP4 tile has.
 int nvfp4_tile_tokens(std::int64_t num_tokens, std::int64_t num_selected) {
   return are_few(num_tokens, num_selected) ? kFewNvfp4Tokens : kManyNvfp4Tokens;
