@@ -322,8 +322,8 @@ class TileWarp {
   int warp_, lane_;
   std::uint32_t q_[kScoreTiles][kScoreSteps][4];
   float4 own_[kHalves];
-  float maximum_ = -INFINITY, denominator_ = 0.0F;  ///< of own_head(), so far
-  float run_sum_, kept_, added_;                    ///< of the tile under way; the lane's part of the sum
+  float maximum_ = -INFINITY, denominator_ = 0.0F;  ///< own_head()'s, so far
+  float run_sum_, kept_, added_;                    ///< the tile's; the sum a lane's part
   float sums_[kHeadTiles][kTileSums] = {};
 };
 
