@@ -26,8 +26,8 @@ constexpr int kFewStages = 4;  ///< slices under way
 constexpr int kFewChunk = 8;   ///< slices of tokens in shared memory
 constexpr int kFewTokens = kFewStatedTokens;
 
-/// Digits of the tokens of a tile. What is there of tokens that there are not gives columns that nobody
-/// reads.
+/// Digits of the tokens of a tile. Places of missing tokens hold anything: the sums of their columns are not
+/// read.
 struct FewColumns {
   std::uint8_t lower[kSliceGroups][kFewTokens][2][32];
   std::uint8_t upper[kSliceGroups][kFewTokens][32];
@@ -236,14 +236,14 @@ __device__ void inner_few(const Params& p, const TokenTile& tile, const Source& 
                           FewMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  FewWeights rows(inner_rows(p, place_of(p, tile), warp), memory.weights[warp]);
+  FewWeights rows(inner_rows(p, place_of(p, tile), static_cast<int>(blockIdx.y) * kStages + warp),
+                  memory.weights[warp]);
   FewTokensLoader<Source> tokens(source, tile.num_rows, rows.num_slices());
   float sums[2];
   multiply_few(
       rows, tokens, memory, [] {}, sums);
   if (q < tile.num_rows) {
-    memory.inner[q][warp * dequantised::kWarpInner + g] =
-        stated::activate(sums[0], sums[1], p.swiglu_limit, weights[q]);
+    memory.inner[q][first_inner(warp) + g] = stated::activate(sums[0], sums[1], p.swiglu_limit, weights[q]);
   }
   __syncthreads();
   dequantised::quantise_inner(p, tile, memory.inner);
@@ -253,7 +253,8 @@ __device__ void inner_few(const Params& p, const TokenTile& tile, const Source& 
 __device__ void down_few(const Params& p, const TokenTile& tile, FewMemory& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  FewWeights rows(down_rows(p, place_of(p, tile), warp), memory.weights[warp]);
+  const int stage = static_cast<int>(blockIdx.y) * kStages + warp;
+  FewWeights rows(down_rows(p, place_of(p, tile), stage), memory.weights[warp]);
   FewTokensLoader<CodeRows> tokens({p.inner, p.inner_pitch, tile.first_row}, tile.num_rows,
                                    rows.num_slices());
   float sums[2];
@@ -262,7 +263,7 @@ __device__ void down_few(const Params& p, const TokenTile& tile, FewMemory& memo
   if (q >= tile.num_rows) return;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int column = first_output(warp) + g + 8 * half;
+    const int column = first_output(stage) + g + 8 * half;
     if (column < p.width) dequantised::store_output(p, tile, q, column, sums[half]);
   }
 }

@@ -1,4 +1,4 @@
-/// The kernels of the stated order: a block (t, n) has piece n of tile t, 128 inner values or 256 outputs.
+/// The kernels of the stated order: a block has a piece of a tile, 128 inner values or 256 outputs.
 #pragma once
 
 #include <cstdint>

@@ -64,7 +64,7 @@ class ManyTokensLoader {
     }
   }
 
-  /// Columns of tokens that there are not stay as they are: nobody reads their sums.
+  /// Columns of missing tokens stay as they are: their sums are not read.
   __device__ void copy(int slice, ManyStage& to) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -196,8 +196,8 @@ __device__ void multiply_many(const WeightRows (&rows)[kRowTiles], const ManyTok
   __syncthreads();
 }
 
-/// Calls `take(token, stage, row, sums, i)` for each sum of the lane whose token there is: sums[i], of row `row`
-/// of 16 of the stage.
+/// Calls `take(token, stage, row, sums, i)` for each sum of the lane whose token exists: sums[i], of row
+/// `row` of the 16 of the stage.
 template <class Take>
 __device__ void for_each_sum(int num_tokens, const ManySums& sums, Take take) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
@@ -235,14 +235,14 @@ __device__ void inner_many(const ManyStatedParams& many, const TokenTile& tile, 
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
             warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const int place = place_of(p, tile);
-  const WeightRows rows[kRowTiles] = {inner_rows(p, place, kRowTiles * warp),
-                                      inner_rows(p, place, kRowTiles * warp + 1)};
+  const int piece = static_cast<int>(blockIdx.x), stage = piece * kStages + kRowTiles * warp;
+  const WeightRows rows[kRowTiles] = {inner_rows(p, place, stage), inner_rows(p, place, stage + 1)};
   const ManyTokensLoader tokens(many.tokens, many.token_of_row, tile, rows[0].num_slices());
   ManySums sums;
   multiply_many(rows, tokens, tile.num_rows, memory, sums);
-  for_each_sum(tile.num_rows, sums, [&](int token, int stage, int row, const float(&of)[4], int i) {
+  for_each_sum(tile.num_rows, sums, [&](int token, int own_stage, int row, const float(&of)[4], int i) {
     if (i < 2) {
-      memory.inner[token][stage * dequantised::kWarpInner + row] =
+      memory.inner[token][first_inner(own_stage) + row] =
           stated::activate(of[i], of[i + 2], p.swiglu_limit, p.row_weight[tile.first_row + token]);
     }
   });
@@ -250,22 +250,22 @@ __device__ void inner_many(const ManyStatedParams& many, const TokenTile& tile, 
   for (int token = warp; token < tile.num_rows; token += kWarps) {
     float values[4];
     unpack_bf16(*reinterpret_cast<const uint2*>(&memory.inner[token][4 * lane]), values);
-    const Fp8Piece<4> piece = quantise_fp8_group(values);
-    store_digits(many.inner, tile.first_row + token, static_cast<int>(blockIdx.y),
-                 p.inner_width / kSliceWidth, piece.codes[0], piece.scale);
+    const Fp8Piece<4> quantised = quantise_fp8_group(values);
+    store_digits(many.inner, tile.first_row + token, piece, p.inner_width / kSliceWidth, quantised.codes[0],
+                 quantised.scale);
   }
 }
 
 __device__ void down_many(const ManyStatedParams& many, const TokenTile& tile, ManyMemory& memory) {
   const Params& p = many.products;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes, place = place_of(p, tile);
-  const WeightRows rows[kRowTiles] = {down_rows(p, place, kRowTiles * warp),
-                                      down_rows(p, place, kRowTiles * warp + 1)};
+  const int first = static_cast<int>(blockIdx.x) * kStages, stage = first + kRowTiles * warp;
+  const WeightRows rows[kRowTiles] = {down_rows(p, place, stage), down_rows(p, place, stage + 1)};
   const ManyTokensLoader tokens(many.inner, nullptr, tile, rows[0].num_slices());
   ManySums sums;
   multiply_many(rows, tokens, tile.num_rows, memory, sums);
-  for_each_sum(tile.num_rows, sums, [&](int token, int stage, int row, const float(&of)[4], int i) {
-    const int column = first_output(stage) + row;
+  for_each_sum(tile.num_rows, sums, [&](int token, int own_stage, int row, const float(&of)[4], int i) {
+    const int column = first_output(first + own_stage) + row;
     if (column < p.width) dequantised::store_output(p, tile, token, column, of[i]);
   });
 }
@@ -273,7 +273,8 @@ __device__ void down_many(const ManyStatedParams& many, const TokenTile& tile, M
 constexpr std::int64_t kManySharedBytes = sizeof(ManyMemory);
 static_assert(kManySharedBytes <= 99 << 10);  // GPUs of 8.6, 8.9 and 12.0 have no more
 
-/// Tiles of routed experts, which follow those of the shared one.
+/// Block (n, t): piece n of tile t of the routed experts', which follow those of the shared one. Blocks of a
+/// tile, and tiles of an expert, run side by side, so that operands come from the L2 once they have come.
 template <bool kDown>
 __global__ void __launch_bounds__(kThreads, 1)
     stated_many_kernel(const __grid_constant__ ManyStatedParams many, int first_tile, NextAtOnce order) {
@@ -281,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   order.launch_next();
   ptx::wait_for_previous_kernel();
   const Params& p = many.products;
-  const int index = first_tile + static_cast<int>(blockIdx.x);
+  const int index = first_tile + static_cast<int>(blockIdx.y);
   if (index >= *p.num_tiles) return;
   auto& memory = *reinterpret_cast<ManyMemory*>(dynamic);
   if constexpr (kDown) {
@@ -294,7 +295,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 /// Tokens of the shared expert that are multiplied together, for want of registers for more.
 constexpr int kSharedTokens = 32;
 
-/// Tiles of the shared expert.
+/// Block (t, n): piece n of tile t of the shared expert's.
 template <bool kDown>
 __global__ void __launch_bounds__(dequantised::kThreads)
     shared_many_kernel(const __grid_constant__ ManyStatedParams many, NextAtOnce order) {
@@ -378,7 +379,7 @@ void multiply_many_stated(const ManyStatedParams& params, const DispatchExtents&
     const std::int64_t tiles = extents.max_tiles() - num_shared;
     if (tiles == 0) return;
     launch_kernel(kStatedLaunch, kernel,
-                  {.grid = dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(pieces)),
+                  {.grid = dim3(static_cast<unsigned>(pieces), static_cast<unsigned>(tiles)),
                    .threads = kThreads,
                    .shared_bytes = kManySharedBytes},
                   context.stream, params, num_shared);

@@ -12,14 +12,14 @@
 
 namespace baleen::BALEEN_ARCH {
 
-/// What a tile of up to `tile_tokens` tokens takes: to make operands of weights, and for every `column_tokens`
-/// tokens.
+/// Instructions of a tile of up to `tile_tokens` tokens: to make operands of weights, and for every
+/// `column_tokens` tokens.
 struct StatedTile {
   double tile_tokens, column_tokens;
   double weight_instructions, column_instructions;
   double num_launches;
 };
-inline constexpr StatedTile kFewStatedTile{4, 4, 28, 18, 4}, kManyStatedTile{64, 8, 28, 32, 5};
+inline constexpr StatedTile kFewStatedTile{4, 4, 25, 16, 3}, kManyStatedTile{64, 8, 25, 25, 5};
 
 template <StatedTile kTile>
 [[nodiscard]] double stated_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {

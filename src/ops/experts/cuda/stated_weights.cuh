@@ -84,21 +84,17 @@ __device__ inline int place_of(const Params& p, const TokenTile& tile) {
   return p.places == nullptr ? tile.expert : __ldcg(p.places + tile.expert);
 }
 
-/// Block (t, n) has 16 stages, whose rows are 8 of w1 and the same of w3, or 16 of w2: the first inner value
-/// and the first output of one.
-__device__ inline int first_inner(int stage) {
-  return static_cast<int>(blockIdx.y) * kActivationGroup + stage * dequantised::kWarpInner;
-}
-__device__ inline int first_output(int stage) {
-  return (static_cast<int>(blockIdx.y) * kStages + stage) * dequantised::kWarpDown;
-}
+/// A block has a piece of a tile: 16 stages, whose rows are 8 of w1 and the same of w3, or 16 of w2. Stage
+/// `number` of all of a tile's has these first inner values, or these outputs.
+__device__ constexpr int first_inner(int number) { return number * dequantised::kWarpInner; }
+__device__ constexpr int first_output(int number) { return number * dequantised::kWarpDown; }
 /// Its rows.
-__device__ inline WeightRows inner_rows(const Params& p, int place, int stage) {
-  const int first = first_inner(stage);
+__device__ inline WeightRows inner_rows(const Params& p, int place, int number) {
+  const int first = first_inner(number);
   return {p.routed[0], first, p.routed[1], first, p.inner_width - 1, place, p.width};
 }
-__device__ inline WeightRows down_rows(const Params& p, int place, int stage) {
-  const int first = first_output(stage);
+__device__ inline WeightRows down_rows(const Params& p, int place, int number) {
+  const int first = first_output(number);
   return {p.routed[2], first, p.routed[2], first + 8, p.width - 1, place, p.inner_width};
 }
 
