@@ -179,7 +179,7 @@ __device__ void add_few_slice(const WeightStage& stage, const FewColumns& column
   float scales[2][kSliceGroups];
 #pragma unroll
   for (int half = 0; half < 2; ++half) group_scales(stage.scales[g + 8 * half], scales[half]);
-  float products[2][kSliceGroups];
+  float group_sums[2][kSliceGroups];
 #pragma unroll
   for (int pair = 0; pair < kSliceGroups; pair += 2) {
     std::uint32_t codes[4];  // rows g and g + 8 of a group, and of the next one
@@ -197,13 +197,14 @@ __device__ void add_few_slice(const WeightStage& stage, const FewColumns& column
       ptx::mma_16x8x32_s8(upper_sums, a, upper.x, upper.y, 0);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        products[half][group] = group_product(lower_sums[2 * half], lower_sums[2 * half + 1],
-                                              upper_sums[2 * half], scales[half][group]);
+        group_sums[half][group] =
+            group_sum(lower_sums[2 * half], lower_sums[2 * half + 1], upper_sums[2 * half]);
       }
     }
   }
 #pragma unroll
-  for (int half = 0; half < 2; ++half) sums[half] = add_slice(products[half], token_scale, sums[half]);
+  for (int half = 0; half < 2; ++half)
+    sums[half] = add_slice(slice_sum(group_sums[half], scales[half]), token_scale, sums[half]);
 }
 
 /// By all threads of a block. `begin()` is called once weights are under way, before tokens are read.

@@ -106,6 +106,8 @@ class ManyTokensLoader {
 /// The lane's outputs: rows g and g + 8 of each 16, tokens 2 q and 2 q + 1 of each eight.
 using ManySums = float[kRowTiles][kTokenTiles][4];
 
+/// `kSmall`: no scale is so large that a product with it may overflow.
+template <bool kSmall>
 __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
@@ -131,7 +133,7 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
   for (int n = 0; n < kTokenTiles; ++n) {
     const int first = 8 * n;
     if (first >= num_tokens) break;
-    float products[kRowTiles][4][kSliceGroups];
+    float group_sums[kRowTiles][4][kSliceGroups];
     // Groups whose products are added first come first.
     constexpr int kOrder[kSliceGroups] = {0, 2, 1, 3};
 #pragma unroll
@@ -151,17 +153,18 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
                               digit < 2 ? kSumBegin : 0);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          products[m][i][group] =
-              group_product(digit_sums[0][i], digit_sums[1][i], digit_sums[2][i], scales[m][i / 2][group]);
+          group_sums[m][i][group] = group_sum(digit_sums[0][i], digit_sums[1][i], digit_sums[2][i]);
       }
     }
     const float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[first + 2 * q]);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        sums[m][n][i] =
-            add_slice(products[m][i], i % 2 == 0 ? token_scales.x : token_scales.y, sums[m][n][i]);
+      for (int i = 0; i < 4; ++i) {
+        const float slice = kSmall ? slice_sum_of_small(group_sums[m][i], scales[m][i / 2])
+                                   : slice_sum(group_sums[m][i], scales[m][i / 2]);
+        sums[m][n][i] = add_slice(slice, i % 2 == 0 ? token_scales.x : token_scales.y, sums[m][n][i]);
+      }
     }
   }
 }
@@ -169,7 +172,9 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
 /// By all threads of a block; ends with a barrier.
 __device__ void multiply_many(const WeightRows (&rows)[kRowTiles], const ManyTokensLoader& tokens,
                               int num_tokens, ManyMemory& memory, ManySums& sums) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
+            lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  static_assert(kRowTiles * kTileRows == kWarpLanes);
   const auto copy = [&](int slice) {
     ManyStage& stage = memory.stages[slice % kManyStages];
 #pragma unroll
@@ -191,7 +196,14 @@ __device__ void multiply_many(const WeightRows (&rows)[kRowTiles], const ManyTok
     ptx::cp_async_wait<0>();
     __syncthreads();
     if (slice + 1 < rows[0].num_slices()) copy(slice + 1);
-    add_many_slice(memory.stages[slice % kManyStages], num_tokens, sums);
+    const ManyStage& stage = memory.stages[slice % kManyStages];
+    const bool large =
+        may_overflow(stage.weights[kRowTiles * warp + lane / kTileRows].scales[lane % kTileRows]);
+    if (__any_sync(kAllLanes, large)) {
+      add_many_slice<false>(stage, num_tokens, sums);
+    } else {
+      add_many_slice<true>(stage, num_tokens, sums);
+    }
   }
   __syncthreads();
 }

@@ -84,17 +84,34 @@ __device__ inline void group_scales(std::uint32_t codes, float (&scales)[kSliceG
   if ((((codes & kLower) + kOnes) & codes & kTops) != 0) scales[0] = __uint_as_float(0x7FC00000u);
 }
 
-/// p of a group: its sums of digits 0 and 1, which began at kSumBegin, and of digit 2, which began at 0.
-__device__ inline float group_product(std::int32_t sum0, std::int32_t sum1, std::int32_t sum2, float scale) {
+/// float(G) of a group: its sums of digits 0 and 1 began at kSumBegin, that of digit 2 at 0.
+__device__ inline float group_sum(std::int32_t sum0, std::int32_t sum1, std::int32_t sum2) {
   constexpr float kBase = 256.0F;
   const float upper = __fsub_rn(__int_as_float(sum2 * 256 + sum1), kSumBeginValue);
   const float lower = __fsub_rn(__int_as_float(sum0), kSumBeginValue);
-  return __fmul_rn(__fmaf_rn(upper, kBase, lower), scale);
+  return __fmaf_rn(upper, kBase, lower);
+}
+
+/// A slice of an output, of its groups' float(G) and s.
+__device__ inline float slice_sum(const float (&sums)[kSliceGroups], const float (&scales)[kSliceGroups]) {
+  return __fadd_rn(__fadd_rn(__fmul_rn(sums[0], scales[0]), __fmul_rn(sums[2], scales[2])),
+                   __fadd_rn(__fmul_rn(sums[1], scales[1]), __fmul_rn(sums[3], scales[3])));
+}
+/// The same where no product with a scale overflows: then it is exact, G being an integer and s at least
+/// 2^-127, and two of them need no instruction of their own.
+__device__ inline float slice_sum_of_small(const float (&sums)[kSliceGroups],
+                                           const float (&scales)[kSliceGroups]) {
+  return __fadd_rn(__fmaf_rn(sums[2], scales[2], __fmul_rn(sums[0], scales[0])),
+                   __fmaf_rn(sums[3], scales[3], __fmul_rn(sums[1], scales[1])));
+}
+/// Whether one of the four e8m0 codes is that of 2^97 or more, or NaN; |G| is less than 2^27.
+__device__ inline bool may_overflow(std::uint32_t codes) {
+  constexpr std::uint32_t kTops = 0x80808080u;
+  return (codes & codes << 1 & codes << 2 & kTops) != 0;
 }
 
 /// The next slice of an output. `scale`: S * 2^-10.
-__device__ inline float add_slice(const float (&products)[kSliceGroups], float scale, float sum) {
-  const float slice = __fadd_rn(__fadd_rn(products[0], products[2]), __fadd_rn(products[1], products[3]));
+__device__ inline float add_slice(float slice, float scale, float sum) {
   return __fmaf_rn(slice, scale, sum);
 }
 
