@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Between looks when nothing has been asked for a while. A first request may wait so long.
+/// Between looks when no request has come for a while. The first one may wait so long.
 constexpr std::chrono::microseconds kIdlePause{50};
 /// So long after a request the next one is expected any moment: longer than what a step does elsewhere.
 constexpr std::chrono::milliseconds kExpecting{50};
@@ -206,7 +206,7 @@ void ExpertComputer::read_ahead() {
   const std::uint64_t posted = read_word(guess.posted);
   if (posted == read_) return;
   read_ = posted;
-  std::array<std::span<const std::byte>, HostExpertGuess::kMost> experts;
+  std::array<std::span<const std::byte>, HostExpertGuess::kMaxExperts> experts;
   const std::size_t count =
       std::min({rows_.size(), static_cast<std::size_t>(std::max(guess.count, 0)), experts.size()});
   for (std::size_t i = 0; i < count; ++i) experts[i] = source_.bytes(guess.places[i]);

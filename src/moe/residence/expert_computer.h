@@ -1,6 +1,6 @@
 /// Experts computed where they lie: a thread of the host answers kernels that ask for rows of experts outside
 /// the GPU's memory (`HostExpertRequest`), with the same bits as the GPU's (ops/experts/stated_sums.h). It
-/// spins while steps run, for a layer waits for it, and looks now and then when none has asked for a while.
+/// spins while steps run, for a layer waits for it, and looks now and then when none has come for a while.
 /// Between requests it reads what is guessed for the next layer into the cores' caches.
 #pragma once
 

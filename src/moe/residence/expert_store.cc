@@ -208,9 +208,9 @@ std::span<const std::byte> ExpertStore::bytes_on_host(std::int32_t place) const 
 }
 
 double ExpertStore::measured_piece_ns() {
-  constexpr std::int64_t kMostCopied = 4;
+  constexpr std::int64_t kMaxCopied = 4;
   const std::int64_t num_copied =
-      std::min({kMostCopied, placement_.counts().num_on_host, placement_.counts().most_away_of_a_block()});
+      std::min({kMaxCopied, placement_.counts().num_on_host, placement_.counts().most_away_of_a_block()});
   if (copies_ == nullptr || num_copied == 0) return 1;
   const auto seconds = [&] {
     const auto begin = std::chrono::steady_clock::now();
@@ -227,7 +227,7 @@ double ExpertStore::measured_piece_ns() {
 }
 
 HostExpertTimes ExpertStore::measure_host(float swiglu_limit, int num_threads) {
-  constexpr std::size_t kMostMeasured = 16;  // of Flash 214 MB, more than caches hold
+  constexpr std::size_t kMaxMeasured = 16;  // of Flash 214 MB, more than caches hold
   const auto each_piece = [](const ExpertBlock& shape, const ExpertWeights& weights, auto&& use) {
     for (const ExpertBlock::Piece& piece : shape.pieces(weights)) use(piece.bytes);
   };
@@ -250,7 +250,7 @@ HostExpertTimes ExpertStore::measure_host(float swiglu_limit, int num_threads) {
   for (const ExpertLevel level : {ExpertLevel::kHost, ExpertLevel::kDisk}) {
     for (std::int64_t block = 0; block < counts.num_blocks && experts.empty(); ++block) {
       for (std::int64_t expert = 0; expert < counts.num_experts; ++expert) {
-        if (placement_.level(block, expert) != level || experts.size() == kMostMeasured) continue;
+        if (placement_.level(block, expert) != level || experts.size() == kMaxMeasured) continue;
         experts.push_back(weights_at(block, expert, place(block, expert)));
         acquired.push_back(level == ExpertLevel::kDisk);
         if (acquired.back() && source.acquire) source.acquire(experts.back());

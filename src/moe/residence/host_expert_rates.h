@@ -48,16 +48,16 @@ class HostExpertRates {
   static constexpr double kReturn = 1.0 / 64;
   /// What one sight is taken for at most, in averages so far: a processor that was busy elsewhere for a
   /// moment says little of the next request.
-  static constexpr double kMostRatio = 4;
+  static constexpr double kMaxRatio = 4;
 
  private:
   static void move(double& average, double seen) {
-    average += kWeight * (std::min(seen, kMostRatio * average) - average);
+    average += kWeight * (std::min(seen, kMaxRatio * average) - average);
   }
   /// Of times that do not grow with the experts.
   static void move_by(double& average, double seen) {
-    constexpr double kMost = 100'000;  // ns beyond the average that one sight is taken for
-    average += kWeight * (std::clamp(seen, 0.0, average + kMost) - average);
+    constexpr double kMaxStep = 100'000;  // ns beyond the average that one sight is taken for
+    average += kWeight * (std::clamp(seen, 0.0, average + kMaxStep) - average);
   }
   static std::uint32_t whole(double ns) { return static_cast<std::uint32_t>(std::clamp(ns, 1.0, 4e9)); }
 

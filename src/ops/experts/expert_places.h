@@ -125,20 +125,20 @@ struct HostExpertRequest {
   std::int32_t experts[kMaxExpertsOfBlock];
   std::int32_t places[kMaxExpertsOfBlock];          ///< `ExpertPlaces::of_expert` of these
   std::int32_t first_rows[kMaxExpertsOfBlock + 1];  ///< each expert's first, and how many there are
-  std::int32_t tokens[kMaxHostRows];                ///< of each row
+  std::int32_t tokens[kMaxHostRows];                ///< each row's
   float weights[kMaxHostRows];                      ///< routing weights
   alignas(64) std::uint64_t answered;               ///< request whose rows are there; by the host
-  alignas(16) HostExpertTimes times;                ///< by the host, from time to time
+  alignas(16) HostExpertTimes times;                ///< the host renews it now and then
   alignas(64) std::uint64_t given_up;               ///< 1: a kernel waited too long
 };
 
 /// What a guess says of the next block: in pinned memory, written by kernels alone. Nothing waits for it, and
 /// who reads it while the next one is written may find places of both.
 struct HostExpertGuess {
-  static constexpr std::int32_t kMost = 32;
+  static constexpr std::int32_t kMaxExperts = 32;
   alignas(64) std::uint64_t posted;  ///< number of the latest guess, written last
   std::int32_t count;
-  std::int32_t places[kMost];  ///< in the host's memory; first those that are computed rather than fetched
+  std::int32_t places[kMaxExperts];  ///< host places; first those that are computed rather than fetched
 };
 
 /// From one scale of a token to its next one in a request of so many.
@@ -146,8 +146,8 @@ constexpr std::int32_t host_scale_stride(std::int32_t num_tokens) { return (num_
 
 /// Of kernels among themselves, in the device's memory.
 struct HostExpertState {
-  std::uint64_t number;                       ///< of the latest request
-  std::uint64_t guess_number;                 ///< of the latest guess
+  std::uint64_t number;                       ///< the latest request's
+  std::uint64_t guess_number;                 ///< the latest guess's
   std::uint64_t posted_at;                    ///< the GPU's time of that
   std::uint32_t fetch_ns, fetch_pieces;       ///< `HostExpertRequest`
   std::uint32_t gpu_ns, wait_ns;              ///< `HostExpertRequest`

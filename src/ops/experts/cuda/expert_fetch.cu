@@ -267,8 +267,8 @@ __device__ void tell_host(const FetchParams& p, FetchPlan& plan, const OwnExpert
   const int before = block_exclusive_sum(listed ? 1 : 0, plan.warp_sums);
   const int count = block_sum(plan.warp_sums);
   const int place = count - 1 - before;
-  if (listed && place < HostExpertGuess::kMost) guess.places[place] = p.input.places[threadIdx.x];
-  if (threadIdx.x == 0) guess.count = min(count, HostExpertGuess::kMost);
+  if (listed && place < HostExpertGuess::kMaxExperts) guess.places[place] = p.input.places[threadIdx.x];
+  if (threadIdx.x == 0) guess.count = min(count, HostExpertGuess::kMaxExperts);
   __threadfence_system();
   __syncthreads();
   if (threadIdx.x == 0) ptx::store_release_system(&guess.posted, ++p.slots.host.state->guess_number);

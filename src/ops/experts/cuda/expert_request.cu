@@ -32,7 +32,7 @@ struct RequestPlan {
   int num_rows[kPlanThreads];
   int slot_of[kPlanThreads];
   int num_come[kMaxSlotsOfBlock];
-  int first_row[kPlanThreads];  ///< of a computed expert; -1: not computed
+  int first_row[kPlanThreads];  ///< a computed expert's; -1: not computed
   int warp_sums[kWarps];
   SplitExpert away[kPlanThreads];
   unsigned long long best;

@@ -14,7 +14,7 @@ namespace baleen::BALEEN_ARCH {
 }
 
 /// Queues on `stream`, where `host_computes`: of the experts away that tokens have, those that the host
-/// computes faster than they would come are noted and asked for. Before `fetch_chosen_experts` and before the
+/// computes faster than they would come are noted and requested. Before `fetch_chosen_experts` and before the
 /// call's tokens are dispatched, behind all fetching for this block. `early`: `LaunchShape::early`.
 void request_host_experts(const ExpertsArgs& args, const LaunchStream& stream, bool early);
 
