@@ -12,7 +12,7 @@ class MadeUpModule final : public KernelModule {
 
   [[nodiscard]] std::string toolkit() const override { return "13.0"; }
   [[nodiscard]] std::string why_not_nccl() const override { return kNone; }
-  [[nodiscard]] std::string why_not() const override { return kNone; }
+  [[nodiscard]] std::string why_not() const override { return {}; }
   [[nodiscard]] bool can_access_memory(int /*gpu*/, int /*other*/) const override { return false; }
   [[nodiscard]] DeviceCeilings measure_ceilings(int /*gpu*/) const override {
     const GpuLimits limits = kernels().measure_limits(nullptr, 8);
