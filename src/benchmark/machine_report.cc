@@ -14,6 +14,7 @@
 #include "device/gpu_driver.h"
 #include "device/gpu_module.h"
 #include "device/imposed_card.h"
+#include "device/link_rate.h"
 #include "device/make_device.h"
 #include "device/pcie_link.h"
 #include "hardware/instruction_sets.h"
@@ -89,8 +90,7 @@ Json device_part(const EngineOptions& options) {
   json["most_weight_bytes"] = options.gpu_weight_bytes ? Json(*options.gpu_weight_bytes) : Json();
   const DeviceCeilings limits = measure_device_ceilings(device);
   json["copy_bytes_per_second"] = limits.bytes_per_second;
-  json["from_host_bytes_per_second"] = limits.from_host_bytes_per_second;
-  json["to_host_bytes_per_second"] = limits.to_host_bytes_per_second;
+  json["from_host_bytes_per_second"] = measured_link_rate(*make_device(device, {}));
   json["bf16_flops_per_second"] = limits.bf16_flops_per_second;
   json["fp8_flops_per_second"] = limits.fp8_flops_per_second > 0 ? Json(limits.fp8_flops_per_second) : Json();
   json["pcie_under_load"] = link_part(gpu);

@@ -81,9 +81,6 @@ struct DeviceCeilings {
   double bytes_per_second = 0;  ///< what a copy reads and writes together
   double bf16_flops_per_second = 0;
   double fp8_flops_per_second = 0;
-  // What one copy to the device, or from it, moves between its memory and pinned memory of the host.
-  double from_host_bytes_per_second = 0;
-  double to_host_bytes_per_second = 0;
 };
 [[nodiscard]] DeviceCeilings measure_device_ceilings(const DeviceChoice& choice);
 

@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "cuda/cuda_error.h"
-#include "cuda/cuda_memory.h"
-#include "cuda/limit_timing.h"
 #include "cuda/shared_memory_limit.h"
 #include "device/gpu_driver.h"
 
@@ -70,21 +68,6 @@ BatchCapacity capacity_of(const DeviceOptions& options, const DeviceTraits& trai
           .max_pages = options.max_sequences * options.max_pages};
 }
 
-/// Bytes a second of copies of 256 MB.
-double copied_over_pcie(CUstream_st* stream, cudaMemcpyKind kind) {
-  constexpr std::int64_t kBytes = std::int64_t{256} << 20;
-  CudaMemory device_memory(stream);
-  CudaPinnedMemory host_memory;
-  const Buffer device(kBytes, device_memory), host(kBytes, host_memory);
-  const bool to_device = kind == cudaMemcpyHostToDevice;
-  return static_cast<double>(kBytes) / median_seconds(stream, [&] {
-           check_cuda(
-               cudaMemcpyAsync(to_device ? device.data() : host.data(),
-                               to_device ? host.data() : device.data(), std::size_t{kBytes}, kind, stream),
-               "copying between host and GPU");
-         });
-}
-
 }  // namespace
 
 DeviceCeilings measure_cuda_ceilings(const GpuKernels& kernels, int index) {
@@ -95,9 +78,7 @@ DeviceCeilings measure_cuda_ceilings(const GpuKernels& kernels, int index) {
   return {.name = device.name,
           .bytes_per_second = limits.copy_bytes_per_second,
           .bf16_flops_per_second = limits.bf16_flops_per_second,
-          .fp8_flops_per_second = limits.fp8_flops_per_second,
-          .from_host_bytes_per_second = copied_over_pcie(stream.get(), cudaMemcpyHostToDevice),
-          .to_host_bytes_per_second = copied_over_pcie(stream.get(), cudaMemcpyDeviceToHost)};
+          .fp8_flops_per_second = limits.fp8_flops_per_second};
 }
 
 CudaDevice::CudaDevice(int index, const DeviceTraits& traits, const GpuKernels& kernels,
