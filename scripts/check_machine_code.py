@@ -36,9 +36,8 @@ LOCAL_MEMORY = {
     "down_many_kernel<3>": 8,
     "hc_products_kernel<true, 0>": 8,
     "attention_any_kernel<V32Row>": 8,
-    # Output rows of a tile in registers, of attention.
-    "attention_tiles_kernel": 48,
-    "gather_tiles_kernel": 80,
+    # Attention: 192 registers hold sums and queries.
+    "attention_tiles_kernel": 128,
     # As many blocks on a multiprocessor as hide memory: registers are cut to 64 and 128.
     "stated_down_few_kernel": 104,
     "stated_inner_few_kernel": 64,
