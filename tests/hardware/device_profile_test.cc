@@ -101,7 +101,9 @@ TEST(DeviceProfile, CardsOfDataSheetsSaySo) {
     EXPECT_GT(profile->num_units, 0) << name;
     // The GB10's processor and GPU share one memory.
     EXPECT_EQ(profile->pcie_generation > 0, profile->name != "gb10") << name;
-    EXPECT_EQ(profile->memory_levels.empty(), profile->name == "gb10") << name;
+    ASSERT_FALSE(profile->memory_levels.empty()) << name;
+    EXPECT_EQ(profile->memory_levels.front().bytes > 0, profile->name == "gb10") << name;
+    EXPECT_EQ(profile->memory_levels.front().compute.any(), profile->name != "gb10") << name;
   }
   const DeviceProfile& card = *find_device_profile("rtx-3090");
   EXPECT_EQ(card.shared_bytes_per_block, 99 << 10);

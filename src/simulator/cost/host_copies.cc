@@ -59,8 +59,7 @@ double HostCopies::seconds_left(double ahead) const {
   for (int n = 0; n <= most; ++n) {
     if (n > 0) probability *= from_host_ / n;
     const double guessed = std::min(guessed_ * n, static_cast<double>(experts_.counts.num_slots));
-    sum += probability *
-           (wait_.seconds(n - guessed, from_disk_, rows_of_expert_) + std::max(0.0, guessed * each - ahead));
+    sum += probability * wait_.seconds(n - std::min(guessed, ahead / each), from_disk_, rows_of_expert_);
   }
   return sum;
 }
