@@ -342,6 +342,11 @@ TEST_F(ReleaseCommands, V41IsInspectedAndPlannedAndNotRun) {
     EXPECT_EQ(place["device_bytes"], name == "devices" ? all : all - tables);
     EXPECT_EQ(place["host_bytes"], name == "host" ? tables : 0);
   }
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(fs::path(kStories) / name, model / name);
+  // Another tokenizer would make every hash of n-grams another one.
+  const ProgramResult mixed = baleen({"inspect", model});
+  EXPECT_NE(mixed.out.find("tokenizer.json: its 4096 tokens are "), std::string::npos) << mixed.out;
   for (const auto& command : commands(model)) {
     if (command[0] == "inspect" || command[0] == "plan") continue;
     const ProgramResult refused = baleen(command);
