@@ -25,7 +25,7 @@
 namespace baleen {
 namespace {
 
-struct TrainFlags {
+struct SimulatedTrainFlags {
   DeploymentFlags deployment;
   TrainingLoad load;
   std::string config;      ///< file of a run of this program's trainer; empty: a cluster
@@ -46,7 +46,7 @@ void check_beside_config(const std::vector<std::string>& given) {
   }
 }
 
-void simulate_run(const TrainFlags& flags) {
+void simulate_run(const SimulatedTrainFlags& flags) {
   const TrainConfig config = load_train_config(flags.config);
   const std::int64_t num_ranks = std::max<std::int64_t>(1, flags.deployment.plan.num_devices);  // 0: not said
   check_supported(config, num_ranks);
@@ -65,7 +65,7 @@ void simulate_run(const TrainFlags& flags) {
   check_fits(memory, device.memory_bytes);
 }
 
-void run_train(const TrainFlags& flags, const std::vector<std::string>& given) {
+void run_train(const SimulatedTrainFlags& flags, const std::vector<std::string>& given) {
   if (!flags.config.empty()) {
     check_beside_config(given);
     return simulate_run(flags);
@@ -97,7 +97,7 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& given) {
 void add_simulate_train_command(Options& command) {
   constexpr WholeRange kGlobalTokens{1, std::int64_t{1} << 40};
   constexpr WholeRange kStepRange{0, std::int64_t{1} << 40};
-  auto flags = std::make_shared<TrainFlags>();
+  auto flags = std::make_shared<SimulatedTrainFlags>();
   flags->deployment.add_to(command);
   TrainingLoad& load = flags->load;
   const Option config = command.path(
