@@ -1,5 +1,5 @@
 /// Traits of another card on the GPU that is here: kernels and choices run as they would on a card that
-/// nobody has at hand. Clocks, bandwidth and caches stay those of the GPU.
+/// is not at hand. Clocks, bandwidth and caches stay those of the GPU.
 #pragma once
 
 #include <string>

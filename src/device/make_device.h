@@ -35,8 +35,8 @@ class DevicePeers {
 };
 
 /// Of ranks that are threads of this process, rank i on devices[i]: memory that each has for messages of the
-/// others, the host's for kHostMemory. Null for CPUs. Throws `Error` where it is the GPUs' own and two of them
-/// have no access to each other's.
+/// others, the host's for kHostMemory. Null for CPUs. Throws `Error` where it is the GPUs' own and two of
+/// them have no access to each other's.
 [[nodiscard]] std::shared_ptr<DevicePeers> make_peer_memory(std::span<const DeviceChoice> devices,
                                                             GpuMessages messages,
                                                             std::chrono::milliseconds longest_wait);

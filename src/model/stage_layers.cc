@@ -80,7 +80,8 @@ struct Split {
   double slowest = 0;        ///< seconds of one
 };
 
-/// The split with the least sum in which no stage takes longer than `most`; an impossible one if there is none.
+/// The split with the least sum in which no stage takes longer than `most`; an impossible one if there is
+/// none.
 Split least_sum(const PipelineCosts& costs, std::span<const StageDevice> devices, double most) {
   const std::int64_t num_layers = costs.num_layers();
   // least[s][n]: of the first n layers over the first s devices; begin[s][n]: where the last of them begins.

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kSecretHome = "/tmp/home-of-somebody-private";
+constexpr const char* kSecretHome = "/tmp/home-of-private-user";
 
 /// The report of this machine, without its GPUs, and what was printed.
 class MachineReport : public testing::Test {
@@ -26,8 +26,8 @@ class MachineReport : public testing::Test {
     const test::TemporaryFolder folder;
     const std::filesystem::path file = folder / "report.json";
     result_ =
-        test::run_program({"/usr/bin/env", std::string("HOME=") + kSecretHome, "USER=somebody-private",
-                           "SECRET_TOKEN=token-of-somebody", BALEEN_PROGRAM, "bench", "--device", "cpu",
+        test::run_program({"/usr/bin/env", std::string("HOME=") + kSecretHome, "USER=private-user",
+                           "SECRET_TOKEN=token-of-private-user", BALEEN_PROGRAM, "bench", "--device", "cpu",
                            "--report", file.string(), "--prompt", "16", "--decode", "2", "--layers", "1"});
     if (result_.status == 0) text_ = read_text_file(file);
   }
@@ -85,7 +85,7 @@ TEST_F(MachineReport, NamesNothingPrivate) {
   ASSERT_EQ(result_.status, 0) << result_.err;
   std::array<char, 256> host{};
   ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
-  std::vector<std::string> secrets{kSecretHome, "somebody-private", "token-of-somebody",
+  std::vector<std::string> secrets{kSecretHome, "private-user", "token-of-private-user",
                                    std::filesystem::path(BALEEN_PROGRAM).parent_path().string(),
                                    std::filesystem::current_path().string()};
   if (std::string(host.data()).size() > 3) secrets.emplace_back(host.data());

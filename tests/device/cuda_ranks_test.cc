@@ -251,8 +251,8 @@ TEST_F(CudaRanks, Pipeline) {
   expect_bits_of_one_gpu({.num_devices = 4, .dp = 2, .pp = 2}, {{150, 9, 40, 3}, 4});
 }
 
-/// As between GPUs that have no access to each other's memory: in packets through the host's, some in one part
-/// and some in several, between stages that are not alike.
+/// As between GPUs that have no access to each other's memory: in packets through the host's, some in one
+/// part and some in several, between stages that are not alike.
 TEST_F(CudaRanks, PipelineThroughTheHostsMemory) {
   load("tiny-flash");
   messages_ = MessageMemory::kHost;

@@ -52,7 +52,7 @@ class System {
   test::TemporaryFolder folder_;
 };
 
-constexpr const char* kNoLibrary = "libcuda-of-nobody.so.1";
+constexpr const char* kNoLibrary = "libcuda-that-is-not-there.so.1";
 
 void expect_has(const std::string& sentence, const std::string& part) {
   EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
@@ -112,7 +112,7 @@ TEST(GpuDriver, ALibraryThatIsNoDriver) {
 }
 
 TEST(GpuDriver, DevicesThatMayNotBeOpened) {
-  // Root may open everything: as somebody else, in a process of their own.
+  // Root may open everything: as another user, in a process of its own.
   constexpr uid_t kNobody = 65534;
   for (const char* status : {"8.6 status=100", "8.6 status=304", "8.6 status=999"}) {
     System system(status);

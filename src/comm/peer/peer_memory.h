@@ -91,8 +91,8 @@ class PeerRank {
 class PeerMemory {
  public:
   /// Rank i runs on GPU `gpus[i]`. Ranks may share a GPU (comm/shared_gpus.h): that is for trying plans.
-  /// Throws `Error` where two GPUs have no access to each other's memory, and messages are to lie there. Takes
-  /// 34 MiB for each rank on every rank's GPU, or of the host.
+  /// Throws `Error` where two GPUs have no access to each other's memory, and messages are to lie there.
+  /// Takes 34 MiB for each rank on every rank's GPU, or of the host.
   PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait,
              MessageMemory place = MessageMemory::kDevices);
   PeerMemory(const PeerMemory&) = delete;

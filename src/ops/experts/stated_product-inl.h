@@ -128,7 +128,7 @@ HWY_INLINE V stated_swiglu(D d, V gate, V up, float limit, float weight) {
   const auto g = hn::IfThenElse(hn::Gt(gate, bound), bound, gate);
   const auto below = hn::IfThenElse(hn::Gt(up, bound), bound, up);
   const auto v = hn::IfThenElse(hn::Lt(below, hn::Neg(bound)), hn::Neg(bound), below);
-  const auto most = hn::Set(d, StatedExp::kMost), least = hn::Set(d, StatedExp::kLeast);
+  const auto most = hn::Set(d, StatedExp::kMax), least = hn::Set(d, StatedExp::kMin);
   const auto x = hn::Neg(g);
   const auto at_most = hn::IfThenElse(hn::Lt(x, most), x, most);
   const auto bounded = hn::IfThenElse(hn::Gt(x, least), at_most, least);

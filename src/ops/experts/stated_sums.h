@@ -28,11 +28,11 @@ namespace baleen {
 
 struct ExpertWeights;
 
-/// e^x as `stated_swiglu` has it, of x in [kLeast, kMost]: n = rint(x log2 e), by adding and taking away
+/// e^x as `stated_swiglu` has it, of x in [kMin, kMax]: n = rint(x log2 e), by adding and taking away
 /// 1.5 * 2^23; r = fma(-n, ln 2's lower part, fma(-n, its upper part, x)); a polynomial in r by Horner's rule
 /// with fma, highest power first; times 2^n, exactly.
 struct StatedExp {
-  static constexpr float kLeast = -87.0F, kMost = 88.0F;
+  static constexpr float kMin = -87.0F, kMax = 88.0F;
   static constexpr float kLog2E = 0x1.715476p+0F;
   static constexpr float kRounder = 0x1.8p+23F;
   static constexpr float kLn2Upper = 0x1.62e4p-1F, kLn2Lower = 0x1.7f7d1cp-20F;

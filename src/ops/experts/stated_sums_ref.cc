@@ -21,8 +21,7 @@ constexpr std::int64_t kGroups = kSlice / kGroup;
 
 float stated_exp_ref(float x) {
   // Comparisons that let NaN become a bound.
-  const float bounded =
-      x > StatedExp::kLeast ? (x < StatedExp::kMost ? x : StatedExp::kMost) : StatedExp::kLeast;
+  const float bounded = x > StatedExp::kMin ? (x < StatedExp::kMax ? x : StatedExp::kMax) : StatedExp::kMin;
   const float n = std::fma(bounded, StatedExp::kLog2E, StatedExp::kRounder) - StatedExp::kRounder;
   const float r = std::fma(-n, StatedExp::kLn2Lower, std::fma(-n, StatedExp::kLn2Upper, bounded));
   float p = StatedExp::kPolynomial[0];

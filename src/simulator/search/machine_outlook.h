@@ -34,8 +34,8 @@ struct OutlookLoad {
 };
 
 struct MachineOutlook {
-  /// Tokens a second of one stream, and of `num_streams` together, where experts are used evenly and by Zipf's
-  /// law with exponent 1, those used least lying farthest away.
+  /// Tokens a second of one stream, and of `num_streams` together, where experts are used evenly and by
+  /// Zipf's law with exponent 1, those used least lying farthest away.
   double one_stream = 0, one_stream_zipf = 0;
   double streams = 0, streams_zipf = 0;
   double prompt_tokens_per_second = 0;
@@ -56,8 +56,8 @@ struct StagedOutlook {
   MachineOutlook outlook;
 };
 
-/// The same of several devices of one machine, as a pipeline: layers by the memory and the speed of each. None
-/// where the model does not fit on them.
+/// The same of several devices of one machine, as a pipeline: layers by the memory and the speed of each.
+/// None where the model does not fit on them.
 [[nodiscard]] std::optional<StagedOutlook> staged_outlook(const SimulatedModel& model,
                                                           std::span<const DeviceProfile> devices,
                                                           const EngineOptions& options,

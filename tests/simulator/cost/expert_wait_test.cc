@@ -106,8 +106,8 @@ TEST(ExpertWait, CoresShortenAStepAsTheFormulaSays) {
   }());
 }
 
-/// Flash with 21.8 GB of weights on an H100 and the rest on its host, a Xeon of whose cores 15 computed an expert
-/// in 125 us: 37.4 ms a step of one stream and 199 ms of eight, experts used evenly.
+/// Flash with 21.8 GB of weights on an H100 and the rest on its host, a Xeon of whose cores 15 computed an
+/// expert in 125 us: 37.4 ms a step of one stream and 199 ms of eight, experts used evenly.
 TEST(ExpertWait, MeasuredStepsArePredicted) {
   const SimulatedModel flash{"flash", preset_config("flash"), {}};
   DeviceProfile h100 = *find_device_profile("h100");

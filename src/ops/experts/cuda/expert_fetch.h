@@ -16,8 +16,8 @@ inline constexpr int kGuessBlocks = 4;
 
 /// Queues on `stream`: every expert of `args.places` outside the device's memory that a token has comes to
 /// a slot or to the buffer, unless a slot has it; once, however many tokens have it. `copied` then says
-/// where it is. Which those are, only the device knows. Where the host computes experts it is asked for them
-/// first, and those are not fetched. `early`: `LaunchShape::early`.
+/// where it is. Which those are, only the device knows. Where the host computes experts a request tells it
+/// which first, and those are not fetched. `early`: `LaunchShape::early`.
 void fetch_chosen_experts(const ExpertsArgs& args, const LaunchStream& stream, bool early);
 
 /// Before products that wait for all experts: those that some token has come, those of a guess behind them,

@@ -30,7 +30,7 @@ void multiply_few_stated(const ExpertsArgs& args, const DispatchExtents& extents
 struct ManyStatedParams {
   stated::Params products;  ///< `x` and `inner`: rows of the shared expert alone
   DigitRows tokens;         ///< x of each token
-  DigitRows inner;          ///< of each row of routed experts
+  DigitRows inner;          ///< routed experts' rows
   std::int32_t* token_of_row = nullptr;
 };
 

@@ -18,11 +18,11 @@ using dispatch_kernels::load_word;
 using dispatch_kernels::QuantisedWord;
 
 constexpr int kWarps = 8, kThreads = kWarps * kWarpLanes;
-constexpr int kRowTiles = kStages / kWarps;  ///< of a warp
+constexpr int kRowTiles = kStages / kWarps;  ///< that a warp has
 constexpr int kTokens = kManyStatedTokens;
 constexpr int kTokenTiles = kTokens / 8;
 constexpr int kPlanes = kSliceGroups * kDigits;
-constexpr int kPlaneBytes = 32;  ///< of a token: a digit of each input of a group
+constexpr int kPlaneBytes = 32;  ///< a token's: a digit of each input of a group
 static_assert(kPlanes * kPlaneBytes == kDigitBytes);
 
 struct ManyStage {
@@ -98,7 +98,7 @@ class ManyTokensLoader {
 
   static constexpr std::uint32_t kNoPiece = 0xFFFFFFFFu;
   const std::uint8_t* digits_;
-  std::uint32_t pieces_[kItems];  ///< of slice 0, in units of 16 bytes
+  std::uint32_t pieces_[kItems];  ///< slice 0's, in units of 16 bytes
   const float* scales_;
   std::int64_t scale_stride_;
 };
@@ -336,7 +336,7 @@ struct PrepareParams {
   std::int32_t num_selected;
   DigitRows to;
   std::int32_t* token_of_row;
-  Fp8Rows codes;  ///< of the shared expert, from token 0 on; null: there is none
+  Fp8Rows codes;  ///< the shared expert's, from token 0 on; null: there is none
 };
 
 /// A warp has a slice of a token.

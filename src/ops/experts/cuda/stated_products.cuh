@@ -20,8 +20,8 @@ namespace baleen::BALEEN_ARCH::stated {
 
 inline constexpr int kSliceWidth = 128, kSliceGroups = 4;
 inline constexpr int kDigits = 3;
-inline constexpr int kSliceBytes = kSliceWidth / 2;        ///< of a weight row
-inline constexpr int kDigitBytes = kSliceWidth * kDigits;  ///< of a token
+inline constexpr int kSliceBytes = kSliceWidth / 2;        ///< a weight row's
+inline constexpr int kDigitBytes = kSliceWidth * kDigits;  ///< a token's
 
 inline constexpr std::int32_t kSumBegin = 0x4AC00000;  ///< 1.5 * 2^22
 inline constexpr float kSumBeginValue = 0x1.8p22F;
@@ -121,8 +121,7 @@ __device__ inline float slice_scale(float scale, bool nan) {
 }
 
 __device__ inline float exponential(float x) {
-  const float bounded =
-      x > StatedExp::kLeast ? (x < StatedExp::kMost ? x : StatedExp::kMost) : StatedExp::kLeast;
+  const float bounded = x > StatedExp::kMin ? (x < StatedExp::kMax ? x : StatedExp::kMax) : StatedExp::kMin;
   const float n = __fsub_rn(__fmaf_rn(bounded, StatedExp::kLog2E, StatedExp::kRounder), StatedExp::kRounder);
   const float r = __fmaf_rn(-n, StatedExp::kLn2Lower, __fmaf_rn(-n, StatedExp::kLn2Upper, bounded));
   constexpr float kPolynomial[] = {StatedExp::kPolynomial[0], StatedExp::kPolynomial[1],

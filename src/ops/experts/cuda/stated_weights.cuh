@@ -15,7 +15,7 @@ namespace baleen::BALEEN_ARCH::stated {
 using dequantised::Matrix;
 using dequantised::Params;
 
-inline constexpr int kStages = 16;    ///< of a block, for 128 inner values or 256 outputs
+inline constexpr int kStages = 16;    ///< that a block has, for 128 inner values or 256 outputs
 inline constexpr int kTileRows = 16;  ///< weight rows of an instruction
 
 /// Place of 16-byte piece `piece` of a row's slice: eight rows' pieces of one group lie in different banks.

@@ -160,7 +160,7 @@ class HostCores {
                          .block = 0};
     return places;
   }
-  /// Experts that were asked for since the latest call of this.
+  /// Experts that requests have named since the latest call of this.
   [[nodiscard]] std::set<int> asked() { return std::exchange(asked_, {}); }
 
  private:

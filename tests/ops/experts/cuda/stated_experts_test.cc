@@ -24,7 +24,7 @@ std::vector<const CudaVariant<ops::Experts>*> stated_variants() {
   return found;
 }
 
-/// NaNs differ between processors; which one it is nobody asks.
+/// NaNs differ between processors; any will do.
 std::vector<float> with_one_nan(std::vector<float> values) {
   for (float& value : values)
     if (std::isnan(value)) value = std::numeric_limits<float>::quiet_NaN();
