@@ -78,7 +78,7 @@ struct EngineOptions {
   /// Whether such experts are fetched ahead of the router's choice, by a guess.
   bool fetch_ahead = true;
   /// With kCompute routed experts are added up in the stated order (ExpertSums::kStated) wherever they lie,
-  /// so that no bit depends on it; with kAuto where some lie outside the GPU's memory and computing pays.
+  /// so that no bit depends on it; with kAuto where some lie outside the GPU's memory.
   HostExpertsMode host_experts = HostExpertsMode::kFetch;
   /// For benchmarks: copies of chosen experts take as long as over a link of so many bytes a second.
   std::optional<double> imposed_link_rate;
