@@ -29,6 +29,7 @@ folders=(src)
 refuse '(ifstream|fstream|fopen\(|[^A-Za-z_]::open\(|O_RDONLY)' \
   'MappedFile, read_text_file or read_file_or_pipe of base/' \
   src/base/file.cc src/base/piped_text.cc src/base/standard_streams.cc src/app/provenance.cc \
+  src/device/gpu_driver.cc src/device/pcie_link.cc \
   src/disk_tier/cache_folder.cc src/hardware/machine_limits.cc src/hardware/machine_memory.cc \
   src/model_files/staged_folder.cc src/parallel/memory_nodes.cc \
   src/trainer/run/run_folder.cc src/trainer/run/training_log.cc

@@ -34,8 +34,8 @@ refuse 'copy engine' 'TMA; the copy engine is what copies over PCIe' \
 refuse 'turns?|turned' 'rotate, rotation' src/ops/rope src/ops/rms_norm
 
 # Names of options are the command line's: sentences below app/ name a setting by its concept, ‹context›, and
-# app/option_names.cc has the option for it.
-below_app=('src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' ':!src/app')
+# app/option_names.cc has the option for it. (gpu_driver.cc names podman's.)
+below_app=('src/*.h' 'src/*.cc' 'src/*.cu' 'src/*.cuh' ':!src/app' ':!src/device/gpu_driver.cc')
 names=src/app/option_names.cc
 if [[ -e $names ]]; then
   options=$(git grep -hoE '"(-[a-z],)?--[a-z]+(-[a-z]+)*[",]' -- 'src/app/*.cc' | tr -d '",' |

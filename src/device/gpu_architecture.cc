@@ -1,10 +1,10 @@
 #include "device/gpu_architecture.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/quoted_text.h"
 
 namespace baleen {
@@ -35,8 +35,10 @@ bool GpuArchitecture::has_machine_code(ComputeCapability capability) const {
     at += kCode.size();
     const std::size_t end =
         std::min(compiler_flags.find_first_not_of("0123456789", at), compiler_flags.size());
-    const int number = std::atoi(std::string(compiler_flags.substr(at, end - at)).c_str());
-    const ComputeCapability code{number / 10, number % 10};
+    const Result<std::int64_t> number = read_whole(compiler_flags.substr(at, end - at), {0, 1000});
+    if (!number.ok()) continue;
+    const ComputeCapability code{static_cast<int>(number.value() / 10),
+                                 static_cast<int>(number.value() % 10)};
     // "sm_90a" runs on 9.0 alone; "sm_80" on all of 8.x.
     const bool is_exact = end < compiler_flags.size() && compiler_flags[end] == 'a';
     if (is_exact ? code == capability : code.major == capability.major && code.minor <= capability.minor)

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/quoted_text.h"
 #include "device/compile_cache.h"
 
@@ -258,8 +259,12 @@ std::string cuda_version_text(int version) {
 std::string why_too_old(const GpuDriver& driver, std::string_view module, std::string_view toolkit,
                         bool compiles) {
   const std::size_t dot = std::min(toolkit.find('.'), toolkit.size());
-  const int major = std::atoi(std::string(toolkit.substr(0, dot)).c_str());
-  const int minor = dot < toolkit.size() ? std::atoi(std::string(toolkit.substr(dot + 1)).c_str()) : 0;
+  const auto number = [](std::string_view text) {
+    const Result<std::int64_t> read = read_whole(text, {0, 1000});
+    return read.ok() ? static_cast<int>(read.value()) : 0;
+  };
+  const int major = number(toolkit.substr(0, dot));
+  const int minor = dot < toolkit.size() ? number(toolkit.substr(dot + 1)) : 0;
   const int needed = 1000 * major + (compiles ? 10 * minor : 0);
   if (driver.cuda_version >= needed) return "";
   // The first releases for a major version of CUDA (source: CUDA's release notes).
