@@ -32,9 +32,6 @@ struct GpuArchitecture {
   std::string_view compiler_flags;
   /// Of a GPU that is not here; what the driver knows of one that is replaces it.
   DeviceTraits traits;
-  /// Its kernels of experts are quickest in the stated order of sums (ops/experts/stated_sums.h): it is taken
-  /// wherever it can be, so that bits do not depend on where experts lie, or on which such GPU.
-  bool states_expert_sums = false;
 
   [[nodiscard]] bool runs_on(ComputeCapability capability) const {
     return capability >= least && capability <= most;

@@ -54,8 +54,7 @@ constexpr std::array<GpuArchitecture, 2> kArchitectures{
                  .l2_bytes = 72 << 20,
                  // What a copy reaches there by its data sheet, less a tenth; not measured.
                  .rates = {.memory_bytes_per_second = 0.9e12, .launch_seconds = 2.5e-6},
-                 .posted = {.least_rows = 32, .dispatch_units = 24, .half_step_units = 8}},  // Hopper's
-      .states_expert_sums = true}}};
+                 .posted = {.least_rows = 32, .dispatch_units = 24, .half_step_units = 8}}}}};  // Hopper's
 
 }  // namespace
 

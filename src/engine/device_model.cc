@@ -37,8 +37,10 @@ std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& s
 /// By less, computing on the host is not worth its cores.
 constexpr double kLeastGain = 1.1;
 
-/// Why this model's experts are not added up in the stated order; empty: they can be.
-std::string why_not_stated(const ModelShare& share, const EngineOptions& options) {
+/// Why the host computes no experts of this model here; empty: it can.
+std::string why_not_computed(const ModelShare& share, const EngineOptions& options) {
+  if (options.device.is_cpu()) return "they lie where they are computed";
+  if (!options.parallel.is_one_rank()) return "there are several ranks";
   if (options.precision != Precision::kReleased) return "it is for released precision";
   for (std::int64_t block = 0; block < share.experts.counts.num_blocks; ++block) {
     const WeightFormat format =
@@ -49,13 +51,6 @@ std::string why_not_stated(const ModelShare& share, const EngineOptions& options
     }
   }
   return "";
-}
-
-/// Why the host computes no experts of this model here; empty: it can.
-std::string why_not_computed(const ModelShare& share, const EngineOptions& options) {
-  if (options.device.is_cpu()) return "they lie where they are computed";
-  if (!options.parallel.is_one_rank()) return "there are several ranks";
-  return why_not_stated(share, options);
 }
 
 }  // namespace
@@ -91,9 +86,6 @@ void DeviceModel::settle_host_experts(const EngineOptions& options) {
     store->impose_link(*options.imposed_link_rate);
     log_line("copies of chosen experts are slowed to {:.1f} GB/s", 1e-9 * *options.imposed_link_rate);
   }
-  if (!options.device.is_cpu() && options.device.architecture->states_expert_sums &&
-      why_not_stated(share_, options).empty())
-    expert_sums_ = ExpertSums::kStated;
   if (options.host_experts == HostExpertsMode::kFetch) return;
   const std::string why_not = why_not_computed(share_, options);
   if (options.host_experts == HostExpertsMode::kCompute) {
