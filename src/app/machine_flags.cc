@@ -52,7 +52,7 @@ void MachineFlags::add_to(Options& command) {
       "rest of them stays on disk. 0: as much as they need");
   command.text("--pcie", pcie,
                "Generation and lanes of the slot, as 4x16, where it has less than the device");
-  command.real("--link-gbps", link_gbps, kGigabytesPerSecondRange,
+  command.real("--host-link-gbps", link_gbps, kGigabytesPerSecondRange,
                "GB/s that copies from the host reach; otherwise the profile's");
   command.real("--host-read-gbps", host_read_gbps, kGigabytesPerSecondRange,
                "GB/s that the host's cores read from its memory; otherwise the profile's");
@@ -77,7 +77,8 @@ void MachineFlags::apply(DeviceProfile& profile) const {
   if (profile.memory_levels.empty()) {
     if (bytes > 0 || !pcie.empty() || link_gbps || host_read_gbps || disk_gbps) {
       fail(
-          "--host-memory, --pcie, --link-gbps, --host-read-gbps and --disk-gbps: profile {} knows no memory "
+          "--host-memory, --pcie, --host-link-gbps, --host-read-gbps and --disk-gbps: profile {} knows no "
+          "memory "
           "beyond "
           "the device's; its memory_levels would say how quickly that is copied",
           profile.name);
@@ -89,8 +90,8 @@ void MachineFlags::apply(DeviceProfile& profile) const {
   if (!pcie.empty()) {
     const Pcie own{profile.pcie_generation, profile.pcie_lanes};
     if (own.generation == 0) {
-      fail("--pcie {}: profile {} does not say which PCIe it has; --link-gbps says what copies reach", pcie,
-           profile.name);
+      fail("--pcie {}: profile {} does not say which PCIe it has; --host-link-gbps says what copies reach",
+           pcie, profile.name);
     }
     const Pcie slot = read_pcie(pcie);
     const Pcie both{std::min(own.generation, slot.generation), std::min(own.lanes, slot.lanes)};

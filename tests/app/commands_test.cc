@@ -434,7 +434,7 @@ TEST_F(Commands, PlansSayWhatACardWillDo) {
   EXPECT_GT(fetched, speed({"--host-experts", "fetch", "--pcie", "3x16"}));
   EXPECT_NEAR(speed({"--host-experts", "fetch", "--pcie", "5x16"}), fetched, 1e-9) << "the card is of PCIe 4";
   EXPECT_GT(speed({"--host-read-gbps", "200"}), computed);
-  EXPECT_GT(speed({"--link-gbps", "50"}), computed);
+  EXPECT_GT(speed({"--host-link-gbps", "50"}), computed);
 
   expect_usage_error(plan({"--pcie", "4"}), "4x16");
   expect_failure(plan({"--host-memory", "4GB"}), "--host-memory");
