@@ -69,7 +69,7 @@ EngineOptions with_small_context(const DeviceChoice& device) {
 
 TEST(MachinePlan, CardsThatDoNotReachEachOtherAreAPipeline) {
   const auto cards =
-      separate({{"NVIDIA GeForce RTX 4090", 23 * kGiB}, {"NVIDIA GeForce RTX 3090", 12 * kGiB}});
+      separate({{"NVIDIA GeForce RTX 4090", 23 * kGiB}, {"NVIDIA GeForce RTX 3090", 18 * kGiB}});
   EngineOptions options = with_small_context(cards.front().choice);
   const std::string line = place_in_stages(options, simulated_flash(), cards);
   EXPECT_EQ(options.parallel.pp, 2) << line;

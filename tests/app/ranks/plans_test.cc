@@ -204,7 +204,7 @@ TEST_F(Ranks, EveryPairOfTransportAndBackendIsListed) {
     EXPECT_EQ(std::ranges::count(lines, wanted), 1) << wanted << " in " << testing::PrintToString(lines);
   };
   const std::vector<std::string> automatic = experts({});
-  EXPECT_EQ(automatic.size(), 24U) << "eight transports, three back-ends";
+  EXPECT_EQ(automatic.size(), 32U) << "eight transports, four back-ends";
   has(automatic, "all-to-all int8: not needed: one listed before it runs");
   has(automatic, "all-to-all simd: chosen");
   has(automatic, "all-to-all reference: not needed: one listed before it runs");

@@ -51,7 +51,7 @@ TEST(ExpertOracle, ListsEveryPairOfTheCpuInOrder) {
     pairs.push_back(std::string(one.transport->name) + " " + std::string(one.verdict.variant));
   std::vector<std::string> want;
   for (const ExpertTransportTraits& transport : expert_transports()) {
-    for (const char* backend : {"simd", "int8", "reference"})
+    for (const char* backend : {"simd", "int8", "stated", "reference"})
       want.push_back(std::string(transport.name) + " " + backend);
   }
   EXPECT_EQ(pairs, want);
