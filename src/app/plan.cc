@@ -321,7 +321,8 @@ void run_plan(PlanFlags flags) {
   }
   PlannedDevice device = device_of(flags.device, flags.machine);
   if (flags.host_expert_bytes == 0) flags.host_expert_bytes = flags.machine.expert_bytes();
-  if (flags.host_expert_bytes == 0 && device.profile && !device.profile->memory_levels.empty())
+  if (flags.host_expert_bytes == 0 && device.profile && !device.choice.is_cpu() &&
+      !device.profile->memory_levels.empty())
     flags.host_expert_bytes = device.profile->memory_levels.front().bytes;
   const EngineOptions options = engine_options(flags, device.choice, model.config);
   const DevicePlacement placed = placed_on_device(model, options, device.memory_bytes);

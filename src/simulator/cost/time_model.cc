@@ -93,7 +93,7 @@ double TimeModel::matrix_rate(MathFormat format) const {
   for (const PeakFormat candidate : from_narrow) {
     if (profile_.peak(candidate) > 0) return profile_.peak(candidate);
   }
-  return profile_.peak(kFp32);
+  return profile_.peak(profile_.peak(kFp32) > 0 ? kFp32 : kBf16);  // a profile has one of them
 }
 
 OpTime TimeModel::operation_time(const GraphOp& op) const {
