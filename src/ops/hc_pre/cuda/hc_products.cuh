@@ -122,31 +122,56 @@ inline constexpr int kHcFirstProduct = 4;
 inline constexpr int kHcSums = kHcFirstProduct + kHcMixes;
 
 struct alignas(16) HcStreamsShared {
-  float warp_sums[kHcStreamWarps][kHcMaxBatchTokens][kHcSums];
   /// comb, then post, of the sublayer that is left; batches alternate.
   float left[2][kHcMaxBatchTokens][kHcStreams * kHcStreams + kHcStreams];
 };
 
-/// Octets of a batch for streams of that width, and the bytes of `buffers` batches of `octets`.
+/// Octets of a batch for streams of that width.
 __host__ __device__ constexpr int hc_most_octets(int width) {
   const int octets = kHcMaxBatchUnits / hc_chunks_per_warp(width);
   return octets > 1 ? octets : 1;
 }
-__host__ __device__ constexpr std::int64_t hc_slot_bytes(int width, int buffers, int octets) {
-  return std::int64_t{buffers} * octets * hc_chunks_per_warp(width) * kHcPieces * kHcStreamThreads * 16;
-}
 __host__ __device__ constexpr int hc_octets(int tokens) { return (tokens + kHcOctet - 1) / kHcOctet; }
+
+/// Shared memory: `HcStreamsShared`, every warp's sums of a batch, then slots of `buffers` batches.
+__host__ __device__ constexpr std::int64_t hc_sums_bytes(int octets) {
+  return std::int64_t{kHcStreamWarps} * octets * kHcOctet * kHcSums * static_cast<int>(sizeof(float));
+}
+__host__ __device__ constexpr std::int64_t hc_shared_bytes(int width, int buffers, int octets) {
+  const std::int64_t slot_bytes =
+      std::int64_t{buffers} * octets * hc_chunks_per_warp(width) * kHcPieces * kHcStreamThreads * 16;
+  return static_cast<std::int64_t>(sizeof(HcStreamsShared)) + hc_sums_bytes(octets) + slot_bytes;
+}
+
+/// How a rank's rows go over blocks, and a block's over batches.
+struct HcCut {
+  int octets_per_block, octets_per_batch, buffers;
+};
+
+/// As few batches as `most_shared_bytes` lets be, on at most `most_blocks` of a rank unless the batches of a
+/// block do not fit there: then a block has one batch.
+__host__ __device__ constexpr HcCut hc_cut(int octets, int width, int most_blocks,
+                                           std::int64_t most_shared_bytes) {
+  const int of_block = (octets + most_blocks - 1) / most_blocks;
+  const int most = of_block < hc_most_octets(width) ? of_block : hc_most_octets(width);
+  for (int of_batch = most; of_batch > 0; --of_batch) {
+    const int buffers = of_batch < of_block ? 2 : 1;
+    if (hc_shared_bytes(width, buffers, of_batch) <= most_shared_bytes) return {of_block, of_batch, buffers};
+  }
+  return {1, 1, 1};
+}
 
 template <bool kLeaving, int kWidth>
 class HcStreams {
  public:
-  /// `slots`: `hc_slot_bytes` of shared memory for batches of `octets_per_batch`.
-  __device__ HcStreams(const HcSiteArgs& args, const HcSlice<kWidth>& slice, HcStreamsShared& shared,
-                       std::byte* slots, int octets_per_batch)
+  /// `memory`: `hc_shared_bytes` for batches of `octets_per_batch`.
+  __device__ HcStreams(const HcSiteArgs& args, const HcSlice<kWidth>& slice, std::byte* memory,
+                       int octets_per_batch)
       : args_(args),
         slice_(slice),
-        shared_(shared),
-        slots_(reinterpret_cast<uint4*>(slots)),
+        shared_(*reinterpret_cast<HcStreamsShared*>(memory)),
+        warp_sums_(reinterpret_cast<float*>(memory + sizeof(HcStreamsShared))),
+        slots_(reinterpret_cast<uint4*>(memory + sizeof(HcStreamsShared) + hc_sums_bytes(octets_per_batch))),
         octets_per_batch_(octets_per_batch),
         thread_(static_cast<int>(threadIdx.x)),
         warp_(thread_ / kWarpLanes),
@@ -229,18 +254,18 @@ class HcStreams {
 
   /// Four of a token's sums, of all warps.
   [[nodiscard]] __device__ float4 block_sums(int token, int first) const {
-    float4 sum = *reinterpret_cast<const float4*>(&shared_.warp_sums[0][token][first]);
+    float4 sum = *reinterpret_cast<const float4*>(warp_sums(0, token) + first);
 #pragma unroll
     for (int warp = 1; warp < slice_.num_warps(); ++warp) {
-      const float4 more = *reinterpret_cast<const float4*>(&shared_.warp_sums[warp][token][first]);
+      const float4 more = *reinterpret_cast<const float4*>(warp_sums(warp, token) + first);
       sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
     }
     return sum;
   }
   [[nodiscard]] __device__ float block_squares(int token) const {
-    float sum = shared_.warp_sums[0][token][0];
+    float sum = *warp_sums(0, token);
 #pragma unroll
-    for (int warp = 1; warp < slice_.num_warps(); ++warp) sum += shared_.warp_sums[warp][token][0];
+    for (int warp = 1; warp < slice_.num_warps(); ++warp) sum += *warp_sums(warp, token);
     return sum;
   }
 
@@ -258,6 +283,11 @@ class HcStreams {
   /// Where row `row` has that channel of its first stream.
   [[nodiscard]] __device__ std::uint16_t* stream_values(int row, int channel) const {
     return args_.streams + std::int64_t{row} * (kHcStreams * slice_.width()) + channel;
+  }
+
+  /// [kHcSums] of a warp and a token of the batch.
+  [[nodiscard]] __device__ float* warp_sums(int warp, int token) const {
+    return warp_sums_ + (warp * octets_per_batch_ * kHcOctet + token) * kHcSums;
   }
 
   __device__ void multiply_octet(int batch, int octet, int chunk_index, const HcFragments& fragments,
@@ -305,14 +335,13 @@ class HcStreams {
 
   /// Adds a chunk's sums to those of the warp.
   __device__ void keep_sums(int octet, bool first, const HcProductSums& sums, float squares) const {
-    auto& kept = shared_.warp_sums[warp_];
     const auto add = [first](float& to, float value) { to = first ? value : to + value; };
-    if (quarter_ == 0) add(kept[octet * kHcOctet + group_][0], squares);
+    if (quarter_ == 0) add(*warp_sums(warp_, octet * kHcOctet + group_), squares);
 #pragma unroll
     for (int third = 0; third < 3; ++third) {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
-        add(kept[octet * kHcOctet + 2 * quarter_ + odd][kHcFirstProduct + 8 * third + group_],
+        add(warp_sums(warp_, octet * kHcOctet + 2 * quarter_ + odd)[kHcFirstProduct + 8 * third + group_],
             sums.sum(third, odd));
       }
     }
@@ -321,6 +350,7 @@ class HcStreams {
   const HcSiteArgs& args_;
   const HcSlice<kWidth> slice_;
   HcStreamsShared& shared_;
+  float* const warp_sums_;
   uint4* const slots_;
   const int octets_per_batch_;
   const int thread_, warp_, lane_;
@@ -334,11 +364,9 @@ __global__ void __launch_bounds__(kHcStreamThreads, 1)
     hc_products_kernel(const __grid_constant__ HcSiteArgs args, int rows_per_block, int octets_per_batch,
                        float* sums, NextAtOnce order) {
   extern __shared__ __align__(128) std::byte hc_memory[];
-  auto& shared = *reinterpret_cast<HcStreamsShared*>(hc_memory);
   const int ranks = hc_ranks(kWidth > 0 ? kWidth : args.width);
   const HcSlice<kWidth> slice(args.width, static_cast<int>(blockIdx.x) % ranks);
-  const HcStreams<kLeaving, kWidth> streams(args, slice, shared, hc_memory + sizeof(HcStreamsShared),
-                                            octets_per_batch);
+  const HcStreams<kLeaving, kWidth> streams(args, slice, hc_memory, octets_per_batch);
   const int first_row = static_cast<int>(blockIdx.x) / ranks * rows_per_block;
   const int end_row = min(args.num_rows, first_row + rows_per_block);
   const int batch_rows = octets_per_batch * kHcOctet;

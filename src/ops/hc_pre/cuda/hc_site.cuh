@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cuda/block_memory.h"
 #include "cuda/cuda_context.h"
 #include "cuda/kernel_launch.h"
 #include "ops/hc_pre/cuda/hc_products.cuh"
@@ -57,17 +58,14 @@ void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context) {
   const int ranks = hc_ranks(args.width), octets = hc_octets(args.num_rows);
   const ScratchScope scope(context.scratch);
   float* const sums = context.scratch.allocate<float>(std::int64_t{args.num_rows} * ranks * kHcSums);
-  const int most_parts = std::max(1, context.num_sms / ranks);
-  const int octets_per_block = (octets + most_parts - 1) / most_parts;
-  const int parts = (octets + octets_per_block - 1) / octets_per_block;
-  const int octets_per_batch = std::min(octets_per_block, hc_most_octets(args.width));
-  const int buffers = octets_per_batch < octets_per_block ? 2 : 1;
+  const HcCut cut =
+      hc_cut(octets, args.width, std::max(1, context.num_sms / ranks), most_shared_bytes("hc_products"));
+  const int parts = (octets + cut.octets_per_block - 1) / cut.octets_per_block;
   launch_kernel("hc_products", hc_products_kernel<kLeaving, kWidth>,
                 {.grid = dim3(static_cast<unsigned>(parts * ranks)),
                  .threads = kHcStreamThreads,
-                 .shared_bytes = static_cast<std::int64_t>(sizeof(HcStreamsShared)) +
-                                 hc_slot_bytes(args.width, buffers, octets_per_batch)},
-                context.stream, args, octets_per_block * kHcOctet, octets_per_batch, sums);
+                 .shared_bytes = hc_shared_bytes(args.width, cut.buffers, cut.octets_per_batch)},
+                context.stream, args, cut.octets_per_block * kHcOctet, cut.octets_per_batch, sums);
   launch_kernel("hc_rows", hc_rows_kernel<kWidth, kNorm>,
                 {.grid = dim3(static_cast<unsigned>(args.num_rows)), .threads = kHcRowsThreads},
                 context.stream, args, static_cast<const float*>(sums));
