@@ -337,6 +337,22 @@ TEST(CudaHostExpertsLink, AnImposedLinkChangesNoBit) {
   EXPECT_SAME_BITS(test::run_sequence(parted, tokens, 7).main, test::run_sequence(whole, tokens, 7).main);
 }
 
+/// `auto` may fetch all of them or not, by what is measured at start: the bits are the stated order's.
+TEST(CudaHostExpertsAuto, TakesTheStatedOrderWhateverIsMeasured) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(config_of("tiny-flash"));
+  Engine whole(checkpoint.path(), computing(options()));
+  for (const std::optional<double> link_rate : {std::optional<double>(), {1e8}, {1e12}}) {
+    EngineOptions automatic = with_share(whole.weights(), 0.3, options());
+    automatic.host_experts = HostExpertsMode::kAuto;
+    automatic.imposed_link_rate = link_rate;
+    Engine parted(checkpoint.path(), automatic);
+    const std::vector<TokenId> tokens = test::random_tokens(40, 512, 7);
+    EXPECT_SAME_BITS(test::run_sequence(parted, tokens, 1).main, test::run_sequence(whole, tokens, 1).main);
+    EXPECT_SAME_BITS(test::run_sequence(parted, tokens, 7).main, test::run_sequence(whole, tokens, 7).main);
+  }
+}
+
 /// Without the MTP block its experts are in neither memory.
 TEST(CudaOffloadMtp, ABlockThatIsNotRunTakesNoRoom) {
   BALEEN_NEEDS_USABLE_GPU();
