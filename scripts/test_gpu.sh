@@ -4,6 +4,7 @@
 #   kernels   every kernel against its reference
 #   models    whole models against the CPU; the engine's tests on the GPU
 #   commands  perplexity, logits and chat with --device cuda against the CPU
+#   places    a bench-1b's logits wherever its experts lie, to the bit
 #   serve     a server on loopback: replies over HTTP, alone, streamed and many at a time
 #   sanitize  the kernels' tests under compute-sanitizer's four tools (minutes for some; $SANITIZE_PROGRAMS and
 #             $SANITIZE_FILTER pick programs and cases)
@@ -22,7 +23,7 @@
 #   drafts    what drafts of V4-Flash-0731 cost and bring, from two numbers of layers ($DRAFT_LAYERS, 6,16)
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 #   first-start  how long a start takes while the driver compiles the module of $ARCH, and the next one
-# $ARCH (sm90) is the architecture whose kernels `kernels`, `models`, `commands`, `serve` and `sanitize` test,
+# $ARCH (sm90) is the architecture whose kernels `kernels`, `models`, `commands`, `places`, `serve` and `sanitize` test,
 # $CARD (none) a card whose traits are imposed there, as rtx-3090.
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -35,7 +36,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,27s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,28s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -83,11 +84,12 @@ models() {
   check stories "$(program forward_tests)" --gtest_brief=1 --gtest_filter="Stories.*-$others"
 }
 
-device_program() {  # device_program commands|serve
+device_program() {  # device_program commands|places|serve
   # shellcheck disable=SC2046 # options are words
   check "$1" python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda "$1" $(use_options)
 }
 commands() { device_program commands; }
+places() { LIMIT=300 device_program places; }
 serve() { device_program serve; }
 
 first_start() {
