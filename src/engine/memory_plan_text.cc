@@ -26,12 +26,11 @@ std::string experts_text(const MemoryPlan& plan) {
   const auto percent = [&](std::int64_t count) {
     return 100.0 * static_cast<double>(count) / static_cast<double>(experts.num_in_all());
   };
-  std::string text =
-      line("on the host", plan.host_expert_bytes,
-           fmt::format(
-               " pinned: {} of {} routed experts ({:.1f}%), fetched over PCIe; {} slots of a layer keep "
-               "what came last",
-               experts.num_on_host, experts.num_in_all(), percent(experts.num_on_host), experts.num_slots));
+  std::string text = line("on the host", plan.host_expert_bytes,
+                          fmt::format(" pinned: {} of {} routed experts ({:.1f}%), fetched over PCIe or "
+                                      "computed there; {} slots of a layer keep what came last",
+                                      experts.num_on_host, experts.num_in_all(), percent(experts.num_on_host),
+                                      experts.num_slots));
   if (experts.num_on_disk > 0) {
     text += line("on disk", plan.disk_expert_bytes,
                  fmt::format(": {} routed experts ({:.1f}%), read when they are needed", experts.num_on_disk,
