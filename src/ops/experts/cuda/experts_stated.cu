@@ -39,6 +39,12 @@ void stated_experts_few(const ExpertsArgs& args, CudaContext& context) {
   check_arguments(args);
   const DispatchExtents extents = extents_of(args, kFewStatedTokens);
   const ScratchScope scope(context.scratch);
+  if (multiplies_one(args)) {
+    const ExpertScratch scratch =
+        lay_out_one_stated(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split);
+    multiply_one_stated(args, extents, scratch, context);
+    return;
+  }
   const ExpertScratch scratch =
       lay_out_few_stated(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split);
   if (!plans_in_blocks(extents)) dispatch_experts(args, extents, scratch.plan, scratch.rows, context);

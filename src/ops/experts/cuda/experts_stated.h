@@ -2,6 +2,7 @@
 /// order of its own that expert_dequantised.cuh has. Bits do not depend on the kind of tile.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "cuda/cuda_context.h"
@@ -41,6 +42,16 @@ template <class Source>
           .y = lay_out_outputs(source, extents, width, split)};
 }
 
+/// That of a call of one token: inner values of its experts, and of the shared one behind them.
+template <class Source>
+[[nodiscard]] ExpertScratch lay_out_one_stated(Source& source, const DispatchExtents& extents,
+                                               std::int64_t width, std::int64_t inner_width,
+                                               ExpertSplit split) {
+  return {.plan = lay_out_plan(source, extents, false, 0),
+          .inner_bf16 = source.template allocate<Bf16Bits>((extents.num_selected + 1) * inner_width),
+          .y = lay_out_outputs(source, extents, width, split)};
+}
+
 struct ManyStatedScratch {
   ExpertScratch common;  ///< rows and inner rows of the shared expert alone, the first at 0
   DigitRows tokens, inner;
@@ -68,16 +79,17 @@ template <class Source>
           .token_of_row = source.template allocate<std::int32_t>(extents.first_shared_row())};
 }
 
-/// The larger of both, for calls of `num_rows` tokens.
+/// The largest of them, for calls of up to `num_rows` tokens.
 [[nodiscard]] inline std::int64_t stated_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                        std::int64_t width, std::int64_t inner_width,
                                                        std::int64_t num_experts) {
-  ScratchCounter few, many;
+  ScratchCounter one, few, many;
   DispatchExtents extents{num_rows, num_selected, num_experts, num_rows, kFewStatedTokens};
+  (void)lay_out_one_stated(one, {1, num_selected, num_experts, 1, kFewStatedTokens}, width, inner_width, {});
   (void)lay_out_few_stated(few, extents, width, inner_width, {});
   extents.tile_tokens = kManyStatedTokens;
   (void)lay_out_many_stated(many, extents, width, inner_width, {});
-  return few.bytes > many.bytes ? few.bytes : many.bytes;
+  return std::max({one.bytes, few.bytes, many.bytes});
 }
 
 }  // namespace baleen::BALEEN_ARCH

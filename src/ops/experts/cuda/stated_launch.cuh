@@ -26,6 +26,12 @@ struct TokenRows {
 void multiply_few_stated(const ExpertsArgs& args, const DispatchExtents& extents,
                          const ExpertScratch& scratch, CudaContext& context);
 
+/// Whether a call is one of a single token that `multiply_one_stated` has shared memory for.
+[[nodiscard]] bool multiplies_one(const ExpertsArgs& args);
+/// All of such a call, from x to `out`.
+void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents,
+                         const ExpertScratch& scratch, CudaContext& context);
+
 /// For tiles of many tokens.
 struct ManyStatedParams {
   stated::Params products;  ///< `x` and `inner`: rows of the shared expert alone

@@ -81,7 +81,8 @@ TEST(StatedExpertsOnGpu, ReleasedGeometries) {
   for (const auto& [width, inner] : {std::pair{4096, 2048}, {7168, 3072}}) {
     SCOPED_TRACE(width);
     const Layer layer(cuda, {.width = width, .inner = inner, .num_experts = 4});
-    expect_stated_bits(cuda, layer, Tokens(layer.geometry(), 2, 3, 21), {});
+    for (const std::int64_t num_rows : {1, 2})
+      expect_stated_bits(cuda, layer, Tokens(layer.geometry(), num_rows, 3, 21), {});
   }
 }
 
@@ -93,15 +94,17 @@ TEST(StatedExpertsOnGpu, ExtremeValues) {
   std::mt19937 random(7);
   const auto expect = [&](const char* what, float limit) {
     SCOPED_TRACE(what);
-    for (const std::int64_t num_rows : {3, 70}) {
+    for (const std::int64_t num_rows : {1, 3, 70}) {
       Tokens tokens(layer.geometry(), num_rows, 3, static_cast<std::uint32_t>(num_rows));
       for (float& value : tokens.x) value = std::ldexp(value, static_cast<int>(random() % 40) - 20);
       const auto at = [&](std::int64_t row, std::int64_t column) -> float& {
         return tokens.x[static_cast<std::size_t>(row * layer.geometry().width + column)];
       };
-      at(1, 130) = std::numeric_limits<float>::quiet_NaN();
-      at(2, 5) = std::numeric_limits<float>::infinity();
-      at(2, 6) = -std::numeric_limits<float>::infinity();
+      if (num_rows > 1) {
+        at(1, 130) = std::numeric_limits<float>::quiet_NaN();
+        at(2, 5) = std::numeric_limits<float>::infinity();
+        at(2, 6) = -std::numeric_limits<float>::infinity();
+      }
       expect_stated_bits(cuda, layer, tokens, {.limit = limit});
       expect_stated_bits(cuda, layer, tokens, {.limit = limit, .split = kRouted});
     }
