@@ -31,7 +31,8 @@ static_assert(kWarps == kWarpLanes);  // a lane for what each warp has
 /// Masses of a row have 31 bits before their unit of 2^-14 (PackedShare).
 constexpr int kMaxVocab = 1 << 17;
 constexpr int kPassesByValue = 16;
-constexpr int kFew = 128;  // candidates that get a thread each
+constexpr int kFew = 128;   // candidates that get a thread each
+constexpr int kLoads = 16;  // logits of a lane under way
 
 struct SampleParams {
   const float* logits;
@@ -63,13 +64,16 @@ class RowSampler {
   __device__ TokenId find_best() {
     constexpr std::uint32_t kOrderOfNan =
         0xFFFFFFFFu;  // on top of all: the best tells whether there is a choice
-    Extremes mine{kBelowAllFloats, 0, kOrderOfNan};
+    float largest = -INFINITY, smallest = INFINITY;
+    int id_of_largest = id_of(0);
+    bool has_nan = false;
     for_each([&](int id, float logit) {
-      const std::uint32_t order = isnan(logit) ? kOrderOfNan : order_of_float(logit);
-      if (order > mine.best) mine.best = order, mine.id = static_cast<std::uint32_t>(id);
-      if (logit > -INFINITY) mine.worst = min(mine.worst, order);
+      has_nan |= isnan(logit);
+      if (logit > largest) largest = logit, id_of_largest = id;
+      if (logit > -INFINITY) smallest = fminf(smallest, logit);
     });
-    mine = of_warp(mine);
+    const Extremes mine = of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
+                                   static_cast<std::uint32_t>(id_of_largest), order_of_float(smallest)});
     const uint4* parts = exchange({mine.best, mine.id, mine.worst, 0});
     const Extremes row = of_warp({parts[lane_].x, parts[lane_].y, parts[lane_].z});
     max_order_ = row.best;
@@ -106,15 +110,17 @@ class RowSampler {
     // Step by step; rounding can leave a target just past the end: it belongs to the last step that has any.
     int step = 0;
     double before = 0.0, before_step = 0.0;
-    for (int k = 0; k < p_.steps; ++k) {
-      const double of_step = warp_sum(static_cast<double>(weight_at(k)));
-      if (of_step <= 0.0) continue;
+    for_each_step([&](int k, float logit) {
+      if (target < before) return;
+      const double of_step = warp_sum(static_cast<double>(kept_weight(k, logit)));
+      if (of_step <= 0.0) return;
       step = k, before_step = before;
       before += of_step;
-      if (target < before) break;
-    }
+    });
     target -= before_step;
-    const int lane = pick(static_cast<double>(weight_at(step)), target);
+    const int id = id_of(step);
+    const float weight = kept_weight(step, id < p_.vocab ? logits_[id] : -INFINITY);
+    const int lane = pick(static_cast<double>(weight), target);
     return (warp_ * p_.steps + step) * kWarpLanes + lane;
   }
 
@@ -122,14 +128,30 @@ class RowSampler {
   static constexpr std::uint32_t kAnyId = 0xFFFFFFFFu;
 
   __device__ int id_of(int k) const { return (warp_ * p_.steps + k) * kWarpLanes + lane_; }
+  /// The lane's logits of kLoads steps from `first` on; of what there is not, any.
+  __device__ void load(int first, float (&logits)[kLoads]) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) logits[i] = logits_[min(id_of(first + i), p_.vocab - 1)];
+  }
+  /// Calls `use(step, logit)` for all steps, -infinity where the lane has none.
+  template <class Use>
+  __device__ void for_each_step(Use use) const {
+#pragma unroll 1
+    for (int first = 0; first < p_.steps; first += kLoads) {
+      float logits[kLoads];
+      load(first, logits);
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        if (first + i < p_.steps) use(first + i, id_of(first + i) < p_.vocab ? logits[i] : -INFINITY);
+      }
+    }
+  }
   /// Calls `use(id, logit)` for the lane's logits.
   template <class Use>
   __device__ void for_each(Use use) const {
-#pragma unroll 8
-    for (int k = 0; k < p_.steps; ++k) {
-      const int id = id_of(k);
-      if (id < p_.vocab) use(id, logits_[id]);
-    }
+    for_each_step([&](int k, float logit) {
+      if (id_of(k) < p_.vocab) use(id_of(k), logit);
+    });
   }
   __device__ bool keeps(int id, std::uint32_t order) const {
     return order > last_.order || (order == last_.order && static_cast<std::uint32_t>(id) <= last_.id);
@@ -137,11 +159,10 @@ class RowSampler {
   __device__ float weight_of(float logit) const {
     return ptx::exp2_approximate((logit - float_of_order(max_order_)) * how_.exponent_scale);
   }
-  __device__ float weight_at(int k) const {
+  /// Of the lane's logit of step `k`, -infinity where it has none.
+  __device__ float kept_weight(int k, float logit) const {
     const int id = id_of(k);
-    if (id >= p_.vocab) return 0.0F;
-    const float logit = logits_[id];
-    return keeps(id, order_of_float(logit)) ? weight_of(logit) : 0.0F;
+    return id < p_.vocab && keeps(id, order_of_float(logit)) ? weight_of(logit) : 0.0F;
   }
 
   __device__ static Extremes of_warp(const Extremes& mine) {
@@ -218,15 +239,14 @@ class RowSampler {
       count += order >= low && order < high && keeps(id, order) ? 1 : 0;
     });
     int number = sum_before(static_cast<int>(__reduce_add_sync(kAllLanes, static_cast<unsigned>(count))));
-    for (int k = 0; k < p_.steps; ++k) {
+    for_each_step([&](int k, float logit) {
       const int id = id_of(k);
-      const float logit = id < p_.vocab ? logits_[id] : -INFINITY;
       const std::uint32_t order = order_of_float(logit);
       const bool inside = id < p_.vocab && order >= low && order < high && keeps(id, order);
       const unsigned others = __ballot_sync(kAllLanes, inside);
       if (inside) use(id, logit, number + __popc(others & ((1u << lane_) - 1)));
       number += __popc(others);
-    }
+    });
   }
 
   /// The last candidate of the shortest prefix that reaches `goal`, among the few with low <= order < high;
