@@ -106,7 +106,8 @@ class ManyTokensLoader {
 /// The lane's outputs: rows g and g + 8 of each 16, tokens 2 q and 2 q + 1 of each eight.
 using ManySums = float[kRowTiles][kTokenTiles][4];
 
-/// `kSmall`: no scale is so large that a product with it may overflow.
+/// `kSmall`: no scale is so large that a product with it may overflow. Then twice the slice is what is added
+/// up of 2 G, exactly, and the token's scale takes the 2 back.
 template <bool kSmall>
 __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
@@ -146,17 +147,22 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
             *reinterpret_cast<const uint2*>(&stage.digits[group * kDigits + digit][first + g][8 * q]);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
-        std::int32_t digit_sums[kDigits][4];
+        // From the highest digit on; each instruction begins with 256 times what the one before has.
+        std::int32_t twice[4];
+        ptx::mma_16x8x32_s8(twice, a[m][group], digits[2].x, digits[2].y, 0);
 #pragma unroll
-        for (int digit = 0; digit < kDigits; ++digit)
-          ptx::mma_16x8x32_s8(digit_sums[digit], a[m][group], digits[digit].x, digits[digit].y,
-                              digit < 2 ? kSumBegin : 0);
+        for (int digit = 1; digit >= 0; --digit) {
+#pragma unroll
+          for (std::int32_t& sum : twice) sum *= kDigitBase;
+          ptx::mma_16x8x32_s8(twice, a[m][group], digits[digit].x, digits[digit].y, twice);
+        }
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          group_sums[m][i][group] = group_sum(digit_sums[0][i], digit_sums[1][i], digit_sums[2][i]);
+          group_sums[m][i][group] = kSmall ? __int2float_rn(twice[i]) : 0.5F * __int2float_rn(twice[i]);
       }
     }
-    const float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[first + 2 * q]);
+    float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[first + 2 * q]);
+    if constexpr (kSmall) token_scales = {0.5F * token_scales.x, 0.5F * token_scales.y};
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll

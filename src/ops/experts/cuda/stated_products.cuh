@@ -20,6 +20,7 @@ namespace baleen::BALEEN_ARCH::stated {
 
 inline constexpr int kSliceWidth = 128, kSliceGroups = 4;
 inline constexpr int kDigits = 3;
+inline constexpr std::int32_t kDigitBase = 256;
 inline constexpr int kSliceBytes = kSliceWidth / 2;        ///< a weight row's
 inline constexpr int kDigitBytes = kSliceWidth * kDigits;  ///< a token's
 
@@ -84,12 +85,12 @@ __device__ inline void group_scales(std::uint32_t codes, float (&scales)[kSliceG
   if ((((codes & kLower) + kOnes) & codes & kTops) != 0) scales[0] = __uint_as_float(0x7FC00000u);
 }
 
-/// float(G) of a group: its sums of digits 0 and 1 began at kSumBegin, that of digit 2 at 0.
+/// float(G) of a group: its sums of digits 0 and 1 began at kSumBegin, that of digit 2 at 0. What the lower
+/// sum began at is taken away beforehand, as a 256th of it from the upper one: both differences are exact.
 __device__ inline float group_sum(std::int32_t sum0, std::int32_t sum1, std::int32_t sum2) {
   constexpr float kBase = 256.0F;
-  const float upper = __fsub_rn(__int_as_float(sum2 * 256 + sum1), kSumBeginValue);
-  const float lower = __fsub_rn(__int_as_float(sum0), kSumBeginValue);
-  return __fmaf_rn(upper, kBase, lower);
+  const float upper = __fsub_rn(__int_as_float(sum2 * 256 + sum1), kSumBeginValue + kSumBeginValue / kBase);
+  return __fmaf_rn(upper, kBase, __int_as_float(sum0));
 }
 
 /// A slice of an output, of its groups' float(G) and s.
