@@ -24,6 +24,7 @@ constexpr int kTokenTiles = kTokens / 8;
 constexpr int kPlanes = kSliceGroups * kDigits;
 constexpr int kPlaneBytes = 32;  ///< a token's: a digit of each input of a group
 static_assert(kPlanes * kPlaneBytes == kDigitBytes);
+constexpr std::uint32_t kSlicePieces = kDigitBytes / 16;  ///< copies of 16 bytes: a token's digits
 
 struct ManyStage {
   WeightStage weights[kStages];
@@ -52,9 +53,9 @@ class ManyTokensLoader {
       const Item item(i);
       pieces_[i] = kNoPiece;
       if (item.token >= tile.num_rows) continue;
-      pieces_[i] = static_cast<std::uint32_t>(row_of(tile, token_of_row, item.token) * num_slices) *
-                       (kDigitBytes / 16) +
-                   static_cast<std::uint32_t>(2 * item.plane + item.half);
+      pieces_[i] =
+          static_cast<std::uint32_t>(row_of(tile, token_of_row, item.token) * num_slices) * kSlicePieces +
+          static_cast<std::uint32_t>(2 * item.plane + item.half);
     }
     const int token = static_cast<int>(threadIdx.x);
     if (token < tile.num_rows) {
@@ -70,8 +71,9 @@ class ManyTokensLoader {
     for (int i = 0; i < kItems; ++i) {
       const Item item(i);
       if (pieces_[i] != kNoPiece)
-        ptx::cp_async_16(&to.digits[item.plane][item.token][16 * item.half],
-                         digits_ + std::int64_t{pieces_[i]} * 16 + slice * kDigitBytes);
+        ptx::cp_async_16(
+            &to.digits[item.plane][item.token][16 * item.half],
+            digits_ + std::uint64_t{pieces_[i] + static_cast<std::uint32_t>(slice) * kSlicePieces} * 16);
     }
     if (scales_ != nullptr) ptx::cp_async_4(&to.scales[threadIdx.x], scales_ + slice * scale_stride_);
   }
@@ -106,9 +108,9 @@ class ManyTokensLoader {
 /// The lane's outputs: rows g and g + 8 of each 16, tokens 2 q and 2 q + 1 of each eight.
 using ManySums = float[kRowTiles][kTokenTiles][4];
 
-/// `kSmall`: no scale is so large that a product with it may overflow. Then twice the slice is what is added
-/// up of 2 G, exactly, and the token's scale takes the 2 back.
-template <bool kSmall>
+/// `kModerate`: all scales are (`are_moderate`). Then twice the slice is what is added up of 2 G, exactly, and
+/// the token's scale takes the 2 back.
+template <bool kModerate>
 __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
@@ -128,7 +130,14 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
       }
     }
 #pragma unroll
-    for (int half = 0; half < 2; ++half) group_scales(weights.scales[g + 8 * half], scales[m][half]);
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t of_row = weights.scales[g + 8 * half];
+      if constexpr (kModerate) {
+        moderate_scales(of_row, scales[m][half]);
+      } else {
+        group_scales(of_row, scales[m][half]);
+      }
+    }
   }
 #pragma unroll
   for (int n = 0; n < kTokenTiles; ++n) {
@@ -158,17 +167,17 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
         }
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          group_sums[m][i][group] = kSmall ? __int2float_rn(twice[i]) : 0.5F * __int2float_rn(twice[i]);
+          group_sums[m][i][group] = kModerate ? __int2float_rn(twice[i]) : 0.5F * __int2float_rn(twice[i]);
       }
     }
     float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[first + 2 * q]);
-    if constexpr (kSmall) token_scales = {0.5F * token_scales.x, 0.5F * token_scales.y};
+    if constexpr (kModerate) token_scales = {0.5F * token_scales.x, 0.5F * token_scales.y};
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float slice = kSmall ? slice_sum_of_small(group_sums[m][i], scales[m][i / 2])
-                                   : slice_sum(group_sums[m][i], scales[m][i / 2]);
+        const float slice = kModerate ? slice_sum_of_moderate(group_sums[m][i], scales[m][i / 2])
+                                      : slice_sum(group_sums[m][i], scales[m][i / 2]);
         sums[m][n][i] = add_slice(slice, i % 2 == 0 ? token_scales.x : token_scales.y, sums[m][n][i]);
       }
     }
@@ -203,12 +212,11 @@ __device__ void multiply_many(const WeightRows (&rows)[kRowTiles], const ManyTok
     __syncthreads();
     if (slice + 1 < rows[0].num_slices()) copy(slice + 1);
     const ManyStage& stage = memory.stages[slice % kManyStages];
-    const bool large =
-        may_overflow(stage.weights[kRowTiles * warp + lane / kTileRows].scales[lane % kTileRows]);
-    if (__any_sync(kAllLanes, large)) {
-      add_many_slice<false>(stage, num_tokens, sums);
-    } else {
+    const WeightStage& own = stage.weights[kRowTiles * warp + lane / kTileRows];
+    if (__all_sync(kAllLanes, are_moderate(own.scales[lane % kTileRows]))) {
       add_many_slice<true>(stage, num_tokens, sums);
+    } else {
+      add_many_slice<false>(stage, num_tokens, sums);
     }
   }
   __syncthreads();

@@ -100,15 +100,24 @@ __device__ inline float slice_sum(const float (&sums)[kSliceGroups], const float
 }
 /// The same where no product with a scale overflows: then it is exact, G being an integer and s at least
 /// 2^-127, and two of them need no instruction of their own.
-__device__ inline float slice_sum_of_small(const float (&sums)[kSliceGroups],
-                                           const float (&scales)[kSliceGroups]) {
+__device__ inline float slice_sum_of_moderate(const float (&sums)[kSliceGroups],
+                                              const float (&scales)[kSliceGroups]) {
   return __fadd_rn(__fmaf_rn(sums[2], scales[2], __fmul_rn(sums[0], scales[0])),
                    __fmaf_rn(sums[3], scales[3], __fmul_rn(sums[1], scales[1])));
 }
-/// Whether one of the four e8m0 codes is that of 2^97 or more, or NaN; |G| is less than 2^27.
-__device__ inline bool may_overflow(std::uint32_t codes) {
-  constexpr std::uint32_t kTops = 0x80808080u;
-  return (codes & codes << 1 & codes << 2 & kTops) != 0;
+/// Whether the four e8m0 codes are of scales from 2^-126 to 2^96: normal numbers, whose products do not
+/// overflow, as |2 G| is less than 2^28.
+__device__ inline bool are_moderate(std::uint32_t codes) {
+  constexpr std::uint32_t kTops = 0x80808080u, kOnes = 0x01010101u;
+  const std::uint32_t large = codes & codes << 1 & codes << 2, small = (codes - kOnes) & ~codes;
+  return ((large | small) & kTops) == 0;
+}
+/// `group_scales` of those.
+__device__ inline void moderate_scales(std::uint32_t codes, float (&scales)[kSliceGroups]) {
+  scales[0] = __uint_as_float(ptx::byte_permute<0x0444>(codes) >> 1);
+  scales[1] = __uint_as_float(ptx::byte_permute<0x1444>(codes) >> 1);
+  scales[2] = __uint_as_float(ptx::byte_permute<0x2444>(codes) >> 1);
+  scales[3] = __uint_as_float(ptx::byte_permute<0x3444>(codes) >> 1);
 }
 
 /// The next slice of an output. `scale`: S * 2^-10.
