@@ -108,30 +108,37 @@ class ManyTokensLoader {
 /// The lane's outputs: rows g and g + 8 of each 16, tokens 2 q and 2 q + 1 of each eight.
 using ManySums = float[kRowTiles][kTokenTiles][4];
 
-/// `kModerate`: all scales are (`are_moderate`). Then twice the slice is what is added up of 2 G, exactly, and
-/// the token's scale takes the 2 back.
+/// `kModerate`: all scales are (`are_moderate`).
 template <bool kModerate>
 __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums& sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  std::uint32_t a[kRowTiles][kSliceGroups][4];
+  std::uint32_t a[kRowTiles][kSliceGroups][4], eightfold[kRowTiles][kSliceGroups][4];
   float scales[kRowTiles][2][kSliceGroups];
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
-    const WeightStage& weights = stage.weights[kRowTiles * warp + m];
+    const WeightStage& rows = stage.weights[kRowTiles * warp + m];
 #pragma unroll
     for (int pair = 0; pair < kSliceGroups; pair += 2) {
       std::uint32_t codes[4];
-      load_codes(weights, pair, codes);
+      load_codes(rows, pair, codes);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        twice_weights(codes[2 * i], a[m][pair + i][0], a[m][pair + i][2]);
-        twice_weights(codes[2 * i + 1], a[m][pair + i][1], a[m][pair + i][3]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          std::uint32_t weights[2], eights[2];
+          weights_and_eightfold(codes[2 * i + half], weights, eights);
+#pragma unroll
+          for (int word = 0; word < 2; ++word) {
+            a[m][pair + i][2 * word + half] = weights[word];
+            eightfold[m][pair + i][2 * word + half] = eights[word];
+          }
+        }
       }
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::uint32_t of_row = weights.scales[g + 8 * half];
+      const std::uint32_t of_row = rows.scales[g + 8 * half];
       if constexpr (kModerate) {
         moderate_scales(of_row, scales[m][half]);
       } else {
@@ -156,22 +163,17 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
             *reinterpret_cast<const uint2*>(&stage.digits[group * kDigits + digit][first + g][8 * q]);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
-        // From the highest digit on; each instruction begins with 256 times what the one before has.
-        std::int32_t twice[4];
-        ptx::mma_16x8x32_s8(twice, a[m][group], digits[2].x, digits[2].y, 0);
+        std::int32_t joined[4];
+        ptx::mma_16x8x32_s8(joined, eightfold[m][group], digits[2].x, digits[2].y, 0);
+        ptx::mma_16x8x32_s8(joined, a[m][group], digits[1].x, digits[1].y, joined);
 #pragma unroll
-        for (int digit = 1; digit >= 0; --digit) {
+        for (std::int32_t& sum : joined) sum *= kDigitBase;
+        ptx::mma_16x8x32_s8(joined, a[m][group], digits[0].x, digits[0].y, joined);
 #pragma unroll
-          for (std::int32_t& sum : twice) sum *= kDigitBase;
-          ptx::mma_16x8x32_s8(twice, a[m][group], digits[digit].x, digits[digit].y, twice);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          group_sums[m][i][group] = kModerate ? __int2float_rn(twice[i]) : 0.5F * __int2float_rn(twice[i]);
+        for (int i = 0; i < 4; ++i) group_sums[m][i][group] = __int2float_rn(joined[i]);
       }
     }
-    float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[first + 2 * q]);
-    if constexpr (kModerate) token_scales = {0.5F * token_scales.x, 0.5F * token_scales.y};
+    const float2 token_scales = *reinterpret_cast<const float2*>(&stage.scales[first + 2 * q]);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
@@ -246,7 +248,7 @@ __device__ void store_digits(const DigitRows& to, std::int64_t row, int slice, i
                              std::uint32_t codes, float scale) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   std::uint32_t digits[kDigits];
-  to_digits(codes, digits);
+  to_joint_digits(codes, digits);
   auto* const words =
       reinterpret_cast<std::uint32_t*>(to.digits + (row * num_slices + slice) * std::int64_t{kDigitBytes});
 #pragma unroll

@@ -42,10 +42,34 @@ __device__ inline void twice_weights(std::uint32_t codes, std::uint32_t& first, 
            (ptx::byte_permute(kNegativeLow, kNegativeHigh, turned >> 16) << 1);
 }
 
+/// W itself of eight codes, as s8, and 8 W.
+__device__ inline void weights_and_eightfold(std::uint32_t codes, std::uint32_t (&weights)[2],
+                                             std::uint32_t (&eightfold)[2]) {
+  // Lookups as above of positive codes alone and of negative ones alone; 128 added to each byte keeps their
+  // difference from borrowing.
+  constexpr std::uint32_t kLow = 0x03020100u, kHigh = 0x0C080604u;  // 0, 1, 2, 3; 4, 6, 8, 12
+  constexpr std::uint32_t kSigns = 0x88888888u, kMiddles = 0x80808080u, kEightfold = 0xF8F8F8F8u;
+  const std::uint32_t turned = codes ^ kSigns;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const std::uint32_t middle = ptx::byte_permute(kLow, kHigh, codes >> (16 * i)) + kMiddles -
+                                 ptx::byte_permute(kLow, kHigh, turned >> (16 * i));
+    weights[i] = middle ^ kMiddles;
+    eightfold[i] = middle << 3 & kEightfold;
+  }
+}
+
 /// Whether one of four e4m3 codes is NaN.
 __device__ inline bool has_nan(std::uint32_t codes) {
   constexpr std::uint32_t kMagnitudes = 0x7F7F7F7Fu, kOnes = 0x01010101u, kTops = 0x80808080u;
   return (((codes & kMagnitudes) + kOnes) & kTops) != 0;
+}
+
+/// |X| of an e4m3 code, the lowest byte of `code`.
+__device__ inline std::uint32_t magnitude_of(std::uint32_t code) {
+  const std::uint32_t exponent = code >> 3 & 15u;
+  const std::uint32_t mantissa = (code & 7u) | (exponent > 0 ? 8u : 0u);
+  return mantissa << (exponent > 0 ? exponent - 1 : 0);
 }
 
 /// The digits of X of four e4m3 codes: word d has digit d of each, the lowest first.
@@ -55,10 +79,7 @@ __device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kD
   std::uint32_t x[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t code = codes >> (8 * i);
-    const std::uint32_t exponent = code >> 3 & 15u;
-    const std::uint32_t mantissa = (code & 7u) | (exponent > 0 ? 8u : 0u);
-    const std::uint32_t magnitude = mantissa << (exponent > 0 ? exponent - 1 : 0);
+    const std::uint32_t code = codes >> (8 * i), magnitude = magnitude_of(code);
     x[i] = ((code & 0x80u) != 0 ? kMiddles - magnitude : kMiddles + magnitude) ^ kMiddles;
   }
   const std::uint32_t lower = ptx::byte_permute<0x5140>(x[0], x[1]);  // digits 0, 0, 1, 1
@@ -67,6 +88,23 @@ __device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kD
   digits[1] = ptx::byte_permute<0x7632>(lower, upper);
   digits[2] =
       ptx::byte_permute<0x5410>(ptx::byte_permute<0x0062>(x[0], x[1]), ptx::byte_permute<0x0062>(x[2], x[3]));
+}
+
+/// Others, which are X = digit 0 + 256 (digit 1 + 8 digit 2): so digits 1 and 2 are joined where W and 8 W are
+/// the weights. The upper two are 11 bits with their sign, |X| being at most 7 * 2^15.
+__device__ inline void to_joint_digits(std::uint32_t codes, std::uint32_t (&digits)[kDigits]) {
+  digits[0] = digits[1] = digits[2] = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::uint32_t code = codes >> (8 * i);
+    const auto magnitude = static_cast<std::int32_t>(magnitude_of(code));
+    const std::int32_t x = (code & 0x80u) != 0 ? -magnitude : magnitude;
+    const std::int32_t upper = (x + kDigitBase / 2) >> 8, eights = (upper + 4) >> 3;
+    const std::int32_t of_code[kDigits] = {x - upper * kDigitBase, upper - 8 * eights, eights};
+#pragma unroll
+    for (int digit = 0; digit < kDigits; ++digit)
+      digits[digit] |= (static_cast<std::uint32_t>(of_code[digit]) & 0xFFu) << (8 * i);
+  }
 }
 
 /// Where the four inputs of word `stored` of a slice lie among its 32 words, once `product_word` has put them
