@@ -45,8 +45,6 @@ LOCAL_MEMORY = {
     "stated_inner_few_kernel<true>": 96,
     "shared_many_kernel<false>": 16,
     "shared_many_kernel<true>": 24,
-    "stated_many_kernel<false>": 24,
-    "stated_many_kernel<true>": 32,
     # 32 tokens' sums beside the codes of a slice.
     "nvfp4_kernel<32, false>": 112,
     "nvfp4_kernel<32, true>": 112,

@@ -1,10 +1,15 @@
 /// The arithmetic of ops/experts/stated_sums.h on integer tensor cores.
 ///
-/// An instruction sums 32 inputs: one scale group. An activation X (19 bits) is three signed digits to base
-/// 256, each a column of its own; weights are twice W, as that is what two lookups give. The sums D of the
-/// digits begin at kSumBegin, the bits of a float32 whose last bit is 1/2: so an integer that is added to
-/// them adds half of itself to the float, and 2 W becomes W again. Sums of 2 W with a digit are less than
-/// 2^17, two digits joined less than 2^20, so that both are exact; G is rounded once, in the fma.
+/// An instruction sums 32 inputs: one scale group. An activation X (19 bits) is three signed digits, each a
+/// column of its own; digits are joined in integers of 32 bits, in which G and 2 G fit.
+///
+/// Many tokens: each instruction of a sum begins with what the one before has; G is rounded once, when it is
+/// converted.
+/// Few tokens, whose digits are columns of one instruction: weights are twice W, as that is what two lookups
+/// give. The sums D of the digits begin at kSumBegin, the bits of a float32 whose last bit is 1/2: so an
+/// integer that is added to them adds half of itself to the float, and 2 W becomes W again. Sums of 2 W with a
+/// digit are less than 2^17, two digits joined less than 2^20, so that both are exact; G is rounded once, in
+/// the fma.
 #pragma once
 
 #include <cstdint>
@@ -72,7 +77,7 @@ __device__ inline std::uint32_t magnitude_of(std::uint32_t code) {
   return mantissa << (exponent > 0 ? exponent - 1 : 0);
 }
 
-/// The digits of X of four e4m3 codes: word d has digit d of each, the lowest first.
+/// The digits of X to base 256 of four e4m3 codes: word d has digit d of each, the lowest first.
 __device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kDigits]) {
   // With 128 added to each digit they are the bytes of a sum; taken away again by turning its top bit.
   constexpr std::uint32_t kMiddles = 0x00808080u;
