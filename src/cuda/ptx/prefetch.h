@@ -1,4 +1,4 @@
-/// Memory that will be read soon, on its way to L2 while nobody waits for it.  (PTX: prefetch)
+/// Loads memory that a later instruction reads into L2; no thread waits for it.  (PTX: prefetch)
 #pragma once
 
 namespace baleen::ptx {

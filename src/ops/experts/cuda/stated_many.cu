@@ -1,6 +1,6 @@
-// Experts in the stated order, tiles of many tokens. A warp has 32 weight rows (inner: of each 16, 8 of w1 and
-// the same of w3), which it turns into operands once a slice, and all tokens of the tile; digits 0, 1 and 2 of
-// eight tokens are columns of an instruction each (`to_joint_digits`).
+// Experts in the stated order, tiles of many tokens. A warp has 32 weight rows (inner: of each 16, 8 of w1
+// and the same of w3), which it turns into operands once a slice, and all tokens of the tile; digits 0, 1 and
+// 2 of eight tokens are columns of an instruction each (`to_joint_digits`).
 //
 // Tokens are cut into digits once a call, inner values where they are made.
 #include <algorithm>

@@ -4,13 +4,13 @@
 // one before the last has ended.
 //
 // A task of a routed expert is four weight rows (inner: two of w1 and the same of w3). A lane has one scale
-// group of each row at a time, 16 bytes that it multiplies by the token's digits on its own (dp4a): G needs no
-// other lane. A quad has a slice; slices are added up in order behind the rows' last one.
+// group of each row at a time, 16 bytes that it multiplies by the token's digits on its own (dp4a): G needs
+// no other lane. A quad has a slice; slices are added up in order behind the rows' last one.
 // A task of the shared expert is 16 rows (inner: 8 of w1 and the same of w3), multiplied as in
 // expert_dequantised.cuh, to the same bits.
 //
-// The first kernel begins with weights of the shared expert, which are known before the ids are, and ends with
-// asking for those that the second one begins with.
+// The first kernel begins with weights of the shared expert, which are known before the ids are, and ends
+// with asking for those that the second one begins with.
 #include <algorithm>
 #include <cstddef>
 
@@ -36,7 +36,7 @@ constexpr int kRows = 4;                                 ///< weight rows of a r
 constexpr int kInnerOfTask = kRows / 2;                  ///< inner values, where two rows make one
 constexpr int kStepGroups = kWarpLanes;                  ///< scale groups of a step: a lane has one
 constexpr int kStepSlices = kStepGroups / kSliceGroups;  ///< slices of a step
-constexpr int kGroupBytes = 16;                          ///< of weights
+constexpr int kGroupBytes = 16;                          ///< weights of a scale group
 constexpr int kDigitParts = 6;  ///< pieces of 16 bytes: the digits of a group's inputs
 constexpr int kStepParts = kDigitParts * kStepGroups;
 
@@ -106,7 +106,7 @@ class OneMemory {
     return scales_ + column * steps_of(num_inputs_) * kStepSlices;
   }
 
-  uint4* pairs;        ///< of the shared expert's activations: pairs 8 e + q of a slice as `Columns` has them
+  uint4* pairs;        ///< the shared activations as BF16, in the order of `Columns`
   float* pair_scales;  ///< S of its slices
   float* slice_sums;   ///< the warp's: [kRows, sums_pitch]
 
@@ -151,7 +151,7 @@ struct OnePlan {
   int num_routed;
   std::int32_t places[kMaxSlots];
   float weights[kMaxSlots];
-  std::int32_t rows[kMaxSlots];  ///< of y, where those are written
+  std::int32_t rows[kMaxSlots];  ///< rows of y, where those are written
 };
 
 /// By one warp. `row_of_slot`: where rows of y are written, or null.
@@ -319,8 +319,8 @@ __device__ void multiply_routed(const Tasks& tasks, int task, const OneMemory& m
   }
 }
 
-/// By a warp: 16 rows of the shared expert, of which lane 4 g + q has rows g and g + 8 in part. sums[h]: of row
-/// g + 8 h. `prepare()` is called once weights are under way.
+/// By a warp: 16 rows of the shared expert, of which lane 4 g + q has rows g and g + 8 in part. sums[h]: of
+/// row g + 8 h. `prepare()` is called once weights are under way.
 template <class Prepare>
 __device__ void multiply_shared(const SharedRow (&rows)[2], int num_inputs, const OneMemory& memory,
                                 Prepare prepare, float (&sums)[2]) {
@@ -365,8 +365,8 @@ __device__ void multiply_shared(const SharedRow (&rows)[2], int num_inputs, cons
   }
 }
 
-/// By a warp, all of its block's tasks that it gets: those of the shared expert come first. `prepare()` brings
-/// activations to shared memory; each warp calls it once.
+/// By a warp, all of its block's tasks that it gets: those of the shared expert come first. `prepare()`
+/// brings activations to shared memory; each warp calls it once.
 template <class Tasks, class Prepare>
 __device__ void multiply_one(const Tasks& tasks, const OneMemory& memory, Prepare prepare) {
   bool prepared = false;
@@ -730,9 +730,9 @@ std::int64_t down_bytes(const ExpertsArgs& args) {
 }  // namespace
 
 bool multiplies_one(const ExpertsArgs& args) {
-  constexpr std::int64_t kMost = (99 << 10) - sizeof(OneOutputs) - sizeof(OnePlan) - 64;
+  constexpr std::int64_t kMaxBytes = (99 << 10) - sizeof(OneOutputs) - sizeof(OnePlan) - 64;
   return args.x.extent(0) == 1 && args.ids.extent(1) <= kMaxSlots &&
-         std::max(inner_bytes(args), down_bytes(args)) <= kMost;
+         std::max(inner_bytes(args), down_bytes(args)) <= kMaxBytes;
 }
 
 void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents,

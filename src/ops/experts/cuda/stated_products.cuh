@@ -7,9 +7,9 @@
 /// converted.
 /// Few tokens, whose digits are columns of one instruction: weights are twice W, as that is what two lookups
 /// give. The sums D of the digits begin at kSumBegin, the bits of a float32 whose last bit is 1/2: so an
-/// integer that is added to them adds half of itself to the float, and 2 W becomes W again. Sums of 2 W with a
-/// digit are less than 2^17, two digits joined less than 2^20, so that both are exact; G is rounded once, in
-/// the fma.
+/// integer that is added to them adds half of itself to the float, and 2 W becomes W again. Sums of 2 W with
+/// a digit are less than 2^17, two digits joined less than 2^20, so that both are exact; G is rounded once,
+/// in the fma.
 #pragma once
 
 #include <cstdint>
@@ -95,8 +95,8 @@ __device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kD
       ptx::byte_permute<0x5410>(ptx::byte_permute<0x0062>(x[0], x[1]), ptx::byte_permute<0x0062>(x[2], x[3]));
 }
 
-/// Others, which are X = digit 0 + 256 (digit 1 + 8 digit 2): so digits 1 and 2 are joined where W and 8 W are
-/// the weights. The upper two are 11 bits with their sign, |X| being at most 7 * 2^15.
+/// Others, which are X = digit 0 + 256 (digit 1 + 8 digit 2): so digits 1 and 2 are joined where W and 8 W
+/// are the weights. The upper two are 11 bits with their sign, |X| being at most 7 * 2^15.
 __device__ inline void to_joint_digits(std::uint32_t codes, std::uint32_t (&digits)[kDigits]) {
   digits[0] = digits[1] = digits[2] = 0;
 #pragma unroll
