@@ -17,7 +17,7 @@ inline constexpr int kFewStatedTokens = 4;
 inline constexpr int kManyStatedTokens = 64;
 
 /// Rows as three digits of e4m3 codes (stated_products.cuh): of row r and slice s those are 384 bytes at
-/// r * slices + s, [group][digit][32 inputs].
+/// r * slices + s, in planes of 32 inputs whose order is that of stated_many.cu.
 struct DigitRows {
   std::uint8_t* digits = nullptr;
   float* scales = nullptr;  ///< S * 2^-10, or NaN: of row r and slice s at s * scale_stride + r

@@ -33,6 +33,16 @@ struct ManyStage {
 };
 
 constexpr int kManyStages = 2;
+/// Place of a group's planes, and of a place's group: those whose products are added first come first.
+__host__ __device__ constexpr int place_of_group(int group) {
+  return group == 1 ? 2 : group == 2 ? 1 : group;
+}
+/// Plane of a digit of a group; digit 2 comes first.
+__host__ __device__ constexpr int plane_of(int group, int digit) {
+  return kDigits * place_of_group(group) + 2 - digit;
+}
+/// Place of half a plane of a tile's token: the same half of eight tokens lies in different banks.
+__device__ constexpr int half_place(int token, int half) { return half ^ (token >> 2 & 1); }
 /// From token to token of inner values: neighbours begin in different banks.
 constexpr int kInnerPitch = kActivationGroup + 8;
 
@@ -72,7 +82,7 @@ class ManyTokensLoader {
       const Item item(i);
       if (pieces_[i] != kNoPiece)
         ptx::cp_async_16(
-            &to.digits[item.plane][item.token][16 * item.half],
+            &to.digits[item.plane][item.token][16 * half_place(item.token, item.half)],
             digits_ + std::uint64_t{pieces_[i] + static_cast<std::uint32_t>(slice) * kSlicePieces} * 16);
     }
     if (scales_ != nullptr) ptx::cp_async_4(&to.scales[threadIdx.x], scales_ + slice * scale_stride_);
@@ -146,29 +156,46 @@ __device__ void add_many_slice(const ManyStage& stage, int num_tokens, ManySums&
       }
     }
   }
+  // Planes lie in the order in which instructions take them; lane 8 i + r reads row r of matrix i.
+  const int matrix = lane / 8, row = lane % 8;
+  const std::uint8_t* const own = &stage.digits[matrix / 2][row][16 * half_place(row, matrix % 2)];
+  const auto load_planes = [&](int n, int pair, std::uint32_t(&words)[4]) {
+    ptx::ldmatrix_x4(words, own + (2 * pair * kTokens + 8 * n) * kPlaneBytes);
+  };
+  std::uint32_t next[4];  // planes 0 and 1 of the next eight tokens
+  load_planes(0, 0, next);
 #pragma unroll
   for (int n = 0; n < kTokenTiles; ++n) {
     const int first = 8 * n;
     if (first >= num_tokens) break;
+    std::uint32_t b[kPlanes / 2][4];
+#pragma unroll
+    for (int pair = 0; pair < kPlanes / 2; ++pair) {
+      if (pair > 0) {
+        load_planes(n, pair, b[pair]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) b[0][i] = next[i];
+      }
+    }
+    if (n + 1 < kTokenTiles) load_planes(n + 1, 0, next);
     float group_sums[kRowTiles][4][kSliceGroups];
-    // Groups whose products are added first come first.
-    constexpr int kOrder[kSliceGroups] = {0, 2, 1, 3};
 #pragma unroll
     for (int place = 0; place < kSliceGroups; ++place) {
-      const int group = kOrder[place];
-      uint2 digits[kDigits];
-#pragma unroll
-      for (int digit = 0; digit < kDigits; ++digit)
-        digits[digit] =
-            *reinterpret_cast<const uint2*>(&stage.digits[group * kDigits + digit][first + g][8 * q]);
+      const int group = place_of_group(place);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
-        std::int32_t joined[4];
-        ptx::mma_16x8x32_s8(joined, eightfold[m][group], digits[2].x, digits[2].y, 0);
-        ptx::mma_16x8x32_s8(joined, a[m][group], digits[1].x, digits[1].y, joined);
+        const auto multiply = [&](std::int32_t(&d)[4], const std::uint32_t(&weights)[4], int digit,
+                                  const std::int32_t(&c)[4]) {
+          const int plane = plane_of(group, digit);
+          ptx::mma_16x8x32_s8(d, weights, b[plane / 2][plane % 2 * 2], b[plane / 2][plane % 2 * 2 + 1], c);
+        };
+        std::int32_t joined[4] = {};
+        multiply(joined, eightfold[m][group], 2, joined);
+        multiply(joined, a[m][group], 1, joined);
 #pragma unroll
         for (std::int32_t& sum : joined) sum *= kDigitBase;
-        ptx::mma_16x8x32_s8(joined, a[m][group], digits[0].x, digits[0].y, joined);
+        multiply(joined, a[m][group], 0, joined);
 #pragma unroll
         for (int i = 0; i < 4; ++i) group_sums[m][i][group] = __int2float_rn(joined[i]);
       }
@@ -243,7 +270,8 @@ __device__ void for_each_sum(int num_tokens, const ManySums& sums, Take take) {
   }
 }
 
-/// Writes the lane's four inputs of a slice, word `lane` of it.
+/// Writes the lane's four inputs of a slice, word `lane` of it. A plane has the even words, then the odd ones,
+/// as lanes of an instruction take them: lane q of four words 2 q and 2 q + 1.
 __device__ void store_digits(const DigitRows& to, std::int64_t row, int slice, int num_slices,
                              std::uint32_t codes, float scale) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
@@ -253,7 +281,7 @@ __device__ void store_digits(const DigitRows& to, std::int64_t row, int slice, i
       reinterpret_cast<std::uint32_t*>(to.digits + (row * num_slices + slice) * std::int64_t{kDigitBytes});
 #pragma unroll
   for (int digit = 0; digit < kDigits; ++digit)
-    words[(lane / 8 * kDigits + digit) * 8 + lane % 8] = digits[digit];
+    words[plane_of(lane / 8, digit) * 8 + lane % 2 * 4 + lane % 8 / 2] = digits[digit];
   const bool nan = __any_sync(kAllLanes, has_nan(codes));
   if (lane == 0) to.scales[slice * to.scale_stride + row] = slice_scale(scale, nan);
 }
