@@ -38,13 +38,11 @@ LOCAL_MEMORY = {
     "attention_any_kernel<V32Row>": 8,
     # Attention: 192 registers hold sums and queries.
     "attention_tiles_kernel": 128,
-    # As many blocks on a multiprocessor as hide memory: registers are cut to 64 and 128.
+    # As many blocks on a multiprocessor as hide memory: registers are cut to 64.
     "stated_down_few_kernel<false>": 104,
     "stated_down_few_kernel<true>": 104,
     "stated_inner_few_kernel<false>": 72,
     "stated_inner_few_kernel<true>": 96,
-    "shared_many_kernel<false>": 16,
-    "shared_many_kernel<true>": 24,
     # 32 tokens' sums beside the codes of a slice.
     "nvfp4_kernel<32, false>": 112,
     "nvfp4_kernel<32, true>": 112,

@@ -322,7 +322,7 @@ __device__ void quantise_inner(const Params& p, const TokenTile& tile,
                                const Bf16Bits (&inner)[kTokens][kActivationGroup]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
             warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  for (int token = warp; token < tile.num_rows; token += kWarps) {
+  for (int token = warp; token < tile.num_rows; token += static_cast<int>(blockDim.x) / kWarpLanes) {
     float values[4];
     unpack_bf16(*reinterpret_cast<const uint2*>(&inner[token][4 * lane]), values);
     const Fp8Piece<4> piece = quantise_fp8_group(values);

@@ -48,6 +48,11 @@ void prepare_stated_tokens(const ExpertsArgs& args, const DispatchPlan& plan, co
 void multiply_many_stated(const ManyStatedParams& params, const DispatchExtents& extents,
                           CudaContext& context);
 
+/// Of the shared expert, the first `num_tiles` tiles of up to kManyStatedTokens.
+enum class SharedHalf { kInner, kDown };
+void multiply_shared_stated(const stated::Params& params, int num_tiles, SharedHalf half,
+                            CudaContext& context);
+
 /// Pieces of a tile.
 inline std::int64_t inner_pieces(std::int64_t inner_width) { return inner_width / kActivationGroup; }
 inline std::int64_t down_pieces(std::int64_t width) {

@@ -270,8 +270,8 @@ __device__ void for_each_sum(int num_tokens, const ManySums& sums, Take take) {
   }
 }
 
-/// Writes the lane's four inputs of a slice, word `lane` of it. A plane has the even words, then the odd ones,
-/// as lanes of an instruction take them: lane q of four words 2 q and 2 q + 1.
+/// Writes the lane's four inputs of a slice, word `lane` of it. A plane has the even words, then the odd
+/// ones, as lanes of an instruction take them: lane q of four words 2 q and 2 q + 1.
 __device__ void store_digits(const DigitRows& to, std::int64_t row, int slice, int num_slices,
                              std::uint32_t codes, float scale) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
@@ -348,29 +348,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-/// Tokens of the shared expert that are multiplied together, for want of registers for more.
-constexpr int kSharedTokens = 32;
-
-/// Block (t, n): piece n of tile t of the shared expert's.
-template <bool kDown>
-__global__ void __launch_bounds__(dequantised::kThreads)
-    shared_many_kernel(const __grid_constant__ ManyStatedParams many, NextAtOnce order) {
-  __shared__ dequantised::Memory<kSharedTokens> memory;
-  order.launch_next();
-  ptx::wait_for_previous_kernel();
-  const Params& p = many.products;
-  const TokenTile tile = p.tiles[blockIdx.x];
-#pragma unroll 1
-  for (int first = 0; first < tile.num_rows; first += kSharedTokens) {
-    const TokenTile part{tile.expert, tile.first_row + first, min(kSharedTokens, tile.num_rows - first), 0};
-    if constexpr (kDown) {
-      dequantised::multiply_down<WeightFormat::kFp8>(p, p.shared, part, 0, p.shared_inner_width, memory);
-    } else {
-      dequantised::multiply_inner<WeightFormat::kFp8>(p, p.shared, part, 0, memory);
-    }
-  }
-}
-
 constexpr int kPrepareWarps = 8;
 
 struct PrepareParams {
@@ -440,16 +417,12 @@ void multiply_many_stated(const ManyStatedParams& params, const DispatchExtents&
                    .shared_bytes = kManySharedBytes},
                   context.stream, params, num_shared);
   };
-  const auto launch_shared = [&](auto kernel, std::int64_t pieces) {
-    if (num_shared == 0) return;
-    launch_kernel(kStatedLaunch, kernel,
-                  {.grid = dim3(static_cast<unsigned>(num_shared), static_cast<unsigned>(pieces)),
-                   .threads = dequantised::kThreads},
-                  context.stream, params);
+  const auto launch_shared = [&](SharedHalf half) {
+    if (num_shared > 0) multiply_shared_stated(p, num_shared, half, context);
   };
-  launch_shared(shared_many_kernel<false>, inner_pieces(p.shared_inner_width));
+  launch_shared(SharedHalf::kInner);
   launch_routed(stated_many_kernel<false>, inner_pieces(p.inner_width));
-  launch_shared(shared_many_kernel<true>, down_pieces(p.width));
+  launch_shared(SharedHalf::kDown);
   launch_routed(stated_many_kernel<true>, down_pieces(p.width));
 }
 

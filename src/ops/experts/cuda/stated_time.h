@@ -19,7 +19,7 @@ struct StatedTile {
   double weight_instructions, column_instructions;
   double num_launches;
 };
-inline constexpr StatedTile kFewStatedTile{4, 4, 25, 16, 3}, kManyStatedTile{64, 8, 25, 25, 5};
+inline constexpr StatedTile kFewStatedTile{4, 4, 25, 16, 3}, kManyStatedTile{64, 8, 56, 18, 5};
 
 template <StatedTile kTile>
 [[nodiscard]] double stated_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {
