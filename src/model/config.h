@@ -63,6 +63,7 @@ struct EngramConfig {
   std::int64_t head_dim = 0;    ///< values of a row
   std::int64_t pad_token_id = 0;
   std::int64_t compressed_vocab_size = 0;
+  std::int64_t image_token_id = -1;  ///< "image_token_id", which no n-gram spans; -1: there is none
 
   /// Hashes, and rows that a token reads of a table.
   [[nodiscard]] std::int64_t num_hashes() const { return (max_ngram_size - 1) * n_heads; }

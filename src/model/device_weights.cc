@@ -13,6 +13,7 @@ template <class Visit>
 void walk(WeightTree& tree, Visit visit) {
   if (tree.table == nullptr) return;
   for (const TensorSpec& spec : *tree.table) {
+    if (!spec.place.exists()) continue;
     if (spec.expert < 0) {
       visit_arrays(spec.place.in(tree, spec.block, -1), visit);
       continue;
@@ -41,7 +42,7 @@ std::int64_t table_bytes(const std::vector<TensorSpec>& table, const StorageForm
                          bool with_experts) {
   std::int64_t bytes = 0;
   for (const TensorSpec& spec : table) {
-    if (spec.expert >= 0 && !with_experts) continue;
+    if (!spec.place.exists() || (spec.expert >= 0 && !with_experts)) continue;
     for (const HeldArray& array : held_arrays(spec, formats))
       bytes += spec.count * Arena::bytes_for<std::byte>(array.size_bytes());
   }

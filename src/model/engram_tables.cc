@@ -113,27 +113,32 @@ std::vector<EngramTable> engram_tables(const EngramConfig& engram) {
   return tables;
 }
 
-std::vector<std::int64_t> engram_rows(const EngramTable& table, const EngramTokens& tokens,
-                                      std::span<const TokenId> ids) {
-  BALEEN_CHECK(!ids.empty());
-  const auto compressed = [&](TokenId id) {
-    return std::int64_t{tokens.compressed[static_cast<std::size_t>(id)]};
-  };
-  const std::size_t max_ngram = table.multipliers.size();
-  const std::size_t heads = table.primes.size() / (max_ngram - 1);
-  std::vector<std::int64_t> rows;
-  std::int64_t hash = 0;
-  bool is_text = true;
-  for (std::size_t back = 0; back < max_ngram; ++back) {
-    is_text = is_text && back < ids.size() && ids[ids.size() - 1 - back] != tokens.image_token;
-    const TokenId id = is_text ? ids[ids.size() - 1 - back] : tokens.pad_token;
-    hash ^= compressed(id) * table.multipliers[back];
-    for (std::size_t head = 0; back > 0 && head < heads; ++head) {
-      const std::size_t i = (back - 1) * heads + head;
-      rows.push_back(table.offsets[i] + hash % table.primes[i]);
+void engram_rows(const EngramTable& table, const EngramTokens& tokens, std::span<const TokenId> before,
+                 std::span<const TokenId> ids, View<std::int64_t, 2> rows) {
+  BALEEN_CHECK_EQ(rows.extent(0), std::ssize(ids));
+  const auto max_ngram = std::ssize(table.multipliers);
+  const std::int64_t heads = std::ssize(table.primes) / (max_ngram - 1);
+  for (std::int64_t at = 0; at < std::ssize(ids); ++at) {
+    std::int64_t hash = 0;
+    bool is_text = true;
+    for (std::int64_t back = 0; back < max_ngram; ++back) {
+      const std::int64_t from = at - back;
+      is_text = is_text && from + std::ssize(before) >= 0;
+      TokenId id = tokens.pad_token;
+      if (is_text)
+        id = from >= 0 ? ids[static_cast<std::size_t>(from)]
+                       : before[static_cast<std::size_t>(from + std::ssize(before))];
+      is_text = is_text && id != tokens.image_token;
+      if (!is_text) id = tokens.pad_token;
+      hash ^= std::int64_t{tokens.compressed[static_cast<std::size_t>(id)]} *
+              table.multipliers[static_cast<std::size_t>(back)];
+      if (back == 0) continue;
+      for (std::int64_t i = (back - 1) * heads; i < back * heads; ++i) {
+        const auto place = static_cast<std::size_t>(i);
+        rows(at, i) = table.offsets[place] + hash % table.primes[place];
+      }
     }
   }
-  return rows;
 }
 
 }  // namespace baleen

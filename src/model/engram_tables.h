@@ -15,6 +15,7 @@
 
 #include "model/config.h"
 #include "tensor/ragged_batch.h"
+#include "tensor/view.h"
 
 namespace baleen {
 
@@ -37,9 +38,10 @@ struct EngramTokens {
   TokenId image_token = -1;  ///< -1: there is none
 };
 
-/// Rows that the last of `ids` reads, in the order of the primes: [num_hashes]. `ids` is its sequence, or
-/// that sequence's last max_ngram_size tokens, which are all that is looked at.
-[[nodiscard]] std::vector<std::int64_t> engram_rows(const EngramTable& table, const EngramTokens& tokens,
-                                                    std::span<const TokenId> ids);
+/// Rows that each of `ids` reads, in the order of the primes, to `rows`: [ids, num_hashes]. `before`: what
+/// their sequence has before them, of which the last max_ngram_size - 1 tokens are looked at; so these are all
+/// the state that a sequence has of its n-grams.
+void engram_rows(const EngramTable& table, const EngramTokens& tokens, std::span<const TokenId> before,
+                 std::span<const TokenId> ids, View<std::int64_t, 2> rows);
 
 }  // namespace baleen

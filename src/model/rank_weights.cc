@@ -57,7 +57,7 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
     tree_.blocks.push_back(whole.block(blocks_.back()));
   }
   for (const TensorSpec& spec : *tree_.table)
-    if (spec.expert < 0) cut(spec, spec.place.in(tree_, spec.block, -1), copies_);
+    if (spec.expert < 0 && spec.place.exists()) cut(spec, spec.place.in(tree_, spec.block, -1), copies_);
   slots_.resize(blocks_.size());
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const auto map = maps.empty()

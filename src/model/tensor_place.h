@@ -45,6 +45,8 @@ class TensorPlace {
     return place;
   }
 
+  /// False: the tensor lies outside the trees, as tables of n-grams do.
+  [[nodiscard]] bool exists() const { return held_ != nullptr; }
   [[nodiscard]] Holding holding() const { return holding_; }
   /// The tree has the block, and of a routed expert's tensor the expert.
   [[nodiscard]] HeldTensor in(WeightTree& tree, std::int64_t block, std::int64_t expert) const {

@@ -122,7 +122,7 @@ class TableBuilder {
         TensorKind::kNorm;
   }
 
-  /// What no operation reads yet.
+  /// What has no place in a tree.
   void add_unread(std::string_view name, Shape shape, Storage storage, TensorRole role) {
     table_.emplace_back(TensorSpec{.name = fmt::format("{}{}", prefix_, name),
                                    .shape = std::move(shape),
@@ -233,10 +233,13 @@ class TableBuilder {
     const TensorRole role = TensorRole::kEngramProjection;
     add_unread("engram.embed", {engram.num_embeddings[*table], engram.head_dim}, Storage::kFp8Rows,
                TensorRole::kEngramTable);
-    add_unread("engram.wkv", {(c_.hc_mult + 1) * c_.hidden_size, engram.num_hashes() * engram.head_dim},
-               Storage::kDense, role);
-    for (const char* name : {"engram.q_weight", "engram.k_weight"})
-      add_unread(name, {c_.hc_mult, c_.hidden_size}, Storage::kBf16, role);
+    add("engram.wkv", {(c_.hc_mult + 1) * c_.hidden_size, engram.num_hashes() * engram.head_dim},
+        Storage::kDense, role, kInBlock, AT(engram.wkv));
+    const Shape of_streams = {c_.hc_mult, c_.hidden_size};
+    add("engram.q_weight", of_streams, Storage::kBf16, role, kInBlock, AT(engram.q_weight)).kind =
+        TensorKind::kNorm;
+    add("engram.k_weight", of_streams, Storage::kBf16, role, kInBlock, AT(engram.k_weight)).kind =
+        TensorKind::kNorm;
   }
 
   void add_indexer(const LayerAttention& shape) {

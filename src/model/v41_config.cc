@@ -131,6 +131,8 @@ ModelConfig read_v41_config(const Json& object, std::string_view label,
   config.num_hash_layers = 0;
   visit_streams(config.streams.emplace(), reader);
   visit_engram(config.engram.emplace(), reader);
+  root("image_token_id", config.engram->image_token_id, Range<std::int64_t>{0, kTokenIds.max},
+       Presence::kOptional);
   visit_dspark(config, reader);
   visit_draft_experts(config.dspark, reader);
   inner.expect("num_key_value_heads", 1);

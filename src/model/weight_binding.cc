@@ -48,6 +48,7 @@ WeightTree bind_weights(const RankConfig& rank, const std::vector<TensorSpec>& t
   for (BlockWeights& block : tree.blocks) block.moe.has_shared = rank.model().n_shared_experts > 0;
   std::vector<const std::byte*> arrays;
   for (const TensorSpec& spec : table) {
+    if (!spec.place.exists()) continue;
     arrays.clear();
     for (const HeldArray& array : held_arrays(spec, formats)) arrays.push_back(source(array));
     for (std::int64_t i = 0; i < spec.count; ++i) {
@@ -62,6 +63,7 @@ RowTree bind_rows(const RankConfig& rank, const std::vector<TensorSpec>& table) 
   auto tree = empty_tree<RowTree>(rank);
   for (std::size_t row = 0; row < table.size(); ++row) {
     const TensorSpec& spec = table[row];
+    if (!spec.place.exists()) continue;
     for (std::int64_t i = 0; i < spec.count; ++i)
       spec.place.in(tree, spec.block, spec.expert + i) = {static_cast<std::int32_t>(row)};
   }

@@ -110,9 +110,19 @@ struct MoeWeightsOf : Leaves::Placement {
 };
 using MoeWeights = MoeWeightsOf<ViewLeaves>;
 
+/// "engram.*", of layers that read a table of n-grams; the table is no weight of the tree (engram/).
+template <class Leaves>
+struct EngramWeightsOf {
+  Leaves::Matrix wkv;          ///< [(n + 1) d, values of the rows that a token reads]
+  Leaves::Bf16Table q_weight;  ///< [n, d]
+  Leaves::Bf16Table k_weight;  ///< [n, d]
+};
+using EngramWeights = EngramWeightsOf<ViewLeaves>;
+
 /// "layers.N.*", or the same of a draft head's block
 template <class Leaves>
 struct BlockWeightsOf {
+  EngramWeightsOf<Leaves> engram;
   Leaves::Mixing hc_attn;
   Leaves::Mixing hc_ffn;
   Leaves::Vector attn_norm;

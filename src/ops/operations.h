@@ -10,6 +10,8 @@
 #include "ops/dispatch/combine.h"
 #include "ops/dispatch/dispatch.h"
 #include "ops/embed/embed.h"
+#include "ops/engram/engram.h"
+#include "ops/engram/engram_lookup.h"
 #include "ops/experts/experts.h"
 #include "ops/fused_experts/fused_experts.h"
 #include "ops/gather_rows/gather_rows.h"
@@ -37,6 +39,8 @@ namespace baleen {
 // clang-format off
 using Operations = TypeList<
     ops::Embed,
+    ops::EngramLookup,
+    ops::Engram,
     ops::RopeAngles,
     ops::HcPre,
     ops::HcPost,

@@ -56,6 +56,15 @@ struct Tiny {
   EngramTokens tokens{.compressed = compressed, .pad_token = 2};
 };
 
+/// Those that the last of `ids` reads.
+std::vector<std::int64_t> engram_rows(const EngramTable& table, const EngramTokens& tokens,
+                                      std::span<const TokenId> ids) {
+  std::vector<std::int64_t> rows(table.primes.size());
+  baleen::engram_rows(table, tokens, ids.first(ids.size() - 1), ids.last(1),
+                      {rows.data(), {1, std::ssize(rows)}});
+  return rows;
+}
+
 TEST(EngramTables, RowsByHand) {
   const Tiny tiny;
   const std::vector<EngramTable> tables = engram_tables(tiny.config);
@@ -88,6 +97,34 @@ TEST(EngramTables, ARowDependsOnItsNgramAlone) {
     std::vector<TokenId> ngram{3, 4, 1}, other = ngram;
     other[changed] = 0;
     EXPECT_NE(engram_rows(table, tiny.tokens, ngram), engram_rows(table, tiny.tokens, other)) << changed;
+  }
+}
+
+TEST(EngramTables, PiecesReadWhatTheWholeReads) {
+  Tiny tiny;
+  tiny.config.max_ngram_size = 4;
+  tiny.tokens.image_token = 6;
+  const std::vector<TokenId> ids{0, 1, 3, 4, 6, 5, 1, 0, 3, 3, 2, 4};
+  for (const EngramTable& table : engram_tables(tiny.config)) {
+    const auto num_hashes = std::ssize(table.primes);
+    const auto rows_from = [&](std::size_t begin, std::size_t end, std::size_t num_before) {
+      std::vector<std::int64_t> rows((end - begin) * table.primes.size());
+      baleen::engram_rows(table, tiny.tokens, std::span(ids).first(begin).last(std::min(begin, num_before)),
+                          std::span(ids).subspan(begin, end - begin),
+                          {rows.data(), {static_cast<std::int64_t>(end - begin), num_hashes}});
+      return rows;
+    };
+    const std::vector<std::int64_t> whole = rows_from(0, ids.size(), 0);
+    for (const std::size_t piece : {1U, 2U, 3U, 5U, 11U}) {
+      std::vector<std::int64_t> joined;
+      for (std::size_t begin = 0; begin < ids.size(); begin += piece) {
+        // Three tokens before are as good as all of them, and two are not.
+        const std::vector<std::int64_t> rows = rows_from(begin, std::min(begin + piece, ids.size()), 3);
+        joined.insert(joined.end(), rows.begin(), rows.end());
+      }
+      EXPECT_EQ(joined, whole) << piece;
+    }
+    EXPECT_NE(rows_from(3, 4, 2), rows_from(3, 4, 3));
   }
 }
 

@@ -74,6 +74,31 @@ struct Example<ops::Embed> {
   }
 };
 template <>
+struct Example<ops::EngramLookup> {
+  static std::vector<EngramLookupArgs> calls(GuardedMemory& memory, Host&) {
+    constexpr std::int64_t kHashes = 2, kTableRows = 5, kScales = kWidth / kEngramScaleColumns;
+    const std::vector<std::uint8_t> scales(kTableRows * kScales, 127);
+    return {{.rows = {memory.span_of<std::int64_t>({4, 0, 2, 2, 1, 3}).data(), {kRows, kHashes}},
+             .codes = {memory.place<std::uint8_t>(kTableRows * kWidth), {kTableRows, kWidth}},
+             .scales = {memory.span_of<std::uint8_t>(scales).data(), {kTableRows, kScales}},
+             .z = memory.rows(kRows, kHashes * kWidth)}};
+  }
+};
+template <>
+struct Example<ops::Engram> {
+  static std::vector<EngramArgs> calls(GuardedMemory& memory, Host&) {
+    const std::vector<Bf16Bits> ones(4 * kWidth, float_to_bf16(1.0F));
+    return {{.tokens = memory.span_of<TokenId>({4, 0, 2}),
+             .image_token = 0,
+             .projected = memory.rows(kRows, 5 * kWidth),
+             .q_weight = {memory.span_of<Bf16Bits>(ones).data(), {4, kWidth}},
+             .k_weight = {memory.span_of<Bf16Bits>(ones).data(), {4, kWidth}},
+             .eps = 1e-20F,
+             .precision = kExact,
+             .streams = memory.dense_heads(kRows, 4, kWidth)}};
+  }
+};
+template <>
 struct Example<ops::RopeAngles> {
   static std::vector<RopeAnglesArgs> calls(GuardedMemory& memory, Host& host) {
     return {{.frequencies = memory.span<const float>(kPairs),

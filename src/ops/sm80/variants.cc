@@ -6,6 +6,7 @@
 #include "ops/dispatch/cuda/dispatch.h"
 #include "ops/dispatch/cuda/nccl_dispatch.h"
 #include "ops/embed/cuda/embed.h"
+#include "ops/engram/cuda/engram.h"
 #include "ops/experts/cuda/experts.h"
 #include "ops/gather_rows/cuda/gather_rows.h"
 #include "ops/grouped_linear/cuda/grouped_linear.h"
@@ -34,6 +35,8 @@ namespace {
 VariantTable<CudaContext> variants_without_messages() {
   VariantTable<CudaContext> table;
   table.add(embed_variants());
+  table.add(engram_lookup_variants());
+  table.add(engram_variants());
   table.add(rope_angles_variants());
   table.add(rope_variants());
   table.add(hc_pre_variants());

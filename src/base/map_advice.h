@@ -1,0 +1,16 @@
+/// What the system is told of files' maps: how they will be read, so that it reads ahead where that helps and
+/// nowhere else. Advice changes no bytes; where the system takes none, nothing happens.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace baleen {
+
+/// Single places, far from one another: a touched page brings no others along.
+void expect_random_reads(std::span<const std::byte> mapped);
+
+/// Soon: reading begins, and the caller does not wait for it.
+void begin_reading(std::span<const std::byte> mapped);
+
+}  // namespace baleen
