@@ -28,9 +28,9 @@ HWY_INLINE hn::Vec<D> decode_e4m3(D d, const std::uint8_t* from) {
   const auto subnormal = hn::Mul(hn::ConvertTo(d, magnitude), hn::Set(d, 0x1p-9F));
   const auto is_normal = hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, 7)));
   const auto is_nan = hn::RebindMask(d, hn::Eq(magnitude, hn::Set(di, 0x7F)));
-  const auto value = hn::IfThenElse(is_nan, hn::NaN(d), hn::IfThenElse(is_normal, normal, subnormal));
   const auto sign = hn::BitCast(d, hn::ShiftLeft<24>(hn::And(code, hn::Set(di, 0x80))));
-  return hn::Or(value, sign);
+  const auto value = hn::Or(hn::IfThenElse(is_normal, normal, subnormal), sign);
+  return hn::IfThenElse(is_nan, hn::BitCast(d, hn::Set(di, 0x7FC00000)), value);
 }
 
 }  // namespace engram_codes
