@@ -84,6 +84,14 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                  "What becomes of chosen experts outside the GPU's memory: they are copied there, or the "
                  "host's cores compute some of them meanwhile, with the same bits wherever an expert lies. "
                  "auto: compute where that is measured to be faster");
+  command.choice("--engram", engram,
+                 {{"auto", EngramWish::kAuto},
+                  {"gpu", EngramWish::kGpu},
+                  {"host", EngramWish::kHost},
+                  {"disk", EngramWish::kDisk}},
+                 "Where tables of n-grams lie (DeepSeek-V4.1): in the GPU's memory, in pinned memory of the "
+                 "host, or on disk, where the rows of a step are read before it. auto: the nearest of these "
+                 "with room beside all else; on a CPU the file's map");
   command.texts("--kernel", kernels,
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");
@@ -196,6 +204,7 @@ EngineOptions EngineFlags::options_without_plan() const {
   if (host_expert_bytes > 0) options.host_expert_bytes = host_expert_bytes;
   options.fetch_ahead = !no_fetch_ahead;
   options.host_experts = host_experts;
+  options.engram = engram;
   return options;
 }
 

@@ -39,6 +39,7 @@ struct EngineFlags {
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
   bool no_fetch_ahead = false;
   HostExpertsMode host_experts = HostExpertsMode::kAuto;
+  EngramWish engram = EngramWish::kAuto;
   ParallelPlan parallel;  ///< zeros: one rank
   BatchOverlap overlap;   ///< when a plan with two micro-batches cuts its steps
   ExpertFlags experts;

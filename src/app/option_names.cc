@@ -10,6 +10,7 @@ constexpr std::string_view kOpening = "‹", kClosing = "›";
 constexpr OptionName kNames[] = {
     {"API keys", "--api-key-file"},
     {"CORS origin", "--cors-origin"},
+    {"Engram tables", "--engram"},
     {"GPU weight bytes", "--gpu-weights-bytes"},
     {"GPUs", "--devices"},
     {"JSON", "--json"},

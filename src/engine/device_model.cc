@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/lost_maps.h"
+#include "engine/engram_memory.h"
+#include "hardware/machine_memory.h"
 #include "log/log.h"
 #include "model/gpu_formats.h"
 
@@ -125,6 +127,9 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
                                    .connection = share_.connection});
   const std::string also_taken = device->taken_memory().empty() ? "" : "\n" + device->taken_memory();
   if (auto failed = leave_experts_to_host(plan, share_.experts, options, device->free_bytes()))
+    fail("{}{}", failed->message, also_taken);
+  if (auto failed = place_engram(plan, config(), options, device->free_bytes(),
+                                 available_memory_bytes() - plan.host_expert_bytes))
     fail("{}{}", failed->message, also_taken);
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =

@@ -12,6 +12,7 @@
 
 #include "device/device_choice.h"
 #include "disk_tier/disk_tier.h"
+#include "engram/engram_place.h"
 #include "forward/batch_overlap.h"
 #include "model/config.h"
 #include "model/parallel_plan.h"
@@ -80,6 +81,8 @@ struct EngineOptions {
   /// With kCompute routed experts are added up in the stated order (ExpertSums::kStated) wherever they lie,
   /// so that no bit depends on it; with kAuto where some lie outside the GPU's memory.
   HostExpertsMode host_experts = HostExpertsMode::kFetch;
+  /// Where tables of n-grams lie (V4.1).
+  EngramWish engram = EngramWish::kAuto;
   /// For benchmarks: copies of chosen experts take as long as over a link of so many bytes a second.
   std::optional<double> imposed_link_rate;
   /// Variants that operations are forced to; the others choose for themselves.

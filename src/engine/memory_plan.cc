@@ -4,6 +4,7 @@
 
 #include "drafts/draft_head.h"
 #include "engine/engine_limits.h"
+#include "engine/engram_memory.h"
 #include "forward/forward.h"
 #include "model/device_weights.h"
 #include "ops/experts/experts.h"
@@ -80,6 +81,7 @@ MemoryPlan plan_memory(const RankConfig& rank, std::int64_t weight_bytes, const 
       scratch_bytes(device, step_shape(rank, device.padded_rows(options.max_batch_tokens),
                                        options.max_logit_rows, options.max_sequences, max_positions));
   plan.why_not_scratch = why_not_scratch(device);
+  plan_engram(plan, rank, options);
   plan.logit_bytes =
       (options.drafts ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
   if (!device.shares_host_memory) {

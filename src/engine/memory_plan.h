@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/engine_options.h"
+#include "engram/engram_place.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
 #include "model/rank_config.h"
@@ -36,11 +38,16 @@ struct MemoryPlan {
   ExpertCounts experts;                ///< no blocks: everything is on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned, of this rank; not part of the total
   std::int64_t disk_expert_bytes = 0;  ///< size of the experts that are in neither memory
+  // Of a rank whose layers read tables of n-grams (engram_memory.h):
+  std::optional<EngramPlace> engram_place;  ///< none: it has no such layers
+  std::int64_t engram_table_bytes = 0;      ///< of the tables, wherever they lie
+  std::int64_t engram_bytes = 0;       ///< on the device: what steps read rows by, and tables that lie there
+  std::int64_t host_engram_bytes = 0;  ///< pinned, likewise; not part of the total
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {
     return weight_bytes + int8_copy_bytes + cache_bytes() + activation_bytes + scratch_bytes + logit_bytes +
-           message_bytes + overhead_bytes;
+           message_bytes + engram_bytes + overhead_bytes;
   }
 };
 

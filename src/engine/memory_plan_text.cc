@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "base/size_text.h"
 #include "engine/memory_plan.h"
 
 namespace baleen {
@@ -39,6 +40,17 @@ std::string experts_text(const MemoryPlan& plan) {
   return text;
 }
 
+std::string engram_text(const MemoryPlan& plan) {
+  if (!plan.engram_place) return "";
+  const EngramPlace place = *plan.engram_place;
+  return line(
+      "n-grams", plan.engram_bytes,
+      fmt::format("  (tables of {} {}{})", size_text(plan.engram_table_bytes),
+                  place == EngramPlace::kDisk ? "on disk, of which the rows of a step are read before it"
+                                              : fmt::format("in {}", engram_place_name(place)),
+                  place == EngramPlace::kHost ? ", pinned" : ""));
+}
+
 std::string cache_text(const MemoryPlan& plan) {
   const std::string cached = plan.cached_window_pages > 0
                                  ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
@@ -59,7 +71,7 @@ std::string to_text(const MemoryPlan& plan) {
   return line_if_any("weights", plan.weight_bytes) + line_if_any("int8 copies", plan.int8_copy_bytes) +
          experts_text(plan) + cache_text(plan) + line("activations", plan.activation_bytes) +
          line("scratch", plan.scratch_bytes, why_not_scratch) + line("logits", plan.logit_bytes) +
-         line_if_any("messages", plan.message_bytes) +
+         line_if_any("messages", plan.message_bytes) + engram_text(plan) +
          line_if_any("CUDA", plan.overhead_bytes, "  (context, kernels, captured graphs)") +
          line("in all", plan.total_bytes(),
               plan.weight_bytes == 0 ? ", reserved at start and resident as it is used"

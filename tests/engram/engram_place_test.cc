@@ -31,9 +31,10 @@ TEST(EngramPlace, WhatIsAskedForIsTakenOrRefused) {
   EXPECT_EQ(chosen(EngramWish::kGpu, room(200, 0)), EngramPlace::kDevice);
   EXPECT_EQ(chosen(EngramWish::kHost, room(500, 500)), EngramPlace::kHost);
   EXPECT_EQ(chosen(EngramWish::kDisk, room(500, 500)), EngramPlace::kDisk);
-  EXPECT_EQ(choose_engram_place(EngramWish::kGpu, room(140, 900)).error(),
-            "the Engram tables take 200.00 GB, where 140.00 GB of the GPU's memory are left beside weights and "
-            "cache; try ‹Engram tables› host or disk");
+  EXPECT_EQ(
+      choose_engram_place(EngramWish::kGpu, room(140, 900)).error(),
+      "the Engram tables take 200.00 GB, where 140.00 GB of the GPU's memory are left beside weights and "
+      "cache; try ‹Engram tables› host or disk");
   EXPECT_EQ(choose_engram_place(EngramWish::kHost, room(900, 128)).error(),
             "the Engram tables take 200.00 GB, where 128.00 GB of the host's memory are free; try ‹Engram "
             "tables› disk");

@@ -41,18 +41,21 @@ namespace baleen::test {
   return ids;
 }
 
+/// Tables of a config, with bytes that nobody chose.
 class SmallTables {
  public:
-  SmallTables() : SmallTables([](std::vector<TensorHeader>&) {}) {}
+  explicit SmallTables(ModelConfig of = small_engram_config())
+      : SmallTables(std::move(of), [](std::vector<TensorHeader>&) {}) {}
   /// With other headers than the config asks for.
   template <class Change>
-  explicit SmallTables(Change change) {
+  SmallTables(ModelConfig of, Change change) : config(std::move(of)) {
+    const EngramConfig& engram = *config.engram;
     std::vector<TensorHeader> headers;
-    for (std::size_t i = 0; i < config.engram->layer_ids.size(); ++i) {
-      const std::string name = fmt::format("layers.{}.engram.embed", config.engram->layer_ids[i]);
-      const std::int64_t rows = config.engram->num_embeddings[i];
-      headers.push_back({name + ".weight", DType::kF8E4M3, {rows, 40}});
-      headers.push_back({name + ".scale", DType::kF8E8M0, {rows, 2}});
+    for (std::size_t i = 0; i < engram.layer_ids.size(); ++i) {
+      const std::string name = fmt::format("layers.{}.engram.embed", engram.layer_ids[i]);
+      const std::int64_t rows = engram.num_embeddings[i];
+      headers.push_back({name + ".weight", DType::kF8E4M3, {rows, engram.head_dim}});
+      headers.push_back({name + ".scale", DType::kF8E8M0, {rows, (engram.head_dim + 31) / 32}});
     }
     change(headers);
     SafetensorsWriter writer(file(), headers);
@@ -69,7 +72,7 @@ class SmallTables {
   [[nodiscard]] std::filesystem::path file() const { return folder_ / "model.safetensors"; }
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_.path(); }
 
-  ModelConfig config = small_engram_config();
+  ModelConfig config;
 
  private:
   TemporaryFolder folder_;

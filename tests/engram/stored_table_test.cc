@@ -53,7 +53,8 @@ TEST(StoredEngramTables, AModelWithoutThemHasNone) {
 }
 
 TEST(StoredEngramTables, AMissingScaleIsNamed) {
-  const test::SmallTables small([](std::vector<TensorHeader>& headers) { headers.pop_back(); });
+  const test::SmallTables small(test::small_engram_config(),
+                                [](std::vector<TensorHeader>& headers) { headers.pop_back(); });
   const std::string why =
       error_of([&] { static_cast<void>(stored_engram_tables(small.config, Checkpoint(small.folder()))); });
   EXPECT_NE(why.find("layers.3.engram.embed.scale"), std::string::npos) << why;
@@ -61,8 +62,9 @@ TEST(StoredEngramTables, AMissingScaleIsNamed) {
 
 TEST(StoredEngramTables, ScalesOfBlocksAreRefused) {
   // As FP8 matrices have them: one for 32 rows as well.
-  const test::SmallTables small(
-      [](std::vector<TensorHeader>& headers) { headers[1].shape[0] = (headers[1].shape[0] + 31) / 32; });
+  const test::SmallTables small(test::small_engram_config(), [](std::vector<TensorHeader>& headers) {
+    headers[1].shape[0] = (headers[1].shape[0] + 31) / 32;
+  });
   const std::string why =
       error_of([&] { static_cast<void>(stored_engram_tables(small.config, Checkpoint(small.folder()))); });
   const std::int64_t rows = small.config.engram->num_embeddings[0];
