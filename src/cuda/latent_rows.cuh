@@ -31,6 +31,7 @@ struct DeviceLatentPool {
         scale_bytes(static_cast<std::int32_t>(pool.format.scale_bytes())),
         nope(pool.format.nope) {
     BALEEN_CHECK(pool.format.precision == Precision::kReleased && pool.format.layout == LatentLayout::kV4);
+    BALEEN_CHECK(!pool.format.has_groups());
     BALEEN_CHECK_EQ(pool.format.nope % kLatentGroup, 0);
   }
 

@@ -17,8 +17,7 @@ std::int64_t CacheGeometry::page_bytes() const {
   std::int64_t bytes = 0;
   for (std::int64_t block = 0; block < num_blocks(); ++block) {
     if (this->block(block).ratio == 0) continue;
-    bytes += entry_row ? entries_per_page(block) * entry_row_bytes()
-                       : latent.page_stride_bytes(entries_per_page(block));
+    bytes += entry_format().page_stride_bytes(entries_per_page(block));
     if (this->block(block).has_index_keys) bytes += index_key.page_stride_bytes(entries_per_page(block));
   }
   return bytes;
@@ -30,9 +29,7 @@ std::int64_t CacheGeometry::overlap_bytes(std::int64_t block) const {
 }
 
 std::int64_t CacheGeometry::window_page_bytes() const {
-  const std::int64_t page_of_rows =
-      window_row ? kPageTokens * window_row_bytes() : latent.page_stride_bytes(kPageTokens);
-  std::int64_t bytes = num_blocks() * page_of_rows;
+  std::int64_t bytes = num_blocks() * window_format().page_stride_bytes(kPageTokens);
   for (std::int64_t block = 0; block < num_blocks(); ++block) bytes += overlap_bytes(block);
   return bytes;
 }
@@ -44,8 +41,7 @@ std::int64_t CacheGeometry::kept_tokens() const {
 
 std::int64_t CacheGeometry::state_bytes(std::int64_t block) const {
   if (!this->block(block).compresses()) return 0;
-  const bool pools_keys = this->block(block).has_index_keys && !this->block(block).keys_are_of_entries;
-  const std::int64_t width = main_state_width(block) + (pools_keys ? index_state_width(block) : 0);
+  const std::int64_t width = main_state_width(block) + (pools_keys(block) ? index_state_width(block) : 0);
   return 2 * ring_rows(block) * width * std::int64_t{sizeof(float)};
 }
 

@@ -68,11 +68,15 @@ struct CacheGeometry {
   [[nodiscard]] std::int64_t overlap_bytes(std::int64_t block) const;
   [[nodiscard]] std::int64_t state_slot_bytes() const;               ///< compressor rings of one sequence
   [[nodiscard]] std::int64_t state_bytes(std::int64_t block) const;  ///< the part of one block
-  [[nodiscard]] std::int64_t window_row_bytes() const {
-    return window_row ? window_row->row_bytes() : latent.row_bytes();
-  }
-  [[nodiscard]] std::int64_t entry_row_bytes() const {
-    return entry_row ? entry_row->row_bytes() : latent.row_bytes();
+  /// Rows of positions, and of entries, as their pools have them.
+  [[nodiscard]] LatentFormat window_format() const { return row_format(window_row); }
+  [[nodiscard]] LatentFormat entry_format() const { return row_format(entry_row); }
+  [[nodiscard]] std::int64_t window_row_bytes() const { return window_format().row_bytes(); }
+  [[nodiscard]] std::int64_t entry_row_bytes() const { return entry_format().row_bytes(); }
+  /// Whether the indexer's compressor has rings of its own.
+  [[nodiscard]] bool pools_keys(std::int64_t block) const {
+    const BlockCache& kept = this->block(block);
+    return kept.compresses() && kept.has_index_keys && !kept.keys_are_of_entries;
   }
   /// Bytes of rows that a position adds to a long sequence. Page strides round up: memory sees page_bytes() /
   /// 256.
@@ -85,6 +89,13 @@ struct CacheGeometry {
   [[nodiscard]] std::int64_t visible_tokens() const { return window_tokens + max_draft_tokens; }
   /// Those that a sequence keeps. The last whole page begins less than two pages before the next position.
   [[nodiscard]] std::int64_t kept_tokens() const;
+
+ private:
+  [[nodiscard]] LatentFormat row_format(const std::optional<GroupedRow>& grouped) const {
+    LatentFormat format = latent;
+    format.grouped = grouped;
+    return format;
+  }
 };
 
 [[nodiscard]] constexpr std::int64_t pages_for(std::int64_t num_positions) {

@@ -60,9 +60,9 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
     const BlockCache& kept = geometry_.block(block);
     const int entries = geometry_.entries_per_page(block);
     BlockOffsets& begin = offsets_.emplace_back();
-    begin.window = window_pages("window rows", geometry_.latent.page_stride_bytes(kPageTokens));
+    begin.window = window_pages("window rows", geometry_.window_format().page_stride_bytes(kPageTokens));
     if (kept.ratio == 0) continue;
-    begin.compressed = pages("compressed entries", geometry_.latent.page_stride_bytes(entries));
+    begin.compressed = pages("compressed entries", geometry_.entry_format().page_stride_bytes(entries));
     if (kept.compresses()) {
       begin.main_state = state("main compressor rings", block, geometry_.main_state_width(block));
     }
@@ -73,7 +73,7 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
           window_pages("compressor overlap rows", overlap_page_bytes(geometry_.latent.width()));
       begin.index_overlap = window_pages("indexer overlap rows", overlap_page_bytes(geometry_.index_key.dim));
     }
-    if (!kept.has_index_keys || !kept.compresses()) continue;
+    if (!geometry_.pools_keys(block)) continue;
     begin.index_state = state("indexer compressor rings", block, geometry_.index_state_width(block));
   }
   states_begin_ = offset;
@@ -82,15 +82,17 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
 }
 
 LatentPool KvCache::window(std::int64_t block) const {
-  return {buffer_.data() + at(block).window, geometry_.latent.page_stride_bytes(kPageTokens),
-          int{kPageTokens}, geometry_.latent, capacity_.num_window_pages};
+  const LatentFormat format = geometry_.window_format();
+  return {buffer_.data() + at(block).window, format.page_stride_bytes(kPageTokens), int{kPageTokens}, format,
+          capacity_.num_window_pages};
 }
 
 LatentPool KvCache::compressed(std::int64_t block) const {
   if (geometry_.block(block).ratio == 0) return {};
   const int entries = geometry_.entries_per_page(block);
-  return {buffer_.data() + at(block).compressed, geometry_.latent.page_stride_bytes(entries), entries,
-          geometry_.latent, capacity_.num_pages};
+  const LatentFormat format = geometry_.entry_format();
+  return {buffer_.data() + at(block).compressed, format.page_stride_bytes(entries), entries, format,
+          capacity_.num_pages};
 }
 
 IndexKeyPool KvCache::index_keys(std::int64_t block) const {
@@ -112,7 +114,7 @@ CompressorState KvCache::main_state(std::int64_t block) const {
 }
 
 CompressorState KvCache::index_state(std::int64_t block) const {
-  BALEEN_CHECK(geometry_.block(block).has_index_keys && geometry_.block(block).compresses());
+  BALEEN_CHECK(geometry_.pools_keys(block));
   return state(at(block).index_state, block, geometry_.index_state_width(block));
 }
 

@@ -32,8 +32,12 @@ struct GroupedRow {
   bool operator==(const GroupedRow&) const = default;
 };
 
-/// `values`: `width` finite numbers, already normalised and rotated; `row`: `row_bytes()` bytes.
+/// `values`: `width` numbers, already normalised and rotated; `row`: `row_bytes()` bytes. Infinities saturate.
+/// A NaN is a NaN of e4m3 codes; of e2m1, which have none, the scale of its group is.
 void encode_grouped_row(const GroupedRow& format, std::span<const float> values, std::span<std::byte> row);
+
+/// e4m3 code of the scale of a group of entries' values.
+[[nodiscard]] std::uint8_t entry_scale_code(std::span<const float> values);
 
 /// Reads it back: code times scale, which is exact in BF16.
 void decode_grouped_row(const GroupedRow& format, std::span<const std::byte> row, std::span<float> values);

@@ -57,6 +57,9 @@ void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per
     case Precision::kReleased:
       break;
   }
+  if (format.has_groups()) {
+    return encode_grouped_row(*format.grouped, values, {data, static_cast<std::size_t>(format.data_bytes())});
+  }
   if (format.layout == LatentLayout::kV32) return encode_v32(format, data, values);
   auto* codes = reinterpret_cast<std::uint8_t*>(data);
   auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() +
@@ -81,6 +84,9 @@ void decode_latent_row(const LatentFormat& format, const std::byte* page, int ro
       return;
     case Precision::kReleased:
       break;
+  }
+  if (format.has_groups()) {
+    return decode_grouped_row(*format.grouped, {data, static_cast<std::size_t>(format.data_bytes())}, values);
   }
   if (format.layout == LatentLayout::kV32) return decode_v32(format, data, values);
   const auto* codes = reinterpret_cast<const std::uint8_t*>(data);

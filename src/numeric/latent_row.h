@@ -16,14 +16,19 @@
 ///
 /// Its key is the whole row, its value the nope part alone. Scales are any numbers; values are rounded to
 /// BF16.
+///
+/// DeepSeek-V4.1's rows are quantised after the rotation, over all of their values (numeric/grouped_row.h):
+/// 528 bytes for a position, 288 for an entry. A page of B rows is B x that.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "numeric/block_scale.h"
 #include "numeric/dtype.h"
+#include "numeric/grouped_row.h"
 
 namespace baleen {
 
@@ -36,13 +41,25 @@ struct LatentFormat {
   int rope = 0;  ///< trailing, rotated values; even
   Precision precision = Precision::kReleased;
   LatentLayout layout = LatentLayout::kV4;  ///< V3.2's in `released` alone
+  /// What rows in `released` are instead, of width() values; `nope` and `rope` then say which are rotated.
+  std::optional<GroupedRow> grouped{};
 
   [[nodiscard]] constexpr int width() const { return nope + rope; }
+  [[nodiscard]] constexpr bool has_groups() const {
+    return grouped.has_value() && precision == Precision::kReleased;
+  }
+  /// Values of a row that are quantised.
+  [[nodiscard]] constexpr int quantised_values() const {
+    if (precision != Precision::kReleased) return 0;
+    return has_groups() ? width() : nope;
+  }
   /// Leading values of the row that are summed up; the key is all of them.
   [[nodiscard]] constexpr int value_width() const { return layout == LatentLayout::kV32 ? nope : width(); }
   [[nodiscard]] constexpr int num_scales() const { return nope / kLatentGroup; }
-  /// Bytes of a row's values, without its scales: 576 for 448 + 64 in `released`. V3.2's: with them.
+  /// Bytes of a row's values, without its scales: 576 for 448 + 64 in `released`. V3.2's and grouped ones:
+  /// with them.
   [[nodiscard]] constexpr std::int64_t data_bytes() const {
+    if (has_groups()) return grouped->row_bytes();
     switch (precision) {
       case Precision::kExact:
         return std::int64_t{4} * width();
@@ -55,8 +72,8 @@ struct LatentFormat {
     return 0;
   }
   [[nodiscard]] constexpr std::int64_t scale_bytes() const {
-    const bool has_scales = precision == Precision::kReleased && layout == LatentLayout::kV4;
-    return has_scales ? (num_scales() + 7) / 8 * 8 : 0;
+    const bool apart = precision == Precision::kReleased && layout == LatentLayout::kV4 && !has_groups();
+    return apart ? (num_scales() + 7) / 8 * 8 : 0;
   }
   /// 584 for 448 + 64 in `released`.
   [[nodiscard]] constexpr std::int64_t row_bytes() const { return data_bytes() + scale_bytes(); }
@@ -78,7 +95,7 @@ struct LatentPool {
 
 /// Writes `values` (width() of them, already normalised and rotated) as row `row` of the page of
 /// `rows_per_page` rows at `page`. `released`: the leading part is quantised to FP8 in blocks of 64 (V3.2: of
-/// 128, with scale max(amax, 1e-4) / 448), the rest rounded to BF16.
+/// 128, with scale max(amax, 1e-4) / 448), the rest rounded to BF16; all values where rows have groups.
 void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per_page, int row,
                        std::span<const float> values);
 

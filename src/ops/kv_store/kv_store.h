@@ -1,5 +1,6 @@
-/// Raw KV of a step's tokens: norm, rotate, quantise, scatter into the window pages.
-/// (source: forward pass 5.1, 5.3)
+/// Raw KV of a step's tokens: norm, rotate, quantise, scatter into the window pages. Which values are
+/// quantised, the rotated ones too or not, is the row's format.
+/// (source: forward pass 5.1, 5.3; releases specification 2.4)
 #pragma once
 
 #include <cstdint>

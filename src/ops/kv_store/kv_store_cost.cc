@@ -7,7 +7,7 @@ namespace baleen {
 OpCost kv_store_cost(const KvStoreArgs& args) {
   const LatentFormat& format = args.window.format;
   const auto num_rows = static_cast<double>(args.kv.extent(0));
-  const double quantised = format.precision == Precision::kReleased ? format.nope : 0;
+  const double quantised = format.quantised_values();
   OpCost cost;
   cost.scalar_ops = num_rows * (kNormOps * static_cast<double>(args.kv.extent(1)) +
                                 kRotatePairOps * (format.rope / 2.0) + kQuantiseOps * quantised);
