@@ -22,9 +22,8 @@ class EntryList {
     const std::int64_t position = slice_.start + query - slice_.first_row;
     window_ = slice_.window_at(position, args.window_tokens);
     if (args.ratio == 0) return;
-    const std::int64_t num_visible = (position + 1) / args.ratio;
-    if (args.ratio != 4) {
-      num_compressed_ = num_visible;
+    if (!args.selects()) {
+      num_compressed_ = (position + 1) / args.ratio;
       return;
     }
     selected_ = args.selected.row(query);

@@ -36,7 +36,8 @@ void SparseAttention::check(const SparseAttentionArgs& args) {
   BALEEN_CHECK_EQ(args.q.extent(2), format.width());
   BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
   BALEEN_CHECK(args.ratio == 0 || args.compressed.base != nullptr);
-  BALEEN_CHECK(args.ratio != 4 || args.selected.extent(0) == args.q.extent(0));
+  BALEEN_CHECK(args.ratio == 0 || args.compressed.format.width() == format.width());
+  BALEEN_CHECK(!args.selects() || args.selected.extent(0) == args.q.extent(0));
   BALEEN_CHECK(args.ratio == 0 || std::ranges::none_of(args.batch.slices, &SequenceSlice::sees_ahead));
 }
 

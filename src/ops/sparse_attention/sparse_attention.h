@@ -3,7 +3,7 @@
 ///
 ///     list of query t: positions max(window_begin, t - window + 1) .. t in order (window_begin: of the
 ///                      slice), then compressed entries, ascending:
-///                      none (ratio 0), all j < (t + 1) / 128 (ratio 128), or selected[t] (ratio 4)
+///                      none (ratio 0), selected[t] where an indexer selects, else all j < (t + 1) / ratio
 ///     of all queries of a slice that sees ahead (ratio 0 alone), whose positions are s .. e:
 ///                      positions max(window_begin, s - window) .. e in order
 ///     s_i = (q . v_i) scale;  m = running max;  Z = sum exp(s_i - m) + exp(sink - m)
@@ -34,15 +34,20 @@ struct SparseAttentionArgs {
   RaggedBatch batch;  ///< this step's window rows and entries are already stored
   /// Where they begin in the step's batch, of which `batch` may be a part.
   std::int64_t first_row = 0, first_slice = 0;
-  LatentPool window;      ///< 256 rows a page, found through window_pages
-  LatentPool compressed;  ///< 256 / ratio rows a page, found through pages; base null for ratio 0
-  int ratio = 0;          ///< 0, 4 or 128
-  View<const std::int32_t, 2> selected;  ///< ratio 4: [T, top_k] entries, ascending; the first -1 ends them
-  std::span<const float> sink;           ///< [H]
+  LatentPool window;  ///< 256 rows a page, found through window_pages
+  /// 256 / ratio rows a page, found through pages; base null for ratio 0. Of another layer where layers share
+  /// entries; its rows may have another format than the window's, of the same width.
+  LatentPool compressed;
+  int ratio = 0;  ///< positions of an entry; 0: none
+  /// [T, top_k] entries, ascending; the first -1 ends them. Empty: a query sees all entries.
+  View<const std::int32_t, 2> selected;
+  std::span<const float> sink;  ///< [H]
   std::int64_t window_tokens = 128;
   float scale = 0.0F;  ///< head_dim^-1/2
   Precision precision = Precision::kReleased;
   Activations<3> out;  ///< [T, H, head_dim] (V3.2: [T, H, 512]); not q
+
+  [[nodiscard]] bool selects() const { return ratio != 0 && selected.extent(1) > 0; }
 };
 
 void sparse_attention_ref(const SparseAttentionArgs& args);

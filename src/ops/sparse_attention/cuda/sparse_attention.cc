@@ -27,7 +27,8 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
   BALEEN_CHECK_EQ(format.nope % (format.layout == LatentLayout::kV32 ? kV32Group : kLatentGroup), 0);
   BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
   BALEEN_CHECK(args.ratio == 0 || args.compressed.base != nullptr);
-  BALEEN_CHECK(args.ratio != 4 || args.selected.extent(0) == args.q.extent(0));
+  BALEEN_CHECK(!format.has_groups() && args.selects() == (args.ratio == 4));
+  BALEEN_CHECK(!args.selects() || args.selected.extent(0) == args.q.extent(0));
 
   constexpr float kLog2E = 1.44269504F;
   const auto q = args.q.bf16();
