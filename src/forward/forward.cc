@@ -43,6 +43,7 @@ StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t
           .index_n_heads = config.index_n_heads,
           .index_head_dim = config.index_head_dim,
           .index_topk = config.index_topk,
+          .candidate_topk_blocks = config.streams ? config.streams->candidate_topk_blocks : 0,
           .n_routed_experts = config.n_routed_experts,
           .num_experts_per_tok = config.num_experts_per_tok,
           .moe_intermediate_size = config.moe_intermediate_size,

@@ -10,15 +10,19 @@ namespace baleen::ops {
 namespace {
 
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
-  return indexer_scratch_bytes(shape.index_n_heads, shape.index_head_dim, shape.index_topk, traits.num_units);
+  return indexer_scratch_bytes(shape.index_n_heads, shape.index_head_dim, shape.index_topk, traits.num_units,
+                               shape.candidate_topk_blocks);
 }
 
 }  // namespace
 
 CallShape Indexer::shape(const IndexerArgs& args) {
+  const std::string_view blocks = args.blocks.are_chosen()  ? ", choosing blocks"
+                                  : args.blocks.are_given() ? ", in chosen blocks"
+                                                            : "";
   return {.num_rows = args.q.extent(0),
-          .detail = fmt::format("{} heads x {}, top {}", args.q.extent(1), args.q.extent(2),
-                                args.selected.extent(1))};
+          .detail = fmt::format("{} heads x {}, top {}{}", args.q.extent(1), args.q.extent(2),
+                                args.selected.extent(1), blocks)};
 }
 
 void Indexer::check(const IndexerArgs& args) {
@@ -29,10 +33,16 @@ void Indexer::check(const IndexerArgs& args) {
                args.head_weights.extent(1) == args.q.extent(1));
   BALEEN_CHECK_EQ(args.selected.extent(0), args.q.extent(0));
   BALEEN_CHECK_LE(1, args.selected.extent(1));
+  BALEEN_CHECK_LE(1, args.ratio);
+  BALEEN_CHECK(!(args.blocks.are_chosen() && args.blocks.are_given()));
+  BALEEN_CHECK_EQ(args.blocks.size > 0, args.blocks.are_chosen() || args.blocks.are_given());
+  if (args.blocks.are_chosen()) BALEEN_CHECK_EQ(args.blocks.chosen.extent(0), args.q.extent(0));
+  if (args.blocks.are_given()) BALEEN_CHECK_EQ(args.blocks.given.extent(0), args.q.extent(0));
 }
 
 void Indexer::accesses(const IndexerArgs& args, Accesses& to) {
-  to.read(args.q, args.head_weights, args.cosine, args.sine, args.keys).write(args.selected);
+  to.read(args.q, args.head_weights, args.cosine, args.sine, args.keys, args.blocks.given)
+      .write(args.selected, args.blocks.chosen);
 }
 
 std::span<const CpuVariant<Indexer>> Indexer::cpu_variants() {

@@ -1,12 +1,13 @@
+#include <algorithm>
+
 #include "ops/indexer/indexer.h"
 #include "ops/operation/argument_bytes.h"
+#include "ops/operation/expected_distinct.h"
 #include "ops/operation/index_key_ops.h"
 #include "ops/operation/position_sums.h"
 
 namespace baleen {
 namespace {
-
-constexpr std::int64_t kRatio = 4;  ///< tokens of an indexed entry
 
 MathFormat format_of(const IndexerArgs& args) {
   return args.precision == Precision::kReleased ? MathFormat::kFp4
@@ -14,22 +15,40 @@ MathFormat format_of(const IndexerArgs& args) {
                                                 : MathFormat::kF32;
 }
 
-/// Pairs of query and entry that are scored, those that are selected; keys, each read once for all queries of
-/// its sequence.
+/// Pairs of query and entry that are scored, those that are selected; pairs of query and block; keys, each
+/// read once for all queries of its sequence.
 struct Counts {
-  double scores = 0, selected = 0, keys = 0;
+  double scores = 0, selected = 0, blocks = 0, keys = 0;
 };
 
 Counts counts_of(const IndexerArgs& args) {
-  std::int64_t num_scores = 0, num_selected = 0, num_keys = 0;
+  const IndexBlocks& blocks = args.blocks;
+  const std::int64_t top_k = args.selected.extent(1);
+  Counts counts;
   for (const SequenceSlice& slice : args.batch.slices) {
     const std::int64_t end = slice.start + slice.num_tokens;
-    const std::int64_t top_k = args.selected.extent(1);
-    num_scores += sum_of_visible(end, kRatio) - sum_of_visible(slice.start, kRatio);
-    num_selected += sum_of_selected(end, kRatio, top_k) - sum_of_selected(slice.start, kRatio, top_k);
-    num_keys += end / kRatio;
+    /// Of at most so many entries, or blocks, a query.
+    const auto at_most = [&](std::int64_t most, std::int64_t ratio) {
+      return static_cast<double>(sum_of_selected(end, ratio, most) -
+                                 sum_of_selected(slice.start, ratio, most));
+    };
+    const std::int64_t all = std::max<std::int64_t>(1, end / args.ratio);
+    const std::int64_t scored = blocks.are_given() ? blocks.count() * blocks.size : all;
+    counts.scores += at_most(scored, args.ratio);
+    counts.selected += at_most(top_k, args.ratio);
+    if (blocks.size > 0) {
+      // Of n entries there are (n + size - 1) div size blocks: those of so many positions more.
+      const std::int64_t of_block = args.ratio * blocks.size, more = of_block - args.ratio;
+      counts.blocks += static_cast<double>(sum_of_selected(end + more, of_block, blocks.count()) -
+                                           sum_of_selected(slice.start + more, of_block, blocks.count()));
+    }
+    // Where each query has blocks of its own, as if it knew nothing of its neighbours' (expected_distinct.h).
+    const auto visible = static_cast<double>(end / args.ratio);
+    counts.keys += blocks.are_given() ? expected_distinct(visible, static_cast<double>(scored),
+                                                          static_cast<double>(slice.num_tokens))
+                                      : visible;
   }
-  return {static_cast<double>(num_scores), static_cast<double>(num_selected), static_cast<double>(num_keys)};
+  return counts;
 }
 
 }  // namespace
@@ -40,14 +59,18 @@ OpCost indexer_cost(const IndexerArgs& args) {
   const Counts counts = counts_of(args);
   OpCost cost;
   cost.add_flops(format_of(args), 2 * num_heads * dim * counts.scores);
+  const IndexKeyFormat query{static_cast<int>(args.q.extent(2)), args.precision};
   const double prepare_ops = kRotatePairOps * static_cast<double>(args.cosine.extent(1)) +
-                             index_key_ops({static_cast<int>(args.q.extent(2)), args.precision});
+                             index_key_rounding_ops(query) + (args.hadamard ? hadamard_ops(query) : 0);
   // A head's score: cut off at zero, weighted, added; the sum is compared once.
   cost.scalar_ops =
       static_cast<double>(args.q.extent(0)) * num_heads * prepare_ops + (3 * num_heads + 1) * counts.scores;
+  if (args.blocks.are_chosen()) cost.scalar_ops += counts.scores;  // compared once more
+  constexpr double kIdBytes = sizeof(std::int32_t);
   cost.read_bytes = bytes_of(args.q) + bytes_of(args.head_weights);
   cost.read_cache(counts.keys * static_cast<double>(args.keys.format.row_bytes()));
-  cost.write_bytes = static_cast<double>(sizeof(std::int32_t)) * counts.selected;
+  cost.write_bytes = kIdBytes * counts.selected;
+  (args.blocks.are_given() ? cost.read_bytes : cost.write_bytes) += kIdBytes * counts.blocks;
   return cost;
 }
 
@@ -62,8 +85,9 @@ OpCost indexer_backward_cost(const IndexerArgs& args) {
   // attention's share normalised (2), the difference, two scales. A head's product of it: cut off at zero,
   // weighted, added to the weight's gradient (2), cut off again.
   constexpr double kLossOps = 11, kHeadOps = 5;
-  const double back_ops = kRotatePairOps * static_cast<double>(args.cosine.extent(1)) +
-                          hadamard_ops({static_cast<int>(args.q.extent(2)), args.precision});
+  const double back_ops =
+      kRotatePairOps * static_cast<double>(args.cosine.extent(1)) +
+      (args.hadamard ? hadamard_ops({static_cast<int>(args.q.extent(2)), args.precision}) : 0);
   cost.scalar_ops = static_cast<double>(args.q.extent(0)) * num_heads * back_ops +
                     (kLossOps + kHeadOps * num_heads) * counts.selected;
   // Ids of selected entries, their scores and attention's shares.

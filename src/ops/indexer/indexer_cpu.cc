@@ -1,16 +1,20 @@
 // SIMD indexer. A work item is a query, or, when there are fewer queries than threads, a contiguous part of
-// its keys; parts find their own top_k, which are merged at the end. A selection is a set and the order of
-// scores is total, so neither parts nor groups show in the result.
+// its keys; parts find their own best, which are merged at the end. A selection is a set and the order of
+// scores is total, so neither parts nor groups show in the result. Parts end between blocks.
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <span>
 
 #include "base/check.h"
 #include "numeric/bf16.h"
 #include "numeric/simd_targets.h"
+#include "ops/indexer/best_blocks.h"
 #include "ops/indexer/indexer.h"
+#include "ops/indexer/key_list.h"
 #include "ops/indexer/query.h"
 #include "ops/indexer/top_k.h"
 #include "ops/rope/rope_frequencies.h"
@@ -55,8 +59,10 @@ void prepare_query(const IndexerArgs& args, std::int64_t row, IndexerScratch& sc
     float* rotated = values + kIndexDim - rotary_dim;
     rotate_pairs({rotated, rotary_dim}, args.cosine.row(row), args.sine.row(row));
     if (round) round_row(rotated, static_cast<std::int64_t>(rotary_dim));
-    hadamard_transform_simd(FloatTag(), values, kIndexDim);
-    if (round) round_row(values, kIndexDim);
+    if (args.hadamard) {
+      hadamard_transform_simd(FloatTag(), values, kIndexDim);
+      if (round) round_row(values, kIndexDim);
+    }
     if (args.precision == Precision::kReleased) quantise_head(values, head, scratch);
     const float weight = args.head_weights(row, head) * factor;
     scratch.weights[head] = round ? round_bf16(weight) : weight;
@@ -80,14 +86,14 @@ void score_float(std::int64_t num_heads, IndexerScratch& scratch, FloatVec (&sco
   for (; head < num_heads; ++head) score_heads_float<1>(scratch, head, scores);
 }
 
-void score_group(const IndexerArgs& args, const SequenceSlice& slice, std::int64_t begin, int count,
-                 bool byte_dots, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
+void score_group(const IndexerArgs& args, const SequenceSlice& slice, const KeyList& keys, std::int64_t begin,
+                 int count, bool byte_dots, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
   for (FloatVec& score : scores) score = hn::Zero(FloatTag());
   if (args.precision != Precision::kReleased) {
-    decode_keys(args.keys, slice.pages, begin, count, scratch);
+    decode_keys(args.keys, slice.pages, keys, begin, count, scratch);
     return score_float(args.q.extent(1), scratch, scores);
   }
-  const PackedKeys packed = locate_keys(args.keys, slice.pages, begin, count, scratch);
+  const PackedKeys packed = locate_keys(args.keys, slice.pages, keys, begin, count, scratch);
   unpack_keys(packed.codes, scratch.keys);
   const auto score = byte_dots ? score_fp4<HWY_TARGET == HWY_AVX3> : score_fp4<false>;
   score(args.q.extent(1), packed.scales, scratch, scores);
@@ -95,9 +101,9 @@ void score_group(const IndexerArgs& args, const SequenceSlice& slice, std::int64
 
 }  // namespace
 
-/// Offers the keys [begin, end) of the row's sequence.
-void score_keys(const IndexerArgs& args, std::int64_t row, std::int64_t begin, std::int64_t end,
-                IndexerScratch& scratch, TopK& top) {
+/// Offers the keys [begin, end) of the row's list; `blocks` where blocks are chosen.
+void score_keys(const IndexerArgs& args, std::int64_t row, const KeyList& keys, std::int64_t begin,
+                std::int64_t end, IndexerScratch& scratch, TopK& top, BestBlocks* blocks) {
   const FloatTag d;
   const SequenceSlice& slice = args.batch.slice_of(row);
   prepare_query(args, row, scratch);
@@ -105,16 +111,18 @@ void score_keys(const IndexerArgs& args, std::int64_t row, std::int64_t begin, s
   for (std::int64_t key = begin; key < end; key += kGroup) {
     const int count = static_cast<int>(std::min<std::int64_t>(kGroup, end - key));
     FloatVec scores[kGroupVecs];
-    score_group(args, slice, key, count, byte_dots, scratch, scores);
-    if (top.has_threshold()) {
+    score_group(args, slice, keys, key, count, byte_dots, scratch, scores);
+    if (top.has_threshold() && blocks == nullptr) {
       const auto threshold = hn::Set(d, top.threshold());
       if (hn::AllFalse(d, hn::Gt(scores[0], threshold)) && hn::AllFalse(d, hn::Gt(scores[1], threshold)))
         continue;
     }
     alignas(64) float stored[kGroup];
     for (int v = 0; v < kGroupVecs; ++v) hn::Store(scores[v], d, stored + v * kLanes);
-    for (int i = 0; i < count; ++i) top.offer(stored[i], static_cast<std::int32_t>(key + i));
+    for (int i = 0; i < count; ++i) top.offer(stored[i], static_cast<std::int32_t>(keys[key + i]));
+    for (int i = 0; i < count && blocks != nullptr; ++i) blocks->offer(stored[i], keys[key + i]);
   }
+  if (blocks != nullptr) blocks->end_block();
 }
 
 }  // namespace baleen::HWY_NAMESPACE
@@ -132,26 +140,74 @@ std::int64_t num_parts_of(std::int64_t num_queries, int num_threads) {
   return num_queries >= num_threads ? 1 : (num_threads + num_queries - 1) / num_queries;
 }
 
-std::int64_t num_visible(const IndexerArgs& args, std::int64_t row) {
-  const SequenceSlice& slice = args.batch.slice_of(row);
-  return (slice.start + row - slice.first_row + 1) / 4;
+/// First of a part: whole groups, so that no two threads unpack the same keys, and whole blocks.
+std::int64_t part_begin(const IndexerArgs& args, std::int64_t num_keys, std::int64_t part,
+                        std::int64_t num_parts) {
+  const std::int64_t unit = std::lcm<std::int64_t>(kMaxGroup, std::max<std::int64_t>(1, args.blocks.size));
+  const std::int64_t num_units = (num_keys + unit - 1) / unit;
+  return std::min(num_keys, num_units * part / num_parts * unit);
 }
 
-/// First key of a part: whole groups, so that no two threads unpack the same keys.
-std::int64_t part_begin(std::int64_t num_keys, std::int64_t part, std::int64_t num_parts) {
-  const std::int64_t num_groups = (num_keys + kMaxGroup - 1) / kMaxGroup;
-  return std::min(num_keys, num_groups * part / num_parts * kMaxGroup);
+/// What the parts of each row found best, until they are merged.
+class KeptLists {
+ public:
+  KeptLists(std::int64_t num_items, std::int64_t most, Arena& arena)
+      : most_(most),
+        lists_(arena.allocate<ScoredIndex>(num_items * most)),
+        counts_(arena.allocate<std::int64_t>(num_items)) {
+    std::fill_n(counts_, num_items, 0);
+  }
+  static std::int64_t bytes(std::int64_t num_items, std::int64_t most) {
+    return Arena::bytes_for<ScoredIndex>(num_items * most) + Arena::bytes_for<std::int64_t>(num_items);
+  }
+
+  void keep(std::int64_t item, std::span<const ScoredIndex> best) {
+    std::ranges::copy(best, lists_ + item * most_);
+    counts_[item] = static_cast<std::int64_t>(best.size());
+  }
+  /// The best `most` of the items from `first_item` on.
+  [[nodiscard]] std::span<const ScoredIndex> best_of(std::int64_t first_item, std::int64_t num_items,
+                                                     std::int64_t most) {
+    ScoredIndex* first = lists_ + first_item * most_;
+    ScoredIndex* end = first;
+    for (std::int64_t i = 0; i < num_items; ++i)
+      end = std::copy_n(first + i * most_, counts_[first_item + i], end);
+    if (end - first > most) {
+      std::nth_element(first, first + most, end, better);
+      end = first + most;
+    }
+    return {first, end};
+  }
+
+ private:
+  std::int64_t most_;
+  ScoredIndex* lists_;
+  std::int64_t* counts_;
+};
+
+/// Whether all keys of the list are selected, and all blocks chosen, whatever their scores are.
+bool takes_all(const IndexerArgs& args, const KeyList& keys) {
+  return keys.size() <= args.selected.extent(1) &&
+         (!args.blocks.are_chosen() || keys.num_blocks() <= args.blocks.count());
+}
+
+void take_all(const IndexerArgs& args, std::int64_t row, const KeyList& keys) {
+  const std::span<std::int32_t> selected = args.selected.row(row);
+  std::ranges::fill(selected, -1);
+  for (std::int64_t i = 0; i < keys.size(); ++i)
+    selected[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(keys[i]);
+  if (args.blocks.are_chosen()) select_all(keys.num_blocks(), args.blocks.chosen.row(row));
 }
 
 }  // namespace
 
 std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k,
-                                   int num_threads) {
+                                   int num_threads, std::int64_t num_blocks) {
   BALEEN_CHECK_EQ(dim, kIndexDim);
   const std::int64_t max_parts = 2 * num_threads;
-  return num_threads * IndexerScratch::bytes(num_heads, top_k) +
-         Arena::bytes_for<IndexerScratch>(num_threads) + Arena::bytes_for<ScoredIndex>(max_parts * top_k) +
-         Arena::bytes_for<std::int64_t>(max_parts);
+  return num_threads * IndexerScratch::bytes(num_heads, top_k, num_blocks) +
+         Arena::bytes_for<IndexerScratch>(num_threads) + KeptLists::bytes(max_parts, top_k) +
+         KeptLists::bytes(max_parts, num_blocks);
 }
 
 void indexer_cpu(const IndexerArgs& args, CpuContext& context) {
@@ -160,43 +216,50 @@ void indexer_cpu(const IndexerArgs& args, CpuContext& context) {
   if (num_rows == 0) return;
   const int num_threads = context.pool.num_threads();
   const std::int64_t num_parts = num_parts_of(num_rows, num_threads);
+  const bool chooses = args.blocks.are_chosen();
+  const std::int64_t num_blocks = chooses ? args.blocks.count() : 0;
   const ScratchScope scope(context.scratch);
   auto* scratch = context.scratch.allocate<IndexerScratch>(num_threads);
   for (int thread = 0; thread < num_threads; ++thread) {
-    std::construct_at(scratch + thread, args.q.extent(1), top_k, context.scratch);
+    std::construct_at(scratch + thread, args.q.extent(1), top_k, num_blocks, context.scratch);
   }
   const std::int64_t num_kept = num_parts > 1 ? num_rows * num_parts : 0;
-  auto* kept = context.scratch.allocate<ScoredIndex>(num_kept * top_k);
-  auto* kept_counts = context.scratch.allocate<std::int64_t>(num_kept);
+  KeptLists kept(num_kept, top_k, context.scratch), kept_blocks(num_kept, num_blocks, context.scratch);
 
   context.pool.parallel_for(num_rows * num_parts, [&](std::int64_t item, int thread) {
-    const std::int64_t row = item / num_parts, part = item % num_parts, num_keys = num_visible(args, row);
-    if (num_keys <= top_k) {
-      if (part == 0) select_all(num_keys, args.selected.row(row));
+    const std::int64_t row = item / num_parts, part = item % num_parts;
+    const KeyList keys(args, row);
+    if (takes_all(args, keys)) {
+      if (part == 0) take_all(args, row, keys);
       return;
     }
-    TopK top({scratch[thread].candidates, static_cast<std::size_t>(2 * top_k)}, top_k);
+    IndexerScratch& own = scratch[thread];
+    TopK top({own.candidates, static_cast<std::size_t>(2 * top_k)}, top_k);
+    std::optional<BestBlocks> blocks;
+    if (chooses) {
+      blocks.emplace(std::span(own.blocks, static_cast<std::size_t>(2 * num_blocks)), num_blocks,
+                     args.blocks.size, keys.num_blocks());
+    }
     HWY_DYNAMIC_DISPATCH(score_keys)
-    (args, row, part_begin(num_keys, part, num_parts), part_begin(num_keys, part + 1, num_parts),
-     scratch[thread], top);
-    const std::span<const ScoredIndex> best = top.best();
+    (args, row, keys, part_begin(args, keys.size(), part, num_parts),
+     part_begin(args, keys.size(), part + 1, num_parts), own, top, blocks ? &*blocks : nullptr);
     if (num_parts == 1) {
-      write_selection(best, args.selected.row(row));
+      write_selection(top.best(), args.selected.row(row));
+      if (blocks) write_blocks(blocks->best_others(), keys.num_blocks() - 1, args.blocks.chosen.row(row));
     } else {
-      std::ranges::copy(best, kept + item * top_k);
-      kept_counts[item] = static_cast<std::int64_t>(best.size());
+      kept.keep(item, top.best());
+      if (blocks) kept_blocks.keep(item, blocks->best_others());
     }
   });
 
   for (std::int64_t row = 0; num_parts > 1 && row < num_rows; ++row) {
-    if (num_visible(args, row) <= top_k) continue;
-    ScoredIndex* first = kept + row * num_parts * top_k;
-    ScoredIndex* end = first;
-    for (std::int64_t part = 0; part < num_parts; ++part) {
-      end = std::copy_n(first + part * top_k, kept_counts[row * num_parts + part], end);
-    }
-    std::nth_element(first, first + top_k, end, better);
-    write_selection({first, static_cast<std::size_t>(top_k)}, args.selected.row(row));
+    const KeyList keys(args, row);
+    if (takes_all(args, keys)) continue;
+    const std::int64_t item = row * num_parts;
+    write_selection(kept.best_of(item, num_parts, top_k), args.selected.row(row));
+    if (!chooses) continue;
+    write_blocks(kept_blocks.best_of(item, num_parts, num_blocks - 1), keys.num_blocks() - 1,
+                 args.blocks.chosen.row(row));
   }
 }
 

@@ -22,8 +22,10 @@ std::vector<float> prepared_query(const IndexerArgs& args, std::int64_t row, std
   const std::span<float> rotated = std::span(q).last(2 * static_cast<std::size_t>(args.cosine.extent(1)));
   rotate_pairs(rotated, args.cosine.row(row), args.sine.row(row));
   round(rotated);
-  hadamard_transform(q);
-  round(q);
+  if (args.hadamard) {
+    hadamard_transform(q);
+    round(q);
+  }
   if (args.precision == Precision::kReleased) simulate_fp4(q, kIndexerGroup);
   return q;
 }
@@ -55,23 +57,64 @@ std::vector<ScoredIndex> scores(const IndexerArgs& args, const SequenceSlice& sl
   return scored;
 }
 
+/// Without NaN; best first.
+void sort_by_score(std::vector<ScoredIndex>& scored) {
+  for (ScoredIndex& one : scored) {
+    if (std::isnan(one.score)) one.score = -std::numeric_limits<float>::infinity();
+  }
+  std::sort(scored.begin(), scored.end(), better);
+}
+
+std::span<const ScoredIndex> first_of(const std::vector<ScoredIndex>& scored, std::int64_t count) {
+  return std::span(scored).first(std::min(scored.size(), static_cast<std::size_t>(count)));
+}
+
+/// The best blocks by their best entry, with that of the newest entry. `scored`: of all visible ones.
+void choose_blocks(std::span<const ScoredIndex> scored, std::int64_t block_size,
+                   std::span<std::int32_t> chosen) {
+  const auto num_visible = std::ssize(scored);
+  std::vector<ScoredIndex> blocks;
+  for (std::int64_t block = 0; block * block_size < num_visible; ++block)
+    blocks.push_back({-std::numeric_limits<float>::infinity(), static_cast<std::int32_t>(block)});
+  for (const ScoredIndex& one : scored) {
+    float& best = blocks[static_cast<std::size_t>(one.index / block_size)].score;
+    best = std::fmax(best, one.score);  // not by what is NaN
+  }
+  std::vector<ScoredIndex> best;
+  if (!blocks.empty()) {
+    best.push_back(blocks.back());
+    blocks.pop_back();
+  }
+  sort_by_score(blocks);
+  const auto others = first_of(blocks, std::ssize(chosen) - 1);
+  best.insert(best.end(), others.begin(), others.end());
+  write_selection(best, chosen);
+}
+
+/// Entries of the blocks given for `row`.
+bool is_candidate(const IndexBlocks& blocks, std::int64_t row, std::int32_t entry) {
+  return std::ranges::find(blocks.given.row(row), entry / blocks.size) != blocks.given.row(row).end();
+}
+
 }  // namespace
 
 void indexer_ref(const IndexerArgs& args) {
   const std::int64_t top_k = args.selected.extent(1);
   for (std::int64_t row = 0; row < args.q.extent(0); ++row) {
     const SequenceSlice& slice = args.batch.slice_of(row);
-    const std::int64_t num_visible = (slice.start + row - slice.first_row + 1) / 4;
-    if (num_visible <= top_k) {
+    const std::int64_t num_visible = (slice.start + row - slice.first_row + 1) / args.ratio;
+    if (args.blocks.size == 0 && num_visible <= top_k) {
       select_all(num_visible, args.selected.row(row));
       continue;
     }
     std::vector<ScoredIndex> scored = scores(args, slice, row, num_visible);
-    for (ScoredIndex& one : scored) {
-      if (std::isnan(one.score)) one.score = -std::numeric_limits<float>::infinity();
+    if (args.blocks.are_chosen()) choose_blocks(scored, args.blocks.size, args.blocks.chosen.row(row));
+    if (args.blocks.are_given()) {
+      std::erase_if(scored,
+                    [&](const ScoredIndex& one) { return !is_candidate(args.blocks, row, one.index); });
     }
-    std::sort(scored.begin(), scored.end(), better);
-    write_selection(std::span(scored).first(static_cast<std::size_t>(top_k)), args.selected.row(row));
+    sort_by_score(scored);
+    write_selection(first_of(scored, top_k), args.selected.row(row));
   }
 }
 

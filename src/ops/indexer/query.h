@@ -36,8 +36,9 @@ struct IndexerScratch {
   std::int32_t* keys;       ///< [32 quads or 128 dims][group]
   float* rows;              ///< [group][128]: keys on their way to `keys`
   ScoredIndex* candidates;  ///< [2 top_k]
+  ScoredIndex* blocks;      ///< [2 num_blocks]
 
-  IndexerScratch(std::int64_t num_heads, std::int64_t top_k, Arena& arena)
+  IndexerScratch(std::int64_t num_heads, std::int64_t top_k, std::int64_t num_blocks, Arena& arena)
       : codes(arena.allocate<std::int32_t>(num_heads * kQuads)),
         scales(arena.allocate<float>(num_heads * kIndexBlocks)),
         offsets(arena.allocate<std::int32_t>(num_heads * kIndexBlocks)),
@@ -45,13 +46,15 @@ struct IndexerScratch {
         weights(arena.allocate<float>(num_heads)),
         keys(arena.allocate<std::int32_t>(kIndexDim * kMaxGroup)),
         rows(arena.allocate<float>(kIndexDim * kMaxGroup)),
-        candidates(arena.allocate<ScoredIndex>(2 * top_k)) {}
+        candidates(arena.allocate<ScoredIndex>(2 * top_k)),
+        blocks(arena.allocate<ScoredIndex>(2 * num_blocks)) {}
 
-  static std::int64_t bytes(std::int64_t num_heads, std::int64_t top_k) {
+  static std::int64_t bytes(std::int64_t num_heads, std::int64_t top_k, std::int64_t num_blocks) {
     return Arena::bytes_for<std::int32_t>(num_heads * kQuads) +
            2 * Arena::bytes_for<float>(num_heads * kIndexBlocks) +
            Arena::bytes_for<float>(num_heads * kIndexDim) + Arena::bytes_for<float>(num_heads) +
-           2 * Arena::bytes_for<float>(kIndexDim * kMaxGroup) + Arena::bytes_for<ScoredIndex>(2 * top_k);
+           2 * Arena::bytes_for<float>(kIndexDim * kMaxGroup) + Arena::bytes_for<ScoredIndex>(2 * top_k) +
+           Arena::bytes_for<ScoredIndex>(2 * num_blocks);
   }
 };
 

@@ -1,4 +1,4 @@
-// Scores of a group of consecutive keys for one prepared query, keys in lanes. Included once per instruction
+// Scores of a group of keys of a list for one prepared query, keys in lanes. Included once per instruction
 // set (Highway).
 //
 // A group's keys are unpacked and turned once and then serve all heads from the first-level cache. With FP4
@@ -19,6 +19,7 @@
 #include <span>
 
 #include "numeric/transpose-inl.h"
+#include "ops/indexer/key_list.h"
 #include "ops/indexer/query.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -85,15 +86,16 @@ HWY_INLINE IntVec finish_quads(IntVec sum) {
   return hn::Add(hn::ShiftRight<16>(sum), hn::ShiftRight<16>(hn::ShiftLeft<16>(sum)));
 }
 
-/// Where rows of consecutive keys are: in their page, or copied together when the group crosses pages or is
+/// Where a group's rows are: in their page, or copied together when they are no neighbours, cross pages or are
 /// cut short.
 struct PackedKeys {
   const std::int32_t* codes = nullptr;    ///< [group][16]
   const std::uint32_t* scales = nullptr;  ///< [group], a byte a block
 };
 
-HWY_INLINE PackedKeys locate_keys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
-                                  int count, IndexerScratch& scratch) {
+HWY_INLINE PackedKeys locate_keys(const IndexKeyPool& pool, std::span<const PageId> pages,
+                                  const KeyList& keys, std::int64_t begin, int count,
+                                  IndexerScratch& scratch) {
   constexpr std::int64_t kCodeBytes = kIndexDim / 2;
   const auto page_of = [&](std::int64_t key) {
     return pool.page(static_cast<std::int64_t>(pages[static_cast<std::size_t>(key / pool.rows_per_page)]));
@@ -104,15 +106,17 @@ HWY_INLINE PackedKeys locate_keys(const IndexKeyPool& pool, std::span<const Page
   const auto scales_at = [&](std::int64_t key) {
     return page_of(key) + pool.rows_per_page * kCodeBytes + key % pool.rows_per_page * kIndexBlocks;
   };
-  if (begin % pool.rows_per_page + kGroup <= pool.rows_per_page) {
-    return {reinterpret_cast<const std::int32_t*>(codes_at(begin)),
-            reinterpret_cast<const std::uint32_t*>(scales_at(begin))};
+  const std::int64_t first = keys[begin];
+  if (first % pool.rows_per_page + kGroup <= pool.rows_per_page && keys.is_run(begin, count)) {
+    return {reinterpret_cast<const std::int32_t*>(codes_at(first)),
+            reinterpret_cast<const std::uint32_t*>(scales_at(first))};
   }
   auto* codes = reinterpret_cast<std::byte*>(scratch.rows);
   std::byte* scales = codes + kGroup * kCodeBytes;
   for (int i = 0; i < count; ++i) {
-    std::memcpy(codes + i * kCodeBytes, codes_at(begin + i), kCodeBytes);
-    std::memcpy(scales + i * kIndexBlocks, scales_at(begin + i), kIndexBlocks);
+    const std::int64_t key = keys[begin + i];
+    std::memcpy(codes + i * kCodeBytes, codes_at(key), kCodeBytes);
+    std::memcpy(scales + i * kIndexBlocks, scales_at(key), kIndexBlocks);
   }
   return {reinterpret_cast<const std::int32_t*>(codes), reinterpret_cast<const std::uint32_t*>(scales)};
 }
@@ -203,11 +207,11 @@ HWY_INLINE void score_heads_fp4(const IndexerScratch& scratch, std::int64_t head
 }
 
 /// keys[dim][group] from float32 or BF16 rows.
-HWY_INLINE void decode_keys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
-                            int count, IndexerScratch& scratch) {
+HWY_INLINE void decode_keys(const IndexKeyPool& pool, std::span<const PageId> pages, const KeyList& list,
+                            std::int64_t begin, int count, IndexerScratch& scratch) {
   const FloatTag d;
   for (int i = 0; i < count; ++i) {
-    const std::int64_t key = begin + i;
+    const std::int64_t key = list[begin + i];
     const PageId page = pages[static_cast<std::size_t>(key / pool.rows_per_page)];
     decode_index_key(pool.format, pool.page(static_cast<std::int64_t>(page)), pool.rows_per_page,
                      static_cast<int>(key % pool.rows_per_page), {scratch.rows + i * kIndexDim, kIndexDim});

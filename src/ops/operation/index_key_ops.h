@@ -13,11 +13,15 @@ namespace baleen {
   return format.dim * static_cast<double>(std::bit_width(static_cast<std::uint32_t>(format.dim)) - 1);
 }
 
-/// Of one vector: the transform, and in `released` a rounding to FP4 (absolute maximum, scaling, clamping,
-/// conversion, packing).
-[[nodiscard]] constexpr double index_key_ops(const IndexKeyFormat& format) {
+/// Of one vector's rounding to FP4 in `released`: absolute maximum, scaling, clamping, conversion, packing.
+[[nodiscard]] constexpr double index_key_rounding_ops(const IndexKeyFormat& format) {
   constexpr double kFp4Ops = 5;
-  return hadamard_ops(format) + (format.precision == Precision::kReleased ? kFp4Ops * format.dim : 0);
+  return format.precision == Precision::kReleased ? kFp4Ops * format.dim : 0;
+}
+
+/// Of one vector: the transform and the rounding.
+[[nodiscard]] constexpr double index_key_ops(const IndexKeyFormat& format) {
+  return hadamard_ops(format) + index_key_rounding_ops(format);
 }
 
 }  // namespace baleen

@@ -23,6 +23,7 @@ struct StepShape {
   std::int64_t index_n_heads = 0;
   std::int64_t index_head_dim = 0;
   std::int64_t index_topk = 0;
+  std::int64_t candidate_topk_blocks = 0;  ///< 0: no layer chooses blocks of entries
   std::int64_t n_routed_experts = 0;
   std::int64_t num_experts_per_tok = 0;
   std::int64_t moe_intermediate_size = 0;

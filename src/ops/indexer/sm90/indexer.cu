@@ -73,6 +73,7 @@ void check_args(const IndexerArgs& args, const CudaContext& context) {
   const std::int64_t num_rows = args.q.extent(0);
   BALEEN_CHECK_LE(args.first_row + num_rows, context.batch.num_rows);
   BALEEN_CHECK(args.precision == Precision::kReleased && args.keys.format.precision == Precision::kReleased);
+  BALEEN_CHECK(args.ratio == 4 && args.hadamard && args.blocks.size == 0);
   BALEEN_CHECK(args.head_weights.extent(0) == num_rows && args.selected.extent(0) == num_rows);
   BALEEN_CHECK_EQ(args.q.extent(2), kDim);
   BALEEN_CHECK_EQ(args.keys.format.dim, kDim);
