@@ -12,6 +12,7 @@
 #include "ops/embed/embed.h"
 #include "ops/engram/engram.h"
 #include "ops/engram/engram_lookup.h"
+#include "ops/entry_store/entry_store.h"
 #include "ops/experts/experts.h"
 #include "ops/fused_experts/fused_experts.h"
 #include "ops/gather_rows/gather_rows.h"
@@ -21,6 +22,7 @@
 #include "ops/hc_pre/hc_pre.h"
 #include "ops/indexer/indexer.h"
 #include "ops/kv_store/kv_store.h"
+#include "ops/latent/latent.h"
 #include "ops/linear/linear.h"
 #include "ops/lm_head/lm_head.h"
 #include "ops/markov/markov.h"
@@ -50,6 +52,8 @@ using Operations = TypeList<
     ops::Rope,
     ops::KvStore,
     ops::Compressor,
+    ops::Latent,
+    ops::EntryStore,
     ops::Indexer,
     ops::SparseAttention,
     ops::GroupedLinear,

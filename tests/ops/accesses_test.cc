@@ -217,16 +217,54 @@ struct Example<ops::Compressor> {
   }
 };
 template <>
+struct Example<ops::Latent> {
+  static std::vector<LatentArgs> calls(GuardedMemory& memory, Host& host) {
+    const std::int64_t width = kLatent.width(), slot = 2 * 4 * width;
+    LatentArgs pairs{.kv = memory.rows(kRows, width),
+                     .gate = memory.rows(kRows, width),
+                     .norm_weight = memory.span<const float>(width),
+                     .precision = kExact,
+                     .batch = host.batch(),
+                     .state = {memory.place<float>(2 * (slot + 16)), slot + 16, 4, width, 2},
+                     .latent = memory.rows(kRows, width)};
+    LatentArgs single = pairs;
+    single.ratio = 1;
+    single.gate = {};
+    single.state = {};
+    return {pairs, single};
+  }
+};
+template <>
+struct Example<ops::EntryStore> {
+  static std::vector<EntryStoreArgs> calls(GuardedMemory& memory, Host& host) {
+    return {{.latent = memory.rows(kRows, kLatent.width()),
+             .key = memory.rows(kRows, kWidth),
+             .key_norm = memory.span<const float>(kWidth),
+             .frequencies = memory.span<const float>(kPairs),
+             .ratio = 1,
+             .batch = host.batch(),
+             .entries = pages<LatentPool>(memory, kLatent, 256, 2),
+             .index_keys = pages<IndexKeyPool>(memory, kIndexKey, 256, 2)}};
+  }
+};
+template <>
 struct Example<ops::Indexer> {
   static std::vector<IndexerArgs> calls(GuardedMemory& memory, Host& host) {
-    return {{.q = memory.heads(kRows, kHeads, kWidth),
-             .head_weights = memory.rows(kRows, kHeads),
-             .cosine = memory.rows(kRows, kPairs),
-             .sine = memory.rows(kRows, kPairs),
-             .precision = kExact,
-             .batch = host.batch(),
-             .keys = pages<IndexKeyPool>(memory, kIndexKey, 64, 2),
-             .selected = memory.ids(kRows, 16)}};
+    IndexerArgs plain{.q = memory.heads(kRows, kHeads, kWidth),
+                      .head_weights = memory.rows(kRows, kHeads),
+                      .cosine = memory.rows(kRows, kPairs),
+                      .sine = memory.rows(kRows, kPairs),
+                      .precision = kExact,
+                      .batch = host.batch(),
+                      .keys = pages<IndexKeyPool>(memory, kIndexKey, 64, 2),
+                      .selected = memory.ids(kRows, 16)};
+    IndexerArgs choosing = plain;
+    choosing.blocks = {.size = 4, .chosen = memory.ids(kRows, 3), .given = {}};
+    IndexerArgs restricted = plain;
+    restricted.blocks = {.size = 4,
+                         .chosen = {},
+                         .given = memory.ids(kRows, 5, {0, 1, 3, 5, 14, 2, 3, 4, 9, 15, 1, 2, 6, 7, 8})};
+    return {plain, choosing, restricted};
   }
 };
 template <>

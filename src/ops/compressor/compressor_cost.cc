@@ -50,9 +50,7 @@ Pooling pooling_of(const SequenceSlice& slice, int ratio, bool overlap) {
 double finish_ops(const CompressorArgs& args, double head_dim) {
   const double rotated = kNormOps * head_dim + kRotatePairOps * static_cast<double>(args.frequencies.size());
   if (args.latent.base != nullptr) {
-    return rotated + (args.latent.format.precision == Precision::kReleased
-                          ? kQuantiseOps * args.latent.format.nope
-                          : 0);
+    return rotated + kQuantiseOps * args.latent.format.quantised_values();
   }
   return rotated + index_key_ops(args.index_key.format);
 }

@@ -1,4 +1,4 @@
-/// Which rows a compressed entry is pooled from, and where it is stored.
+/// Which rows a compressed entry is pooled from.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/compressor/compressor.h"
+#include "ops/compressor/step_entries.h"
 
 namespace baleen {
 
@@ -39,31 +40,12 @@ struct PooledRows {
   }
 };
 
-/// Entries that complete in this step and do not exist yet: [first_entry, end_entry) of each sequence.
-inline std::int64_t end_entry(const SequenceSlice& slice, int ratio) {
-  return (slice.start + slice.num_tokens) / ratio;
-}
-inline std::int64_t first_entry(const SequenceSlice& slice, int ratio) {
-  return std::min(std::max(slice.start, slice.entries_until) / ratio, end_entry(slice, ratio));
-}
-
 /// Whether the row of `position` is carried to the next page.
 inline bool is_overlap(std::int64_t position) { return position % kPageTokens >= kPageTokens - kOverlapRows; }
 /// How many of the positions before `end` are.
 inline std::int64_t num_overlap_rows(std::int64_t end) {
   return end / kPageTokens * kOverlapRows +
          std::max<std::int64_t>(0, end % kPageTokens - (kPageTokens - kOverlapRows));
-}
-
-/// A page of `Pool` and the row in it that an entry of a sequence is.
-struct EntryPlace {
-  std::byte* page = nullptr;
-  int row = 0;
-};
-template <class Pool>
-EntryPlace entry_place(const Pool& pool, const SequenceSlice& slice, std::int64_t entry) {
-  const PageId page = slice.pages[static_cast<std::size_t>(entry / pool.rows_per_page)];
-  return {pool.page(static_cast<std::int64_t>(page)), static_cast<int>(entry % pool.rows_per_page)};
 }
 
 }  // namespace baleen
