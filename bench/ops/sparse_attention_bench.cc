@@ -55,10 +55,10 @@ void attention(benchmark::State& state) {
                            .window = window.pool(),
                            .compressed = compressed.pool(),
                            .ratio = ratio,
-                           .selected = {selected.data(), {num_queries, num_entries}},
                            .sink = sink,
                            .scale = 1.0F / std::sqrt(static_cast<float>(kHeadDim)),
                            .out = {out.data(), {num_queries, num_heads, kHeadDim}}};
+  if (ratio == 4) args.selected = {selected.data(), {num_queries, num_entries}};
   ThreadPool pool(default_num_threads());
   Arena scratch(sparse_attention_scratch_bytes(num_heads, kHeadDim, pool.num_threads()));
   CpuContext context{pool, scratch};

@@ -75,8 +75,13 @@ std::vector<float> hard_row(int width, std::uint32_t seed) {
 
 TEST_P(CacheRowsSimd, LatentRowsEqualTheScalarForms) {
   for (const Precision precision : {Precision::kReleased, Precision::kBf16, Precision::kExact}) {
-    for (const int nope : {64, 448}) {
-      const LatentFormat format{nope, 64, precision};
+    const auto grouped = [&](int nope, GroupedCodes codes) {
+      return LatentFormat{
+          .nope = nope, .rope = 64, .precision = precision, .grouped = GroupedRow{codes, nope + 64}};
+    };
+    for (const LatentFormat& format : {LatentFormat{64, 64, precision}, LatentFormat{448, 64, precision},
+                                       grouped(64, GroupedCodes::kFp8), grouped(448, GroupedCodes::kFp8),
+                                       grouped(64, GroupedCodes::kFp4), grouped(448, GroupedCodes::kFp4)}) {
       for (std::uint32_t seed = 0; seed < 100; ++seed) {
         const std::vector<float> values = hard_row(format.width(), seed);
         const int row = static_cast<int>(seed) % kRows;
@@ -102,6 +107,30 @@ TEST_P(CacheRowsSimd, EveryCodeDecodes) {
   decode_latent_row(format, page.data(), 1, 0, want);
   HWY_DYNAMIC_DISPATCH(decode_simd)(format, page.data(), 1, 0, got.data());
   EXPECT_EQ(test::difference(got, want, {}), "");
+}
+
+TEST_P(CacheRowsSimd, EveryCodeOfGroupedRowsDecodes) {
+  for (const GroupedCodes codes : {GroupedCodes::kFp8, GroupedCodes::kFp4}) {
+    const LatentFormat format{.nope = 448, .rope = 64, .grouped = GroupedRow{codes, 512}};
+    for (int seed = 0; seed < 16; ++seed) {
+      std::vector<std::byte> page(static_cast<std::size_t>(format.page_stride_bytes(1)));
+      for (std::size_t i = 0; i < page.size(); ++i) page[i] = static_cast<std::byte>(i + i / 256);
+      // Scales: of positions any power of two that leaves numbers, of entries all codes, NaN too.
+      for (std::size_t i = static_cast<std::size_t>(format.grouped->code_bytes()); i < page.size(); ++i) {
+        page[i] = static_cast<std::byte>(
+            codes == GroupedCodes::kFp8 ? 100 + i % 50 : 16 * static_cast<std::size_t>(seed) + i % 16);
+      }
+      std::vector<float> got(512), want(512);
+      decode_latent_row(format, page.data(), 1, 0, want);
+      HWY_DYNAMIC_DISPATCH(decode_simd)(format, page.data(), 1, 0, got.data());
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        if (!std::isnan(want[i])) {
+          ASSERT_EQ(std::signbit(got[i]), std::signbit(want[i])) << i;
+        }
+      }
+      ASSERT_EQ(test::difference(got, want, {}), "");
+    }
+  }
 }
 
 TEST_P(CacheRowsSimd, DoubledFp4EqualsTheScalarCodes) {

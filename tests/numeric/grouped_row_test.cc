@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -84,6 +85,20 @@ TEST(GroupedRow, EntriesSaturate) {
   values[5] = -1e6F;
   const std::vector<float> back = decoded(kEntry, encoded(kEntry, values));
   EXPECT_EQ(back[5], -6 * 448.0F);
+}
+
+TEST(GroupedRow, WhatIsNoNumberStaysInItsGroup) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const GroupedRow& format : {kWindow, kEntry}) {
+    std::vector<float> values(512, 1.0F);
+    values[70] = std::nanf("");
+    values[200] = -kInfinity;
+    const std::vector<float> back = decoded(format, encoded(format, values));
+    EXPECT_TRUE(std::isnan(back[70]));
+    EXPECT_LT(back[200], -2000.0F);
+    EXPECT_TRUE(std::isfinite(back[200]));
+    for (const std::size_t i : {0, 63, 96, 160, 511}) EXPECT_NEAR(back[i], 1.0, 1.0 / 32) << i;
+  }
 }
 
 TEST(GroupedRow, WhatIsReadIsNearAndExactInBf16) {

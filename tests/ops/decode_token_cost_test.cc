@@ -145,7 +145,7 @@ class Token {
                                      .window = window,
                                      .compressed = entries,
                                      .ratio = ratio,
-                                     .selected = selected,
+                                     .selected = ratio == 4 ? selected : View<std::int32_t, 2>(),
                                      .sink = unread_span<const float>(g_.heads),
                                      .window_tokens = kWindow,
                                      .out = unread_bf16<3>({1, g_.heads, kHeadDim})});

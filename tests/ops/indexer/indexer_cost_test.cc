@@ -48,5 +48,38 @@ TEST(IndexerCost, WithoutFp4ItIsFloat32Keys) {
   EXPECT_EQ(cost.scalar_ops, kHeads * (192 + 7 * 128) + (3 * kHeads + 1) * 1000);
 }
 
+/// V4.1's layers: entries of one position, no transform, 2,048 blocks of 8.
+IndexerArgs of_blocks(const test::UnreadBatch& batch, bool choose) {
+  IndexerArgs args = queries(batch);
+  args.ratio = 1;
+  args.hadamard = false;
+  args.blocks.size = 8;
+  if (choose) {
+    args.blocks.chosen = {test::nowhere<std::int32_t>(), {batch.num_rows(), 2048}};
+  } else {
+    args.blocks.given = {test::nowhere<const std::int32_t>(), {batch.num_rows(), 2048}};
+  }
+  return args;
+}
+
+TEST(IndexerCost, ChoosingScoresAllAndWritesBlocks) {
+  const OpCost cost = indexer_cost(of_blocks(test::UnreadBatch({{99'999, 1}, {19, 2}}), true));
+  constexpr double kScores = 100'000 + 20 + 21, kPrepare = kHeads * (192 + 5 * 128);
+  EXPECT_EQ(cost.matrix_flops(), 2 * kHeads * 128 * kScores);
+  EXPECT_EQ(cost.scalar_ops, 3 * kPrepare + (3 * kHeads + 2) * kScores);
+  EXPECT_EQ(cost.cache_bytes, 68 * (100'000 + 21));
+  EXPECT_EQ(cost.write_bytes, 4 * (512 + 20 + 21) + 4 * (2048 + 3 + 3));  // of 20 and 21 entries three
+}
+
+TEST(IndexerCost, GivenBlocksAreScoredAlone) {
+  const OpCost cost = indexer_cost(of_blocks(test::UnreadBatch({{99'999, 1}, {19, 2}}), false));
+  constexpr double kScores = 16'384 + 20 + 21, kPrepare = kHeads * (192 + 5 * 128);
+  EXPECT_EQ(cost.matrix_flops(), 2 * kHeads * 128 * kScores);
+  EXPECT_EQ(cost.scalar_ops, 3 * kPrepare + (3 * kHeads + 1) * kScores);
+  EXPECT_EQ(cost.cache_bytes, 68 * (16'384 + 21));
+  EXPECT_EQ(cost.write_bytes, 4 * (512 + 20 + 21));
+  EXPECT_EQ(cost.read_bytes - cost.cache_bytes, 3 * (kHeads * 256 + kHeads * 2) + 4 * (2048 + 3 + 3));
+}
+
 }  // namespace
 }  // namespace baleen

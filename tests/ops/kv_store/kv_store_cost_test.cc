@@ -20,6 +20,20 @@ TEST(KvStoreCost, NormsTurnsRoundsAndWritesRows) {
   EXPECT_EQ(cost.total_bytes(), 1024 * 301 + 1024 + 584 * 301);
 }
 
+TEST(KvStoreCost, RowsWithGroupsRoundAllValues) {
+  const test::UnreadBatch batch({{1000, 300}, {7, 1}});
+  const LatentFormat format{
+      .nope = 448, .rope = 64, .grouped = GroupedRow{.codes = GroupedCodes::kFp8, .width = 512}};
+  const OpCost cost = kv_store_cost({.kv = test::unread_bf16<2>({301, 512}),
+                                     .weight = test::unread_span<const float>(512),
+                                     .cosine = test::unread_f32<2>({301, 32}),
+                                     .sine = test::unread_f32<2>({301, 32}),
+                                     .batch = batch.batch(),
+                                     .window = {.rows_per_page = 256, .format = format}});
+  EXPECT_EQ(cost.scalar_ops, (4032 + 4 * 64) * 301);
+  EXPECT_EQ(cost.total_bytes(), 1024 * 301 + 1024 + 528 * 301);
+}
+
 TEST(WindowWrite, TouchesThePagesOfItsPositions) {
   EXPECT_EQ(paged_window_write(0, 300).pieces, 2);
   EXPECT_EQ(paged_window_write(0, 256).pieces, 1);

@@ -89,6 +89,65 @@ TEST(KvStore, ByHand) {
   EXPECT_TRUE(std::isnan(read_all(window.pool(), pages, 254, 255)[0]));
 }
 
+/// Rows of V4.1: a scale for every 32 values, the rotated ones too.
+LatentFormat grouped_format(int nope, Precision precision) {
+  return {.nope = nope,
+          .rope = kRope,
+          .precision = precision,
+          .grouped = GroupedRow{.codes = GroupedCodes::kFp8, .width = nope + kRope}};
+}
+
+class KvStoreByHand : public testing::TestWithParam<test::Kernels> {};
+
+TEST_P(KvStoreByHand, RotatedValuesAreQuantisedBehindTheRotation) {
+  const LatentFormat format = grouped_format(64, Precision::kReleased);
+  const std::vector<PageId> pages{PageId{1}, PageId{0}};
+  test::LatentPages window(format, 256, 2);
+  std::vector<float> kv(128, 2.0F);  // root mean square 2
+  std::vector<float> weight(128, 1.0F);
+  weight[3] = 3.1F;    // in BF16 3.09375, and with scale 2^-7 the e4m3 number 3.0
+  weight[64] = 0.25F;  // of a pair that turns
+  store({{256, kv, pages}}, weight, window.pool(), 1, GetParam());
+  const std::vector<float> row = read_all(window.pool(), pages, 256, 257);
+  EXPECT_EQ(row[0], 1.0F);
+  EXPECT_EQ(row[3], 3.0F);
+  // Turned by 256 radians: (0.25, 1) -> (0.9893, -0.2896), in steps of 2^-4 and 2^-5.
+  EXPECT_NEAR(0.25 * std::cos(256.0) - std::sin(256.0), 0.9893, 1e-4);
+  EXPECT_EQ(row[64], 1.0F);
+  EXPECT_EQ(row[65], -0.28125F);
+  // 528 bytes: codes, then scales, and nothing of the next row.
+  EXPECT_EQ(format.row_bytes(), 128 + 4);
+  EXPECT_NE(window.pool().page(0)[131], std::byte{0xFF});
+  EXPECT_EQ(window.pool().page(0)[132], std::byte{0xFF});
+}
+
+TEST_P(KvStoreByHand, SmallRowsHaveTheSmallestScale) {
+  const LatentFormat format = grouped_format(64, Precision::kReleased);
+  const std::vector<PageId> pages{PageId{0}};
+  test::LatentPages window(format, 256, 1);
+  const std::vector<float> kv(128, 1.0F);
+  std::vector<float> weight(128, 1e-6F);
+  std::fill_n(weight.begin() + 32, 32, 1.0F);
+  store({{0, kv, pages}}, weight, window.pool(), 1, GetParam());
+  const std::byte* row = window.pool().page(0);
+  EXPECT_EQ(row[128], std::byte{127 - 22});  // max(amax, 1e-4) / 448, rounded up
+  EXPECT_EQ(row[129], std::byte{127 - 8});
+  EXPECT_EQ(read_all(window.pool(), pages, 0, 1)[0], 4 * 0x1p-22F);  // 1e-6 is 4.19 times the scale
+}
+
+TEST_P(KvStoreByHand, NaNStaysVisible) {
+  const std::vector<PageId> pages{PageId{0}};
+  test::LatentPages window(grouped_format(64, Precision::kReleased), 256, 1);
+  const std::vector<float> kv(128, 1.0F);
+  std::vector<float> weight(128, 1.0F);
+  weight[40] = std::nanf("");
+  store({{0, kv, pages}}, weight, window.pool(), 1, GetParam());
+  EXPECT_TRUE(std::isnan(read_all(window.pool(), pages, 0, 1)[40]));
+  EXPECT_EQ(read_all(window.pool(), pages, 0, 1)[41], 1.0F);
+}
+
+INSTANTIATE_TEST_SUITE_P(BothKernels, KvStoreByHand, testing::Values(test::kReference, test::kBest));
+
 class KvStoreSimd : public test::EveryTarget {};
 
 TEST_P(KvStoreSimd, AgreesWithTheReference) {
@@ -98,8 +157,9 @@ TEST_P(KvStoreSimd, AgreesWithTheReference) {
   };
   for (const auto [precision, norm] :
        {Case{Precision::kExact, 3e-7}, {Precision::kBf16, 1e-4}, {Precision::kReleased, 1e-3}}) {
-    for (const int nope : {64, 448}) {
-      const LatentFormat format{nope, kRope, precision};
+    for (const LatentFormat& format :
+         {LatentFormat{64, kRope, precision}, LatentFormat{448, kRope, precision},
+          grouped_format(64, precision), grouped_format(448, precision)}) {
       const auto width = static_cast<std::size_t>(format.width());
       for (const std::int64_t start :
            {std::int64_t{0}, std::int64_t{127}, std::int64_t{250}, std::int64_t{70'000}}) {
@@ -120,24 +180,26 @@ TEST_P(KvStoreSimd, AgreesWithTheReference) {
 }
 
 TEST_P(KvStoreSimd, ChunksThreadsAndCompanyDoNotShow) {
-  const LatentFormat format{448, kRope, Precision::kReleased};
   constexpr std::size_t kWidth = 512, kTokens = 300;
   const std::vector<float> kv = test::random_values(kTokens * kWidth, 1),
                            weight = test::random_values(kWidth, 2);
   const std::vector<PageId> pages{PageId{1}, PageId{0}}, other_pages{PageId{2}};
-  test::LatentPages whole(format, 256, 3);
-  store({{0, kv, pages}}, weight, whole.pool(), 1);
-  const std::vector<float> want = read_all(whole.pool(), pages, 0, kTokens);
-  for (const std::size_t chunk : {1, 7, 64}) {
-    test::LatentPages cut(format, 256, 3);
-    for (std::size_t begin = 0; begin < kTokens; begin += chunk) {
-      const std::size_t count = std::min(chunk, kTokens - begin);
-      store(
-          {{3, std::span(kv).first(2 * kWidth), other_pages},
-           {static_cast<std::int64_t>(begin), std::span(kv).subspan(begin * kWidth, count * kWidth), pages}},
-          weight, cut.pool(), 2);
+  for (const LatentFormat& format :
+       {LatentFormat{448, kRope, Precision::kReleased}, grouped_format(448, Precision::kReleased)}) {
+    test::LatentPages whole(format, 256, 3);
+    store({{0, kv, pages}}, weight, whole.pool(), 1);
+    const std::vector<float> want = read_all(whole.pool(), pages, 0, kTokens);
+    for (const std::size_t chunk : {1, 7, 64}) {
+      test::LatentPages cut(format, 256, 3);
+      for (std::size_t begin = 0; begin < kTokens; begin += chunk) {
+        const std::size_t count = std::min(chunk, kTokens - begin);
+        store({{3, std::span(kv).first(2 * kWidth), other_pages},
+               {static_cast<std::int64_t>(begin), std::span(kv).subspan(begin * kWidth, count * kWidth),
+                pages}},
+              weight, cut.pool(), 2);
+      }
+      EXPECT_SAME_BITS(read_all(cut.pool(), pages, 0, kTokens), want);
     }
-    EXPECT_SAME_BITS(read_all(cut.pool(), pages, 0, kTokens), want);
   }
 }
 

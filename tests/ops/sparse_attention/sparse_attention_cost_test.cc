@@ -50,6 +50,18 @@ TEST(SparseAttentionCost, ATokenAtAMillion) {
   expect_cost(sparse_attention_cost(attention(batch, 128)), 1, 128 + 8192, 128 + 8192);
 }
 
+TEST(SparseAttentionCost, EntriesCountByTheirOwnFormat) {
+  const test::UnreadBatch batch({{1'048'575, 1}});
+  SparseAttentionArgs args = attention(batch, 4);
+  args.ratio = 1;
+  args.compressed.rows_per_page = 256;
+  args.window.format.grouped = GroupedRow{.codes = GroupedCodes::kFp8, .width = 512};
+  args.compressed.format.grouped = GroupedRow{.codes = GroupedCodes::kFp4, .width = 512};
+  EXPECT_DOUBLE_EQ(sparse_attention_cost(args).cache_bytes, 128 * 528 + 512 * 288);
+  args.selected = {};  // all entries
+  EXPECT_DOUBLE_EQ(sparse_attention_cost(args).cache_bytes, 128 * 528 + 1'048'576.0 * 288);
+}
+
 TEST(SparseAttentionCost, NeighboursShareRows) {
   const test::UnreadBatch batch({{8192, 2}});
   const double selected = 2048 * (1 - 0.75 * 0.75);  // 512 of 2048, twice

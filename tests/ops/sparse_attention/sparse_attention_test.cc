@@ -27,11 +27,16 @@ struct Layer {
 
   Layer(int layer_ratio, int head_dim, Precision precision, std::int64_t first_page, std::int64_t num_pages,
         LatentLayout layout = LatentLayout::kV4)
+      : Layer(layer_ratio, {head_dim - 64, 64, precision, layout}, {head_dim - 64, 64, precision, layout},
+              first_page, num_pages) {}
+  /// Rows of the window and entries in formats of their own.
+  Layer(int layer_ratio, const LatentFormat& of_window, const LatentFormat& of_entries,
+        std::int64_t first_page, std::int64_t num_pages)
       : ratio(layer_ratio),
-        format{head_dim - 64, 64, precision, layout},
+        format(of_window),
         pages(static_cast<std::size_t>(first_page), PageId::kNone),
-        window(format, 256, num_pages),
-        compressed(format, ratio == 0 ? 1 : 256 / ratio, num_pages) {
+        window(of_window, 256, num_pages),
+        compressed(of_entries, ratio == 0 ? 1 : 256 / ratio, num_pages) {
     for (const PageId page : test::shuffled_pages(num_pages, 0, 1)) pages.push_back(page);
   }
   /// Random rows for the window positions and entries of [begin, end).
@@ -48,6 +53,19 @@ struct Layer {
                                seed + 17 * static_cast<std::uint32_t>(number));
   }
 };
+
+/// Rows of V4.1, of positions or of entries.
+LatentFormat grouped_format(int head_dim, Precision precision, GroupedCodes codes) {
+  return {.nope = head_dim - 64,
+          .rope = 64,
+          .precision = precision,
+          .grouped = GroupedRow{.codes = codes, .width = head_dim}};
+}
+Layer grouped_layer(int ratio, int head_dim, Precision precision, std::int64_t first_page,
+                    std::int64_t num_pages) {
+  return {ratio, grouped_format(head_dim, precision, GroupedCodes::kFp8),
+          grouped_format(head_dim, precision, GroupedCodes::kFp4), first_page, num_pages};
+}
 
 struct Step {
   std::int64_t num_heads = 1;
@@ -134,6 +152,35 @@ TEST_P(SparseAttentionByHand, EqualScoresGiveTheMeanOfWindowAndSelection) {
   }
   EXPECT_CLOSE(run(layer, {1, {slice_at(layer, 39, 1)}, q, selected, {&sink, 1}, 4}, 1, GetParam()), mean,
                {.norm = 1e-6});
+}
+
+TEST_P(SparseAttentionByHand, EntriesHaveAFormatOfTheirOwn) {
+  Layer layer = grouped_layer(2, 128, Precision::kReleased, 0, 1);
+  layer.fill(0, 40);
+  const std::vector<float> q(128, 0.0F);
+  const std::vector<std::int32_t> selected{2, 19, -1};
+  const float sink = -kInfinity;
+  std::vector<float> mean(128, 0.0F);
+  for (const std::int64_t position : {38, 39}) {
+    const std::vector<float> row = test::read_row(layer.window.pool(), layer.pages, position);
+    for (std::size_t i = 0; i < 128; ++i) mean[i] += row[i] / 4;
+  }
+  for (const std::int64_t entry : {2, 19}) {
+    const std::vector<float> row = test::read_row(layer.compressed.pool(), layer.pages, entry);
+    for (std::size_t i = 0; i < 128; ++i) mean[i] += row[i] / 4;
+  }
+  EXPECT_CLOSE(run(layer, {1, {slice_at(layer, 39, 1)}, q, selected, {&sink, 1}, 2}, 1, GetParam()), mean,
+               {.norm = 3e-3});
+  // Without a selection it sees all twenty.
+  std::vector<float> all(128, 0.0F);
+  for (std::int64_t entry = 0; entry < 20; ++entry) {
+    const std::vector<float> row = test::read_row(layer.compressed.pool(), layer.pages, entry);
+    for (std::size_t i = 0; i < 128; ++i) all[i] += row[i] / 21;
+  }
+  const std::vector<float> own = test::read_row(layer.window.pool(), layer.pages, 39);
+  for (std::size_t i = 0; i < 128; ++i) all[i] += own[i] / 21;
+  EXPECT_CLOSE(run(layer, {1, {slice_at(layer, 39, 1)}, q, {}, {&sink, 1}, 1}, 1, GetParam()), all,
+               {.norm = 3e-3});
 }
 
 TEST_P(SparseAttentionByHand, NothingSelectedLeavesTheWindowAndNothingAtAllGivesZeros) {
@@ -254,10 +301,11 @@ INSTANTIATE_TEST_SUITE_P(BothKernels, SparseAttentionByHand, testing::Values(tes
 class SparseAttentionSimd : public test::EveryTarget {};
 
 /// Ascending entries below what the row sees, then -1; every third row selects nothing.
-std::vector<std::int32_t> selections(std::int64_t start, std::int64_t num_rows, std::int64_t top_k) {
+std::vector<std::int32_t> selections(std::int64_t start, std::int64_t num_rows, std::int64_t top_k,
+                                     int ratio = 4) {
   std::vector<std::int32_t> selected(static_cast<std::size_t>(num_rows * top_k), -1);
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    const std::int64_t num_visible = (start + row + 1) / 4;
+    const std::int64_t num_visible = (start + row + 1) / ratio;
     if (row % 3 == 2) continue;
     const std::int64_t count = std::min(top_k - row % 2, num_visible);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -290,7 +338,7 @@ TEST_P(SparseAttentionSimd, AgreesWithTheReference) {
           std::vector<float> sink = test::random_values(static_cast<std::size_t>(num_heads), 3);
           sink[0] = -kInfinity;
           sink[1] = kInfinity;
-          const auto selected = selections(start, kRows, kTopK);
+          const auto selected = ratio == 4 ? selections(start, kRows, kTopK) : std::vector<std::int32_t>();
           const Step step{num_heads, {slice_at(layer, start, kRows)}, q, selected, sink};
           EXPECT_CLOSE(run(layer, step, 2), run(layer, step, 1, test::kReference), {.norm = norm})
               << precision_name(precision) << ", ratio " << ratio << ", position " << start;
@@ -306,12 +354,13 @@ TEST_P(SparseAttentionSimd, ChunksThreadsGroupsAndCompanyDoNotShow) {
     layer.fill(0, 300);
     constexpr std::int64_t kStart = 120, kRows = 24, kTopK = 33, kHeads = 9, kRow = kHeads * 128;
     const std::vector<float> q = bf16_like((kRows + 1) * kRow, 9), sink = test::random_values(kHeads, 3);
-    const auto selected = selections(kStart, kRows + 1, kTopK);
+    const std::int64_t num_selected = ratio == 4 ? kTopK : 0;
+    const auto selected = selections(kStart, kRows + 1, num_selected);
     const auto part = [&](std::int64_t begin, std::int64_t end) {
       return std::pair{std::span(q).subspan(static_cast<std::size_t>(begin * kRow),
                                             static_cast<std::size_t>((end - begin) * kRow)),
-                       std::span(selected).subspan(static_cast<std::size_t>(begin * kTopK),
-                                                   static_cast<std::size_t>((end - begin) * kTopK))};
+                       std::span(selected).subspan(static_cast<std::size_t>(begin * num_selected),
+                                                   static_cast<std::size_t>((end - begin) * num_selected))};
     };
     const auto [all_q, all_selected] = part(0, kRows);
     const std::vector<float> want =
@@ -331,6 +380,31 @@ TEST_P(SparseAttentionSimd, ChunksThreadsGroupsAndCompanyDoNotShow) {
         }
         EXPECT_SAME_BITS(got, want) << "ratio " << ratio << ", " << num_threads << " threads, chunks of "
                                     << chunk;
+      }
+    }
+  }
+}
+
+/// Window rows of 528 bytes and entries of 288, of ratios 1 and 2, selected or not.
+TEST_P(SparseAttentionSimd, AgreesWithTheReferenceOnRowsWithGroups) {
+  for (const Precision precision : {Precision::kExact, Precision::kReleased}) {
+    const double norm = precision == Precision::kExact ? 2e-6 : 1e-3;
+    for (const int head_dim : {128, 512}) {
+      for (const int ratio : {0, 1, 2}) {
+        Layer layer = grouped_layer(ratio, head_dim, precision, 0, 2);
+        layer.fill(0, 300);
+        for (const bool selects : {true, false}) {
+          for (const std::int64_t start : {0, 127, 289}) {
+            constexpr std::int64_t kRows = 3, kTopK = 71, kHeads = 6;
+            const std::vector<float> q = bf16_like(static_cast<std::size_t>(kRows * kHeads * head_dim), 9),
+                                     sink = test::random_values(kHeads, 3);
+            const auto selected =
+                selects && ratio > 0 ? selections(start, kRows, kTopK, ratio) : std::vector<std::int32_t>();
+            const Step step{kHeads, {slice_at(layer, start, kRows)}, q, selected, sink};
+            EXPECT_CLOSE(run(layer, step, 2), run(layer, step, 1, test::kReference), {.norm = norm})
+                << precision_name(precision) << ", ratio " << ratio << ", position " << start;
+          }
+        }
       }
     }
   }
