@@ -7,6 +7,7 @@
 #include "ops/dispatch/cuda/nccl_dispatch.h"
 #include "ops/embed/cuda/embed.h"
 #include "ops/engram/cuda/engram.h"
+#include "ops/entry_store/cuda/entry_store.h"
 #include "ops/experts/cuda/experts.h"
 #include "ops/fused_experts/sm90/fused_experts.h"
 #include "ops/gather_rows/cuda/gather_rows.h"
@@ -16,6 +17,7 @@
 #include "ops/hc_pre/cuda/hc_pre.h"
 #include "ops/indexer/cuda/indexer.h"
 #include "ops/kv_store/cuda/kv_store.h"
+#include "ops/latent/cuda/latent.h"
 #include "ops/linear/cuda/linear.h"
 #include "ops/lm_head/cuda/lm_head.h"
 #include "ops/markov/cuda/markov.h"
@@ -51,6 +53,8 @@ VariantTable<CudaContext> variants_without_messages() {
   table.add(kv_store_variants());
   table.add(rms_norm_kv_store_variants());
   table.add(compressor_variants());
+  table.add(latent_variants());
+  table.add(entry_store_variants());
   table.add(indexer_variants());
   table.add(sparse_attention_variants());
   table.add(sparse_attention_rope_variants());

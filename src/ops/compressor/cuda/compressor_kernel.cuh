@@ -352,7 +352,7 @@ __device__ void make_entry(const CompressorParams& p, const StepItem& item, cons
     for (int i = 0; i < kPiece; ++i) entry.value[i] = rounded_to_bf16(entry.value[i]);
   }
   if (p.index_key.base != nullptr) {
-    store_index_key(p.index_key, page, row, entry);
+    store_index_key(p.index_key, page, row, transformed_key(entry));
   } else {
     store_latent_values(p.latent, page, row, channel, entry.value, worker.group == 0);
   }

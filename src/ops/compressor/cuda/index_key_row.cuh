@@ -19,10 +19,8 @@ struct DeviceIndexKeyPool {
   std::int32_t rows_per_page = 0;
 };
 
-/// Hadamard transform of 128 values, four in a lane, and rounding to an FP4 row. (numeric/hadamard.h,
-/// numeric/index_key.h)
-__device__ inline void store_index_key(const DeviceIndexKeyPool& pool, PageId page, int row, Channels entry) {
-  constexpr int kDim = kPiece * kWarpLanes;
+/// Hadamard transform of 128 values, four in a lane, rounded to BF16. (numeric/hadamard.h)
+__device__ inline Channels transformed_key(Channels entry) {
   constexpr float kNormalisation = 0.08838834764831845F;  // 128^-1/2
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   float* y = entry.value;
@@ -35,12 +33,20 @@ __device__ inline void store_index_key(const DeviceIndexKeyPool& pool, PageId pa
     for (int i = 0; i < kPiece; ++i)
       y[i] = (lane & step) != 0 ? other.value[i] - y[i] : y[i] + other.value[i];
   }
+#pragma unroll
+  for (int i = 0; i < kPiece; ++i) y[i] = rounded_to_bf16(y[i] * kNormalisation);
+  return entry;
+}
+
+/// Rounds 128 values, four in a lane, to an FP4 row. (numeric/index_key.h)
+__device__ inline void store_index_key(const DeviceIndexKeyPool& pool, PageId page, int row,
+                                       const Channels& entry) {
+  constexpr int kDim = kPiece * kWarpLanes;
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const float* y = entry.value;
   float amax = 0.0F;
 #pragma unroll
-  for (int i = 0; i < kPiece; ++i) {
-    y[i] = rounded_to_bf16(y[i] * kNormalisation);
-    amax = fmaxf(amax, fabsf(y[i]));
-  }
+  for (int i = 0; i < kPiece; ++i) amax = fmaxf(amax, fabsf(y[i]));
   constexpr int kGroupLanes = kIndexerGroup / kPiece;
   const float scale = fp4_scale(warp_max<kGroupLanes>(amax)), inverse = inverse_scale(scale);
 
