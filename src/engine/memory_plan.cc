@@ -19,7 +19,7 @@ namespace {
 /// Of a device without weights of its own: what variants named `int8` copy, once all of them have run.
 std::int64_t int8_copies(const RankConfig& rank, const StorageFormats& formats,
                          const EngineOptions& options) {
-  if (formats.dense != WeightFormat::kFp8) return 0;
+  if (!is_fp8(formats.dense)) return 0;
   const auto is_copied = [&](const TensorSpec& tensor) {
     if (tensor.storage != Storage::kDense || (rank.is_draft_block(tensor.block) && !options.drafts))
       return false;

@@ -17,7 +17,7 @@ Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
 
 AttentionArrays::AttentionArrays(const RankConfig& rank, ActivationArrays& arrays)
     : q_latent(arrays.values(rank.model().q_lora_rank)),
-      q_latent_fp8(arrays.fp8(rank.model().q_lora_rank)),
+      q_latent_fp8(arrays.fp8(rank.model().q_lora_rank, rank.model().activation_group())),
       q(arrays.values(rank.q_dim())),
       kv(arrays.values(rank.model().head_dim)),
       attended(arrays.values(rank.q_dim())),

@@ -13,7 +13,7 @@ ExpertMessages::ExpertMessages(const RankConfig& rank, const RankLayout& layout,
       *transport.way == DispatchWay::kGatheredTokens ? rank.model().num_experts_per_tok : 1;
   arrived = arrays.values(most, width);
   if (arrays.type() == ElementType::kBf16 && sends_fp8_rows(*transport.way))
-    arrived_fp8 = arrays.fp8(most, width);
+    arrived_fp8 = arrays.fp8(most, width, rank.model().activation_group());
   arrived_ids = arrays.integers(most, chosen);
   arrived_weights = arrays.floats(most, chosen);
   if (transport.adds_sums) return;

@@ -12,18 +12,17 @@ std::int64_t scale_stride(std::int64_t num_rows) {
 
 }  // namespace
 
-Fp8Rows ActivationArrays::fp8(std::int64_t width) {
-  if (type_ != ElementType::kBf16) return {};
-  Fp8Rows rows{.codes = take<std::uint8_t>(rows_ * width), .scales = nullptr, .scale_stride = 0};
-  rows.scale_stride = scale_stride(rows_);
-  rows.scales = take<float>(width / kActivationGroup * rows.scale_stride);
+Fp8Rows ActivationArrays::fp8(std::int64_t width, int group) {
+  if (type_ != ElementType::kBf16 || group != kActivationGroup) return {};
+  Fp8Rows rows{.codes = take<std::uint8_t>(rows_ * width), .scale_stride = scale_stride(rows_)};
+  rows.scales = take<float>(width / group * rows.scale_stride);
   return rows;
 }
 
-Fp8Rows MessageArrays::fp8(std::int64_t num_rows, std::int64_t width) {
-  Fp8Rows rows{.codes = take<std::uint8_t>(num_rows * width), .scales = nullptr, .scale_stride = 0};
-  rows.scale_stride = scale_stride(num_rows);
-  rows.scales = take<float>(width / kActivationGroup * rows.scale_stride);
+Fp8Rows MessageArrays::fp8(std::int64_t num_rows, std::int64_t width, int group) {
+  Fp8Rows rows{
+      .codes = take<std::uint8_t>(num_rows * width), .scale_stride = scale_stride(num_rows), .group = group};
+  rows.scales = take<float>(width / group * rows.scale_stride);
   return rows;
 }
 
@@ -42,7 +41,8 @@ Fp8Rows rows_from(const Fp8Rows& array, std::int64_t first, std::int64_t width) 
   if (!array) return array;
   return {.codes = array.codes + first * width,
           .scales = array.scales + first,
-          .scale_stride = array.scale_stride};
+          .scale_stride = array.scale_stride,
+          .group = array.group};
 }
 
 }  // namespace baleen

@@ -35,8 +35,9 @@ class ActivationArrays {
   [[nodiscard]] View<std::int32_t, 2> integers(std::int64_t width) {
     return {take<std::int32_t>(rows_ * width), {rows_, width}};
   }
-  /// None on devices without BF16 activations.
-  [[nodiscard]] Fp8Rows fp8(std::int64_t width);
+  /// None on devices without BF16 activations, nor of groups other than 128: what makes rows for products does
+  /// not write those, and products quantise rows themselves.
+  [[nodiscard]] Fp8Rows fp8(std::int64_t width, int group);
   /// `count` of anything, whatever the number of rows.
   template <class T>
   [[nodiscard]] T* take(std::int64_t count) {
@@ -79,7 +80,7 @@ class MessageArrays {
   [[nodiscard]] View<std::int32_t, 2> integers(std::int64_t num_rows, std::int64_t width) {
     return {take<std::int32_t>(num_rows * width), {num_rows, width}};
   }
-  [[nodiscard]] Fp8Rows fp8(std::int64_t num_rows, std::int64_t width);
+  [[nodiscard]] Fp8Rows fp8(std::int64_t num_rows, std::int64_t width, int group);
 
   /// Of all arrays so far.
   [[nodiscard]] std::int64_t bytes() const;

@@ -8,7 +8,7 @@ namespace baleen {
 
 HalfBlockArrays::HalfBlockArrays(const RankConfig& rank, ActivationArrays& arrays)
     : half{.u = arrays.values(rank.model().hidden_size),
-           .u_fp8 = arrays.fp8(rank.model().hidden_size),
+           .u_fp8 = arrays.fp8(rank.model().hidden_size, rank.model().activation_group()),
            .f = arrays.values(rank.model().hidden_size)},
       post(arrays.floats(rank.model().hc_mult)),
       comb(arrays.floats(rank.model().hc_mult, rank.model().hc_mult)) {}

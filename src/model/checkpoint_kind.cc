@@ -187,13 +187,13 @@ std::string_view matrices_name(Matrices what) {
   return what == Matrices::kRoutedExperts ? "routed experts" : "dense matrices";
 }
 
-/// Rows and inputs of an FP8 matrix that share a scale in a release's files.
-std::int64_t fp8_block(Release release) {
-  return (release == Release::kV41 ? kDeepSeekV41 : kDeepSeekV4).fp8_block;
+/// What FP8 matrices are in a release's files.
+WeightFormat fp8_format(Release release) {
+  return (release == Release::kV41 ? kDeepSeekV41 : kDeepSeekV4).fp8_format;
 }
 
-/// `block`: of FP8 matrices.
-std::string why_no_format(Matrices what, const MatrixKind& kind, std::int64_t block) {
+/// `fp8`: what FP8 matrices are.
+std::string why_no_format(Matrices what, const MatrixKind& kind, WeightFormat fp8) {
   const bool experts = what == Matrices::kRoutedExperts;
   const auto sentence = [&](const std::string& found) {
     return fmt::format("{} are {} ({}); expected {}: {}", matrices_name(what), found, kind.evidence,
@@ -216,8 +216,10 @@ std::string why_no_format(Matrices what, const MatrixKind& kind, std::int64_t bl
   if (kind.scale_name != "scale")
     return sentence(fmt::format("{} with scales named \"{}\", not \"scale\"", kind.text(), kind.scale_name));
   if (kind.format != MatrixFormat::kFp8) return "";
-  if (kind.scale != DType::kF8E8M0 && kind.scale != DType::kF32)
-    return sentence(fmt::format("{}; scales may be E8M0 or F32", kind.text()));
+  const bool may_be_f32 = fp8 == WeightFormat::kFp8;
+  if (kind.scale != DType::kF8E8M0 && (kind.scale != DType::kF32 || !may_be_f32))
+    return sentence(fmt::format("{}; scales may be E8M0{}", kind.text(), may_be_f32 ? " or F32" : ""));
+  const std::int64_t block = format_layout(fp8).scale_rows;
   const bool known_block =
       kind.block[0] > 0 && kind.block[1] > 0;  // others are shapes that the table refuses
   if (known_block && kind.block != std::array{block, block})
@@ -230,7 +232,7 @@ std::string why_no_format(Matrices what, const MatrixKind& kind, std::int64_t bl
 std::optional<std::string> unread_draft_format(const CheckpointKind& kind) {
   for (const auto& [what, matrices] :
        {std::pair(Matrices::kRoutedExperts, &kind.draft_experts), {Matrices::kDense, &kind.draft_dense}})
-    if (!why_no_format(what, *matrices, fp8_block(kind.release.value)).empty())
+    if (!why_no_format(what, *matrices, fp8_format(kind.release.value)).empty())
       return fmt::format("{} {}, which is not read", matrices_name(what), matrices->text());
   return std::nullopt;
 }
@@ -258,7 +260,7 @@ std::string why_not_runnable(const NameScan& scan, const CheckpointKind& kind) {
   if (kind.release.value == Release::kUnknown) return "";  // config.json's reader says what it expected
   for (const auto& [what, matrices] :
        {std::pair(Matrices::kRoutedExperts, &kind.experts), {Matrices::kDense, &kind.dense}})
-    if (std::string why = why_no_format(what, *matrices, fp8_block(kind.release.value)); !why.empty())
+    if (std::string why = why_no_format(what, *matrices, fp8_format(kind.release.value)); !why.empty())
       return why;
   const bool foreign =
       kind.names.value == TensorNames::kPrefixed || kind.names.value == TensorNames::kTransformers;

@@ -78,6 +78,10 @@ std::int64_t ModelConfig::num_layers_of(LayerKind kind) const {
   return count;
 }
 
+int ModelConfig::activation_group() const { return family->activation_group; }
+
+WeightFormat ModelConfig::fp8_format() const { return family->fp8_format; }
+
 std::optional<std::size_t> ModelConfig::engram_table(std::int64_t block) const {
   if (!engram) return std::nullopt;
   const auto found = std::ranges::find(engram->layer_ids, block);

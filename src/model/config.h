@@ -152,6 +152,10 @@ struct ModelConfig {
   /// Which of the Engram tables the layer reads; nothing: none.
   [[nodiscard]] std::optional<std::size_t> engram_table(std::int64_t block) const;
 
+  /// Of the family (model/model_family.h).
+  [[nodiscard]] int activation_group() const;
+  [[nodiscard]] WeightFormat fp8_format() const;
+
   [[nodiscard]] std::int64_t nope_dim() const { return head_dim - qk_rope_head_dim; }
   [[nodiscard]] std::int64_t q_dim() const { return num_attention_heads * head_dim; }
   [[nodiscard]] std::int64_t heads_per_group() const { return num_attention_heads / o_groups; }

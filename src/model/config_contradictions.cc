@@ -43,7 +43,7 @@ std::vector<std::string> config_contradictions(const Json& config, const Checkpo
   const bool says_fp8 = quantization != config.end() && quantization->is_object();
   const std::string* method = says_fp8 ? text_field(*quantization, "quant_method") : nullptr;
   const bool is_silent = method != nullptr && *method == "compressed-tensors";  // of the dense matrices
-  if (dense && !is_silent && says_fp8 != (*dense == WeightFormat::kFp8))
+  if (dense && !is_silent && says_fp8 != is_fp8(*dense))
     differ(says_fp8 ? "\"quantization_config\"" : "no \"quantization_config\"", "dense matrices", kind.dense);
   const std::string* algorithm = says_fp8 ? text_field(*quantization, "moe_quant_algo") : nullptr;
   if (algorithm != nullptr && kind.experts.format != MatrixFormat::kAbsent &&

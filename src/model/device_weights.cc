@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "numeric/bf16.h"
+#include "numeric/e8m0.h"
 
 namespace baleen {
 namespace {
@@ -59,9 +60,10 @@ void check_bf16_scales(const WeightTree& tree) {
   constexpr float kMaxScale = 0x1p8F;
   for (std::size_t block = 0; block < tree.blocks.size(); ++block) {
     const WeightMatrix& m = tree.blocks[block].attention.wo_a;
-    if (m.format != WeightFormat::kFp8) continue;
+    if (!is_fp8(m.format)) continue;
     for (std::int64_t i = 0; i < m.num_scales(); ++i) {
-      const float scale = m.block_scales[i];
+      const float scale =
+          m.format == WeightFormat::kFp8 ? m.block_scales[i] : e8m0_to_float(m.group_scales[i]);
       if (scale < kMaxScale && round_bf16(scale) == scale) continue;
       fail(
           "block {}: scale {} of wo_a is {}, where GPUs need a power of two, or another BF16 number below "

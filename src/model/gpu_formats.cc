@@ -47,7 +47,7 @@ GpuFormats::GpuFormats(const WeightTree& tree, ThreadPool& pool) : tree_(tree) {
     if (!spec.is_matrix()) continue;
     WeightMatrix& matrix =
         *std::get<WeightMatrix*>(spec.place.in(tree_, spec.block, std::max<std::int64_t>(0, spec.expert)));
-    const bool is_taken = matrix.format == WeightFormat::kFp8 || matrix.format == WeightFormat::kBF16;
+    const bool is_taken = is_fp8(matrix.format) || matrix.format == WeightFormat::kBF16;
     if (spec.storage == Storage::kExpert) {
       if (is_taken || matrix.format == WeightFormat::kFp4 || matrix.format == WeightFormat::kNvfp4) continue;
       fail(
@@ -59,7 +59,7 @@ GpuFormats::GpuFormats(const WeightTree& tree, ThreadPool& pool) : tree_(tree) {
     const auto& routed = tree_.block(std::max<std::int64_t>(0, spec.block)).moe.routed;
     const bool beside_codes = spec.role == TensorRole::kSharedExpert && !routed.empty() &&
                               routed.front().w1.format != WeightFormat::kBF16;
-    if (is_taken && !(beside_codes && matrix.format != WeightFormat::kFp8)) continue;
+    if (is_taken && !(beside_codes && !is_fp8(matrix.format))) continue;
     bring_to_fp8(matrix, spec.name, pool);
   }
 }
@@ -67,7 +67,10 @@ GpuFormats::GpuFormats(const WeightTree& tree, ThreadPool& pool) : tree_(tree) {
 void GpuFormats::bring_to_fp8(WeightMatrix& matrix, std::string_view name, ThreadPool& pool) {
   const AcquiredBytes weights(tree_.made.get(), bytes_of(matrix.data, matrix.size_bytes()));
   const AcquiredBytes their_scales(tree_.made.get(), bytes_of(matrix.scales(), matrix.scale_bytes()));
-  WeightMatrix fp8{.format = WeightFormat::kFp8, .rows = matrix.rows, .cols = matrix.cols};
+  WeightMatrix fp8{.format = WeightFormat::kFp8,
+                   .rows = matrix.rows,
+                   .cols = matrix.cols,
+                   .activation_group = matrix.activation_group};
   std::vector<std::byte>& codes = codes_.emplace_back(static_cast<std::size_t>(fp8.size_bytes()));
   std::vector<float>& scales = scales_.emplace_back(static_cast<std::size_t>(fp8.num_scales()));
   const std::int64_t across = fp8.layout().scales_across(fp8.cols);

@@ -63,6 +63,11 @@ const TensorInfo* part(const Parts& parts, std::string_view suffix) {
 
 bool has_dtype(const TensorInfo* tensor, DType dtype) { return tensor != nullptr && tensor->dtype == dtype; }
 
+std::array<std::int64_t, 2> blocks_of(WeightFormat format) {
+  const FormatLayout lies = format_layout(format);
+  return {lies.scale_rows, lies.scale_cols};
+}
+
 /// Elements that share a scale where `count` elements have `scales`: of several sizes the usual one.
 std::int64_t block_size(std::int64_t count, std::int64_t scales) {
   for (const std::int64_t size : {std::int64_t{kWeightBlock}, std::int64_t{kIndexerGroup}, std::int64_t{64},
@@ -103,8 +108,12 @@ void describe_weight(const Parts& parts, const TensorInfo& weight, MatrixKind& k
     kind.scale = scale->dtype;
     kind.scale_name = name;
     const std::int64_t inputs = weight.dtype == DType::kI8 ? 2 * weight.shape[1] : weight.shape[1];
-    if (scale->shape.size() == 2)
-      kind.block = {block_size(weight.shape[0], scale->shape[0]), block_size(inputs, scale->shape[1])};
+    if (scale->shape.size() != 2) continue;
+    kind.block = {block_size(weight.shape[0], scale->shape[0]), block_size(inputs, scale->shape[1])};
+    // Few rows may have as many scales in blocks of several sizes: FP8's are squares.
+    const std::int64_t size = kind.block[1];
+    if (weight.dtype == DType::kF8E4M3 && size > 0 && (weight.shape[0] + size - 1) / size == scale->shape[0])
+      kind.block[0] = size;
   }
   // A scale that is missing is missed by its name (tensor_table.h).
   if (weight.dtype == DType::kF8E4M3) kind.format = MatrixFormat::kFp8;
@@ -163,10 +172,16 @@ std::optional<WeightFormat> MatrixKind::weight_format() const {
   if (format == MatrixFormat::kBF16) return WeightFormat::kBF16;
   if (format == MatrixFormat::kMxfp4) return WeightFormat::kFp4;
   if (format == MatrixFormat::kNvfp4) return WeightFormat::kNvfp4;
-  if (format == MatrixFormat::kFp8) return WeightFormat::kFp8;
+  if (format == MatrixFormat::kFp8) {
+    return block == blocks_of(WeightFormat::kFp8x32) ? WeightFormat::kFp8x32 : WeightFormat::kFp8;
+  }
   // int4 is presented as kQ8 (int4_checkpoint.h).
   if (format == MatrixFormat::kQ8 || format == MatrixFormat::kPackedInt4) return WeightFormat::kQ8;
   return std::nullopt;
+}
+
+bool MatrixKind::has_known_blocks() const {
+  return block == blocks_of(WeightFormat::kFp8) || block == blocks_of(WeightFormat::kFp8x32);
 }
 
 std::string MatrixKind::text() const {

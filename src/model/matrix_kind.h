@@ -42,8 +42,11 @@ struct MatrixKind {
   std::string stored_as;  ///< what files that are no safetensors call it: `Q4_K`; empty otherwise
   std::string evidence;   ///< `layers.0.attn.wq_a: weight F8_E4M3 [1024, 4096], scale ...`
 
-  /// What the forward pass calls it; nothing where it has no such format.
+  /// What the forward pass calls it; nothing where it has no such format. FP8 whose blocks are not known is
+  /// kFp8.
   [[nodiscard]] std::optional<WeightFormat> weight_format() const;
+  /// Of FP8: whether `block` is that of a format.
+  [[nodiscard]] bool has_known_blocks() const;
   /// `MXFP4, E8M0 scales`, `FP8, F32 scales of 128 x 128`
   [[nodiscard]] std::string text() const;
 };

@@ -6,6 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "numeric/block_scale.h"
+#include "numeric/weight_format.h"
+
 namespace baleen {
 
 class RankConfig;
@@ -26,8 +29,9 @@ struct ModelFamily {
   bool has_head_mixing = true;
   /// Cache rows in released precision are `GroupedRow`s.
   bool has_grouped_rows = false;
-  /// Rows and inputs of an FP8 matrix that share a scale.
-  std::int64_t fp8_block = 128;
+  /// What FP8 matrices are, and how many inputs of activations in front of codes share a scale.
+  WeightFormat fp8_format = WeightFormat::kFp8;
+  int activation_group = kActivationGroup;
   /// What a DSpark head's embedding of tokens and its head are called behind "markov_head.".
   std::array<std::string_view, 2> markov_names = {"markov_w1", "markov_w2"};
 };

@@ -359,15 +359,15 @@ class TableBuilder {
 
 #undef AT
 
-/// What the tensors say; where they are missing or foreign, `otherwise`.
-StoredFormat detect(const Checkpoint& checkpoint, const std::string& stem, StoredFormat otherwise) {
+/// What the tensors say; where they are missing or foreign, `otherwise`. `fp8`: what FP8 is where its blocks
+/// are not known.
+StoredFormat detect(const Checkpoint& checkpoint, const std::string& stem, StoredFormat otherwise,
+                    WeightFormat fp8) {
   const MatrixKind kind = matrix_kind(checkpoint, stem);
-  const auto format = kind.weight_format();
+  auto format = kind.weight_format();
   if (!format) return otherwise;
-  const bool is_f32 = kind.scale == DType::kF32;
-  const bool has_blocks =
-      *format == WeightFormat::kFp8 && kind.block[0] == kind.block[1] && kind.block[0] > 0;
-  return {*format, is_f32 ? DType::kF32 : DType::kF8E8M0, has_blocks ? kind.block[0] : otherwise.block};
+  if (is_fp8(*format) && !kind.has_known_blocks()) format = fp8;
+  return {*format, kind.scale == DType::kF32 ? DType::kF32 : DType::kF8E8M0};
 }
 
 /// Of a layer: experts 0, 1, 2, ... up to the first that is not there.
@@ -414,8 +414,7 @@ StoredFormat StorageFormats::stored(const TensorSpec& tensor) const {
   const bool is_expert = tensor.storage == Storage::kExpert;
   const std::optional<StoredFormat>& own = is_expert ? draft_experts : draft_dense;
   if (tensor.of_draft_head && own) return *own;
-  return is_expert ? StoredFormat{experts, expert_scale, expert_block}
-                   : StoredFormat{dense, dense_scale, dense_block};
+  return is_expert ? StoredFormat{experts, expert_scale} : StoredFormat{dense, dense_scale};
 }
 
 namespace {
@@ -431,7 +430,8 @@ const ModelFamily kDeepSeekV41{.tensors = built_table,
                                .name = "DeepSeek-V4.1",
                                .has_head_mixing = false,
                                .has_grouped_rows = true,
-                               .fp8_block = 32,
+                               .fp8_format = WeightFormat::kFp8x32,
+                               .activation_group = kSmallActivationGroup,
                                .markov_names = {"embed", "head"}};
 
 std::string_view tensor_role_name(TensorRole role) {
@@ -494,13 +494,11 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
     return {{tensor.name, dtype, tensor.shape}};
   }
   const WeightFormat format = formats.of(tensor);
-  FormatLayout lies = format_layout(format);
-  if (format == WeightFormat::kFp8)
-    lies.scale_rows = lies.scale_cols = static_cast<int>(formats.stored(tensor).block);
+  const FormatLayout lies = format_layout(format);
   BALEEN_CHECK(format != WeightFormat::kInt8);  // in no file
   const DType dtype = format == WeightFormat::kF32     ? DType::kF32
                       : format == WeightFormat::kBF16  ? DType::kBF16
-                      : format == WeightFormat::kFp8   ? DType::kF8E4M3
+                      : is_fp8(format)                 ? DType::kF8E4M3
                       : format == WeightFormat::kNvfp4 ? DType::kU8
                                                        : DType::kI8;
   std::vector<TensorHeader> stored = {
@@ -541,21 +539,19 @@ std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFor
 }
 
 StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint) {
-  const std::int64_t block = config.family->fp8_block;
-  const StoredFormat dense =
-      detect(checkpoint, "layers.0.attn.wq_a", {.weight = config.dense_format, .block = block});
-  const StoredFormat experts =
-      detect(checkpoint, "layers.0.ffn.experts.0.w1", {.weight = config.expert_format, .block = block});
+  const auto detected = [&](const std::string& stem, const StoredFormat& otherwise) {
+    return detect(checkpoint, stem, otherwise, config.fp8_format());
+  };
+  const StoredFormat dense = detected("layers.0.attn.wq_a", {.weight = config.dense_format});
+  const StoredFormat experts = detected("layers.0.ffn.experts.0.w1", {.weight = config.expert_format});
   StorageFormats formats{.dense = dense.weight,
                          .experts = experts.weight,
                          .dense_scale = dense.scale,
-                         .expert_scale = experts.scale,
-                         .dense_block = dense.block,
-                         .expert_block = experts.block};
+                         .expert_scale = experts.scale};
   formats.made = checkpoint.made() != nullptr;
   if (config.num_draft_blocks() > 0) {
-    const StoredFormat draft_dense = detect(checkpoint, "mtp.0.attn.wq_a", dense);
-    const StoredFormat draft_experts = detect(checkpoint, "mtp.0.ffn.experts.0.w1", experts);
+    const StoredFormat draft_dense = detected("mtp.0.attn.wq_a", dense);
+    const StoredFormat draft_experts = detected("mtp.0.ffn.experts.0.w1", experts);
     if (draft_dense != dense) formats.draft_dense = draft_dense;
     if (draft_experts != experts) formats.draft_experts = draft_experts;
   }
@@ -566,7 +562,7 @@ StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& check
       if (!spec.is_matrix()) continue;
       const std::string matrix = spec.name.substr(spec.name.rfind('.'));
       const StoredFormat own =
-          spec.expert > 0 ? of_first.at(matrix) : detect(checkpoint, spec.name, formats.stored(spec));
+          spec.expert > 0 ? of_first.at(matrix) : detected(spec.name, formats.stored(spec));
       if (spec.expert == 0) of_first.insert_or_assign(matrix, own);
       if (own != formats.stored(spec)) formats.single.emplace(spec.name, own);
     }

@@ -85,11 +85,13 @@ struct TensorSpec {
 /// How matrices of one storage lie in a file.
 struct StoredFormat {
   WeightFormat weight = WeightFormat::kBF16;
-  DType scale = DType::kF8E8M0;  ///< type of FP8's scales; other formats have one type
-  std::int64_t block = 128;      ///< rows and inputs that share a scale of FP8's
+  DType scale = DType::kF8E8M0;  ///< type of kFp8's scales; other formats have one type
 
   /// What the scales are stored as.
-  [[nodiscard]] DType scale_dtype() const { return weight == WeightFormat::kNvfp4 ? DType::kF8E4M3 : scale; }
+  [[nodiscard]] DType scale_dtype() const {
+    if (weight == WeightFormat::kNvfp4) return DType::kF8E4M3;
+    return weight == WeightFormat::kFp8x32 ? DType::kF8E8M0 : scale;
+  }
   bool operator==(const StoredFormat&) const = default;
 };
 
@@ -99,7 +101,6 @@ struct StorageFormats {
   WeightFormat experts = WeightFormat::kFp4;
   DType dense_scale = DType::kF8E8M0;
   DType expert_scale = DType::kF8E8M0;
-  std::int64_t dense_block = 128, expert_block = 128;
   /// Of a draft head's blocks, where they are others than the layers'.
   std::optional<StoredFormat> draft_dense = std::nullopt;
   std::optional<StoredFormat> draft_experts = std::nullopt;
@@ -139,7 +140,7 @@ struct HeldArray {
   [[nodiscard]] std::int64_t size_bytes() const { return stored.num_elements() * dtype_bytes(dtype); }
 };
 
-/// Of `stored_tensors`: vectors and FP8 scales are held in float32, tables of ids in int32, all else as
+/// Of `stored_tensors`: vectors and kFp8's scales are held in float32, tables of ids in int32, all else as
 /// stored.
 [[nodiscard]] std::vector<HeldArray> held_arrays(const TensorSpec& tensor, const StorageFormats& formats);
 

@@ -96,12 +96,13 @@ void refuse_unknown(const Json& object, std::string_view label, std::string_view
 void read_formats(const Json& quantization, std::string_view label, ModelConfig& config) {
   if (!quantization.is_object()) fail("{}: \"quantization_config\": expected an object", label);
   FieldReader reader(quantization, label);
-  const std::int64_t block = config.family->fp8_block;
+  const int block = format_layout(config.fp8_format()).scale_rows;
   reader.expect("quant_method", "fp8");
   reader.expect("fmt", "e4m3");
   reader.expect("scale_fmt", "ue8m0");
   reader.expect("weight_block_size", {block, block});
   reader("expert_dtype", config.expert_format, kWeightFormatNames, Presence::kOptional);
+  if (config.expert_format == WeightFormat::kFp8) config.expert_format = config.fp8_format();
 }
 
 /// Ascending layers of the model.
@@ -146,7 +147,7 @@ ModelConfig read_v41_config(const Json& object, std::string_view label,
   refuse_unknown(object, label, "",
                  [](std::string_view name) { return std::ranges::find(kAtRoot, name) != kAtRoot.end(); });
   const Json* quantization = root.find("quantization_config", Presence::kOptional);
-  config.dense_format = quantization == nullptr ? WeightFormat::kBF16 : WeightFormat::kFp8;
+  config.dense_format = quantization == nullptr ? WeightFormat::kBF16 : config.fp8_format();
   if (quantization != nullptr) read_formats(*quantization, label, config);
   if (!drafts || drafts->kind != DraftKind::kDspark) return without_drafts(std::move(config));
   config.draft_kind = DraftKind::kDspark;

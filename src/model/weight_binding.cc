@@ -17,25 +17,26 @@ Tree empty_tree(const RankConfig& rank) {
 }
 
 void set(WeightMatrix& matrix, const TensorSpec& spec, const StorageFormats& formats,
-         std::span<const std::byte* const> arrays) {
+         std::span<const std::byte* const> arrays, int activation_group) {
   matrix = {.format = spec.is_matrix()                ? formats.of(spec)
                       : spec.storage == Storage::kF32 ? WeightFormat::kF32
                                                       : WeightFormat::kBF16,
             .rows = spec.shape[0],
             .cols = spec.shape[1],
-            .data = arrays[0]};
+            .data = arrays[0],
+            .activation_group = activation_group};
   if (arrays.size() > 1) matrix.set_scales(arrays[1]);
   if (arrays.size() > 2) matrix.set_matrix_scale(arrays[2]);
 }
 
 void set(std::span<const float>& vector, const TensorSpec& spec, const StorageFormats& /*formats*/,
-         std::span<const std::byte* const> arrays) {
+         std::span<const std::byte* const> arrays, int /*activation_group*/) {
   vector = {reinterpret_cast<const float*>(arrays[0]), static_cast<std::size_t>(spec.num_elements())};
 }
 
 template <class T>
 void set(View<const T, 2>& view, const TensorSpec& spec, const StorageFormats& /*formats*/,
-         std::span<const std::byte* const> arrays) {
+         std::span<const std::byte* const> arrays, int /*activation_group*/) {
   view = {reinterpret_cast<const T*>(arrays[0]), {spec.shape[0], spec.shape[1]}};
 }
 
@@ -46,13 +47,14 @@ WeightTree bind_weights(const RankConfig& rank, const std::vector<TensorSpec>& t
   auto tree = empty_tree<WeightTree>(rank);
   tree.table = std::make_shared<const std::vector<TensorSpec>>(rank_table(rank));
   for (BlockWeights& block : tree.blocks) block.moe.has_shared = rank.model().n_shared_experts > 0;
+  const int activation_group = rank.model().activation_group();
   std::vector<const std::byte*> arrays;
   for (const TensorSpec& spec : table) {
     if (!spec.place.exists()) continue;
     arrays.clear();
     for (const HeldArray& array : held_arrays(spec, formats)) arrays.push_back(source(array));
     for (std::int64_t i = 0; i < spec.count; ++i) {
-      std::visit([&](auto* tensor) { set(*tensor, spec, formats, arrays); },
+      std::visit([&](auto* tensor) { set(*tensor, spec, formats, arrays, activation_group); },
                  spec.place.in(tree, spec.block, spec.expert + i));
     }
   }

@@ -199,18 +199,19 @@ std::string adapted_config(const ModelFiles& files, const ModelConfig& config,
   for (const auto& [name, value] : object.items())
     if ((name.starts_with("dspark_") && !has_dspark) || name.starts_with("vision_")) gone.push_back(name);
   for (const std::string& name : gone) object.erase(name);
-  if (formats.dense != WeightFormat::kFp8) {
+  if (!is_fp8(formats.dense)) {
     object.erase("quantization_config");
   } else if (!says_fp8(object)) {
     ModelConfig fp8 = config;
-    fp8.dense_format = WeightFormat::kFp8;
+    fp8.dense_format = config.fp8_format();
     object["quantization_config"] = parse_ordered_json(config_text(fp8)).value()["quantization_config"];
   }
   write_expert_format(object, formats.experts);
   return object.dump(2) + "\n";
 }
 
-StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& options) {
+/// `fp8`: what FP8 matrices of the model are.
+StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& options, WeightFormat fp8) {
   if (options.dense == WeightFormat::kFp4) {
     fail("dense weights cannot become FP4, the released layout has none; expected bf16 or fp8");
   }
@@ -229,7 +230,9 @@ StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& 
     return own == layers ? std::nullopt : own;
   };
   ConvertOptions wanted = options;
-  if (is_foreign(from.experts) && !wanted.experts) wanted.experts = WeightFormat::kFp8;
+  for (std::optional<WeightFormat>* format : {&wanted.experts, &wanted.dense})
+    if (*format == WeightFormat::kFp8) *format = fp8;
+  if (is_foreign(from.experts) && !wanted.experts) wanted.experts = fp8;
   if (is_foreign(from.dense) && !wanted.dense) wanted.dense = WeightFormat::kBF16;
   const StoredFormat experts = target({from.experts, from.expert_scale}, wanted.experts);
   const StoredFormat dense = target({from.dense, from.dense_scale}, wanted.dense);
@@ -310,7 +313,7 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
     report.fp4_proof = prove_fp4(table, checkpoint, report.from, options.cancelled, pool);
     if (report.fp4_proof.num_exact < report.fp4_proof.num_matrices) wanted.experts.reset();
   }
-  report.to = target_formats(report.from, wanted);
+  report.to = target_formats(report.from, wanted, config.fp8_format());
   std::vector<TextFile> companions = companion_files(in);
   StagedFolder staged(out, options.force, names_of(companions));
   StreamPlan plan{.folder = staged.path(),

@@ -56,10 +56,11 @@ void decode_bf16_row(const StoredMatrix& matrix, std::int64_t row, float* values
 }
 
 void decode_fp8_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
-  const std::int64_t num_blocks = matrix.cols / kWeightBlock;
+  const FormatLayout lies = format_layout(matrix.format);
+  const std::int64_t num_blocks = lies.scales_across(matrix.cols);
   for (std::int64_t block = 0; block < num_blocks; ++block) {
-    const float scale = scale_at(matrix, row / kWeightBlock * num_blocks + block);
-    for (std::int64_t col = block * kWeightBlock; col < (block + 1) * kWeightBlock; ++col) {
+    const float scale = scale_at(matrix, row / lies.scale_rows * num_blocks + block);
+    for (std::int64_t col = block * lies.scale_cols; col < (block + 1) * lies.scale_cols; ++col) {
       values[col] = kE4m3Table[byte_at(matrix.weight, row * matrix.cols + col)] * scale;
     }
   }
@@ -120,21 +121,29 @@ void encode_bf16_row(EncodedMatrix& matrix, std::int64_t row, const float* value
   }
 }
 
-void encode_fp8_block(EncodedMatrix& matrix, std::int64_t panel, std::int64_t block, std::int64_t num_rows,
-                      const float* values) {
+/// The square block of the scale whose first weight is at `first_row` and `first_col`. `values`: of the row
+/// `panel_row`, where the panel begins.
+void encode_fp8_block(EncodedMatrix& matrix, std::int64_t first_row, std::int64_t first_col,
+                      std::int64_t panel_row, const float* values) {
+  const FormatLayout lies = format_layout(matrix.format);
+  const std::int64_t num_rows = std::min<std::int64_t>(lies.scale_rows, matrix.rows - first_row);
+  const auto part_of = [&](std::int64_t row) {
+    return values + (first_row - panel_row + row) * matrix.cols + first_col;
+  };
   float amax = 0;
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    const float* part = values + row * matrix.cols + block * kWeightBlock;
-    for (std::int64_t i = 0; i < kWeightBlock; ++i) amax = std::max(amax, std::fabs(part[i]));
+    const float* part = part_of(row);
+    for (std::int64_t i = 0; i < lies.scale_cols; ++i) amax = std::max(amax, std::fabs(part[i]));
   }
   const std::uint8_t scale = fp8_scale_code(amax);
-  put_byte(matrix.scale, panel * (matrix.cols / kWeightBlock) + block, scale);
+  put_byte(matrix.scale,
+           first_row / lies.scale_rows * lies.scales_across(matrix.cols) + first_col / lies.scale_cols,
+           scale);
   const float inverse = 1.0F / e8m0_to_float(scale);
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    const std::int64_t col = block * kWeightBlock;
-    const float* part = values + row * matrix.cols + col;
-    std::byte* codes = matrix.weight.data() + (panel * kPanelRows + row) * matrix.cols + col;
-    for (std::int64_t i = 0; i < kWeightBlock; ++i) codes[i] = std::byte{float_to_e4m3(part[i] * inverse)};
+    const float* part = part_of(row);
+    std::byte* codes = matrix.weight.data() + (first_row + row) * matrix.cols + first_col;
+    for (std::int64_t i = 0; i < lies.scale_cols; ++i) codes[i] = std::byte{float_to_e4m3(part[i] * inverse)};
   }
 }
 
@@ -192,7 +201,7 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
   cols = num_cols;
   format = to;
   matrix_scale.clear();
-  const std::int64_t fp8_scales = (rows + kWeightBlock - 1) / kWeightBlock * (cols / kWeightBlock);
+  const FormatLayout lies = format_layout(format);
   switch (format) {
     case WeightFormat::kF32:
       weight.resize(static_cast<std::size_t>(rows * cols * 4));
@@ -203,8 +212,9 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
       scale.clear();
       break;
     case WeightFormat::kFp8:
+    case WeightFormat::kFp8x32:
       weight.resize(static_cast<std::size_t>(rows * cols));
-      scale.resize(static_cast<std::size_t>(fp8_scales));
+      scale.resize(static_cast<std::size_t>(lies.scales_down(rows) * lies.scales_across(cols)));
       break;
     case WeightFormat::kFp4:
       weight.resize(static_cast<std::size_t>(rows * cols / 2));
@@ -267,6 +277,7 @@ void decode_panel(const StoredMatrix& matrix, std::int64_t panel, std::span<floa
         decode_bf16_row(matrix, row, target);
         break;
       case WeightFormat::kFp8:
+      case WeightFormat::kFp8x32:
         decode_fp8_row(matrix, row, target);
         break;
       case WeightFormat::kFp4:
@@ -287,10 +298,12 @@ void decode_panel(const StoredMatrix& matrix, std::int64_t panel, std::span<floa
 
 void encode_panel(EncodedMatrix& matrix, std::int64_t panel, std::span<const float> values) {
   const std::int64_t num_rows = std::min(kPanelRows, matrix.rows - panel * kPanelRows);
-  if (matrix.format == WeightFormat::kFp8) {
-    for (std::int64_t block = 0; block < matrix.cols / kWeightBlock; ++block) {
-      encode_fp8_block(matrix, panel, block, num_rows, values.data());
-    }
+  if (is_fp8(matrix.format)) {
+    const FormatLayout lies = format_layout(matrix.format);
+    const std::int64_t begin = panel * kPanelRows;
+    for (std::int64_t row = begin; row < begin + num_rows; row += lies.scale_rows)
+      for (std::int64_t col = 0; col < matrix.cols; col += lies.scale_cols)
+        encode_fp8_block(matrix, row, col, begin, values.data());
     return;
   }
   for (std::int64_t i = 0; i < num_rows; ++i) {

@@ -7,10 +7,13 @@
 
 namespace baleen {
 
-inline constexpr int kActivationGroup = 128;  ///< FP8 activations in front of FP8/FP4 linears
-inline constexpr int kLatentGroup = 64;       ///< FP8 cache rows
-inline constexpr int kIndexerGroup = 32;      ///< FP4 indexer vectors and FP4 weights
-inline constexpr int kWeightBlock = 128;      ///< FP8 weights, in both directions
+// FP8 activations in front of FP8 and FP4 weights: of DeepSeek-V4, and of V4.1, whose FP8 weights have blocks
+// of as many rows and inputs.
+inline constexpr int kActivationGroup = 128;
+inline constexpr int kSmallActivationGroup = 32;
+inline constexpr int kLatentGroup = 64;   ///< FP8 cache rows
+inline constexpr int kIndexerGroup = 32;  ///< FP4 indexer vectors and FP4 weights
+inline constexpr int kWeightBlock = 128;  ///< FP8 weights of DeepSeek-V4, in both directions
 
 /// e8m0 code of 2^ceil(log2(max(amax, 1e-4) / 448)). `amax` finite and >= 0.
 [[nodiscard]] std::uint8_t fp8_scale_code(float amax);

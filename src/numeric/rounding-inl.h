@@ -82,7 +82,15 @@ HWY_INLINE void simulate_fp8_block(D d, const float* from, float* to, std::size_
   }
 }
 
-/// The same with e2m1.
+/// The same of groups of `group` values each, `count` in all, multiples of the vector length.
+template <class D>
+HWY_INLINE void simulate_fp8_groups(D d, const float* from, float* to, std::int64_t count,
+                                    std::int64_t group) {
+  for (std::int64_t i = 0; i < count; i += group)
+    simulate_fp8_block(d, from + i, to + i, static_cast<std::size_t>(group));
+}
+
+/// One block with e2m1.
 template <class D>
 HWY_INLINE void simulate_fp4_block(D d, const float* from, float* to, std::size_t count) {
   const float scale = e8m0_to_float(fp4_scale_code(absolute_maximum_simd(d, from, count)));

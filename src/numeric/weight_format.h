@@ -7,10 +7,11 @@
 namespace baleen {
 
 enum class WeightFormat : std::uint8_t {
-  kF32,   ///< float32
-  kBF16,  ///< bfloat16
-  kFp8,   ///< e4m3, one scale per 128 x 128 block
-  kFp4,   ///< e2m1, two a byte along the input axis (low nibble first), one e8m0 scale per row and 32 inputs
+  kF32,     ///< float32
+  kBF16,    ///< bfloat16
+  kFp8,     ///< e4m3, one scale per 128 x 128 block
+  kFp8x32,  ///< e4m3, one e8m0 scale per 32 x 32 block (DeepSeek-V4.1)
+  kFp4,  ///< e2m1, two a byte along the input axis (low nibble first), one e8m0 scale per row and 32 inputs
   /// The same codes, one e4m3 scale per row and 16 inputs, and one float32 scale of the whole matrix.
   kNvfp4,
   /// Integers of +-63, one e8m0 scale per row and 32 inputs (numeric/int8_group.h): in no file, copies that
@@ -50,6 +51,8 @@ struct FormatLayout {
       return {.bits = 16};
     case WeightFormat::kFp8:
       return {.bits = 8, .scale_rows = 128, .scale_cols = 128, .scale_bytes = 4};
+    case WeightFormat::kFp8x32:
+      return {.bits = 8, .scale_rows = 32, .scale_cols = 32, .scale_bytes = 1};
     case WeightFormat::kFp4:
       return {.bits = 4, .scale_rows = 1, .scale_cols = 32, .scale_bytes = 1};
     case WeightFormat::kNvfp4:
@@ -62,7 +65,12 @@ struct FormatLayout {
   return {};
 }
 
-/// "f32", "bf16", "fp8", "fp4", "nvfp4", "int8", "q8"
+/// Whether weights are e4m3 codes with scales of square blocks.
+[[nodiscard]] constexpr bool is_fp8(WeightFormat format) {
+  return format == WeightFormat::kFp8 || format == WeightFormat::kFp8x32;
+}
+
+/// "f32", "bf16", "fp8" of either block, "fp4", "nvfp4", "int8", "q8"
 [[nodiscard]] constexpr std::string_view weight_format_name(WeightFormat format) {
   switch (format) {
     case WeightFormat::kF32:
@@ -70,6 +78,7 @@ struct FormatLayout {
     case WeightFormat::kBF16:
       return "bf16";
     case WeightFormat::kFp8:
+    case WeightFormat::kFp8x32:
       return "fp8";
     case WeightFormat::kFp4:
       return "fp4";

@@ -63,7 +63,7 @@ Accesses& Accesses::add_fp8(std::vector<MemoryRange>& to, const Fp8Rows& rows, s
                             std::int64_t width) {
   if (!rows) return *this;
   add(to, {reinterpret_cast<const std::byte*>(rows.codes), num_rows * width});
-  add(to, strided_range<2>(rows.scales, std::int64_t{sizeof(float)}, {width / kActivationGroup, num_rows},
+  add(to, strided_range<2>(rows.scales, std::int64_t{sizeof(float)}, {width / rows.group, num_rows},
                            {rows.scale_stride, 1}));
   return *this;
 }

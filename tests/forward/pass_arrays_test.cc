@@ -93,7 +93,7 @@ TEST(PassArrays, RowsFromARowOn) {
   const View<std::int32_t, 2> ids = arrays.integers(6);
   EXPECT_EQ(rows_from(ids, 8).data(), ids.data() + 8 * 6);
   EXPECT_EQ(rows_from(ids, 8).extent(0), 8);
-  const Fp8Rows codes = arrays.fp8(256), later = rows_from(codes, 8, 256);
+  const Fp8Rows codes = arrays.fp8(256, 128), later = rows_from(codes, 8, 256);
   EXPECT_EQ(later.codes, codes.codes + 8 * 256);
   EXPECT_EQ(later.scales, codes.scales + 8);
   EXPECT_EQ(later.scale_stride, codes.scale_stride);

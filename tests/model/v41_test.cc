@@ -38,7 +38,7 @@ TEST(V41Config, FieldsOfTheRelease) {
   EXPECT_EQ(config.rms_norm_eps, 1e-20);
   EXPECT_EQ(config.num_hash_layers, 0);
   EXPECT_EQ(config.expert_format, WeightFormat::kFp4);
-  EXPECT_EQ(config.dense_format, WeightFormat::kFp8);
+  EXPECT_EQ(config.dense_format, WeightFormat::kFp8x32);
   EXPECT_EQ(config.num_draft_blocks(), 3);
   const DsparkConfig dspark{.block_size = 5,
                             .noise_token_id = 128799,

@@ -39,6 +39,16 @@ RandomWeight::RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t 
       for (float& scale : block_scales_) scale = std::ldexp(1.0F, -9 + static_cast<int>(random() % 4));
       matrix_.block_scales = block_scales_.data();
       break;
+    case WeightFormat::kFp8x32:
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto code = static_cast<std::uint8_t>(random());
+        data[i] = static_cast<std::byte>((code & 0x7F) == 0x7F ? 0x7E : code);
+      }
+      group_scales_.resize(static_cast<std::size_t>(matrix_.num_scales()));
+      for (std::uint8_t& scale : group_scales_) scale = static_cast<std::uint8_t>(118 + random() % 4);
+      matrix_.group_scales = group_scales_.data();
+      matrix_.activation_group = kSmallActivationGroup;
+      break;
     case WeightFormat::kFp4:
       for (std::int64_t i = 0; i < count / 2; ++i) data[i] = static_cast<std::byte>(random());
       group_scales_.resize(static_cast<std::size_t>(rows * (cols / 32)));

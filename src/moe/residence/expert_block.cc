@@ -1,5 +1,7 @@
 #include "moe/residence/expert_block.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace baleen {
@@ -14,8 +16,12 @@ constexpr std::int64_t rounded_up(std::int64_t value, std::int64_t unit) {
 }
 
 ExpertWeights shape_of(const ModelConfig& config, WeightFormat format) {
-  const WeightMatrix up{.format = format, .rows = config.moe_intermediate_size, .cols = config.hidden_size};
-  const WeightMatrix down{.format = format, .rows = config.hidden_size, .cols = config.moe_intermediate_size};
+  const WeightMatrix up{.format = format,
+                        .rows = config.moe_intermediate_size,
+                        .cols = config.hidden_size,
+                        .activation_group = config.activation_group()};
+  WeightMatrix down = up;
+  std::swap(down.rows, down.cols);
   return {.w1 = up, .w2 = down, .w3 = up};
 }
 

@@ -46,7 +46,7 @@ void touch(std::span<const std::byte> bytes) {
   asm volatile("" : : "r"(sum));
 }
 
-std::int64_t scale_groups(const ExpertWeights& like) { return like.w1.cols / kActivationGroup; }
+std::int64_t scale_groups(const ExpertWeights& like) { return like.w1.cols / like.w1.activation_group; }
 
 double ns_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
@@ -96,7 +96,8 @@ ComputedExperts ExpertComputer::host(std::int64_t block) const {
 Fp8Rows ExpertComputer::tokens(std::int64_t num_tokens) const {
   return {.codes = reinterpret_cast<std::uint8_t*>(codes_.data()),
           .scales = reinterpret_cast<float*>(scales_.data()),
-          .scale_stride = host_scale_stride(static_cast<std::int32_t>(num_tokens))};
+          .scale_stride = host_scale_stride(static_cast<std::int32_t>(num_tokens)),
+          .group = like_.w1.activation_group};
 }
 
 HostExpertTimes ExpertComputer::measure(std::span<const ExpertWeights> experts) {

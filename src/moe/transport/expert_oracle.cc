@@ -41,7 +41,7 @@ std::vector<VariantVerdict> fused_backends(const ExpertsArgs& routed, const Devi
   const std::int64_t num_rows = num_slots > 0 ? routed.x.extent(0) / (plan.stage_ranks() * num_slots) : 0;
   ExpertWeights shared = routed.routed.front();
   for (WeightMatrix ExpertWeights::*which : {&ExpertWeights::w1, &ExpertWeights::w2, &ExpertWeights::w3})
-    (shared.*which).format = WeightFormat::kFp8;
+    (shared.*which).format = request.config.fp8_format();
   ExpertsArgs shared_call = routed;
   shared_call.shared = &shared;
   const View<const std::int32_t, 2> ids(routed.ids.data(), {num_rows, num_slots});

@@ -207,7 +207,8 @@ std::vector<RankMessage> messages_of_rows(const DispatchArgs& args, double row_b
 
 std::vector<RankMessage> Dispatch::messages(const DispatchArgs& args) {
   const bool fp8 = args.sends_fp8 && sends_fp8_rows(args.way);
-  return messages_of_rows(args, fp8 ? fp8_row_bytes(1, args.x.extent(1)) : activation_row_bytes(args));
+  return messages_of_rows(
+      args, fp8 ? fp8_row_bytes(1, args.x.extent(1), args.arrived_fp8.group) : activation_row_bytes(args));
 }
 
 std::vector<RankMessage> Dispatch::backward_messages(const DispatchArgs& args) {

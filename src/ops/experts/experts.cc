@@ -25,6 +25,16 @@ std::optional<Reason> why_not_stated(const ExpertsArgs& args) {
   return std::nullopt;
 }
 
+std::optional<Reason> why_not_small_groups(const ExpertsArgs& args) {
+  const auto wants_others = [](const ExpertWeights& expert) {
+    return expert.w1.activation_group != kActivationGroup;
+  };
+  if ((!args.routed.empty() && wants_others(args.routed.front())) ||
+      (args.shared != nullptr && wants_others(*args.shared)))
+    return "rounds activations with a scale per 128 values; these weights want one per 32";
+  return std::nullopt;
+}
+
 }  // namespace baleen
 
 namespace baleen::ops {
@@ -88,6 +98,7 @@ CallKey Experts::key(const ExpertsArgs& args) {
               args.hints.expected ? std::llround(args.hints.expected->distinct) : -1};
   for (const ExpertWeights* expert : {args.routed.empty() ? nullptr : &args.routed.front(), args.shared}) {
     key.add(expert == nullptr ? -1 : static_cast<std::int64_t>(expert->w1.format));
+    key.add(expert == nullptr ? 0 : expert->w1.activation_group);
     key.add(expert == nullptr ? 0 : expert->w1.rows);
     key.add(expert == nullptr ? 0 : expert->w1.cols);
   }

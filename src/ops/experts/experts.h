@@ -5,7 +5,8 @@
 ///     a = silu(g) v  [times the routing weight];  y_e = w2 bf(a)
 ///     out = bf( sum over chosen experts in ascending id of y_e + y_shared )          float32 sums
 ///
-/// FP4, NVFP4 and FP8 weights see activations (x and bf(a)) rounded to e4m3 per 128 in `released`.
+/// FP4, NVFP4 and FP8 weights see activations (x and bf(a)) rounded to e4m3 per 128 or 32 (WeightMatrix) in
+/// `released`.
 ///
 /// NVFP4: w x is bf(s2 * sum), where the sum is over codes times their e4m3 scales and s2 is the matrix's own
 /// scale (ops/matmul): nothing is lost on the way from the file. What its maker rounds activations to, e2m1
@@ -102,6 +103,8 @@ struct ExpertsArgs {
 
 /// For variants that have an order of their own.
 [[nodiscard]] std::optional<Reason> why_not_stated(const ExpertsArgs& args);
+/// For variants whose activations have a scale per 128 values.
+[[nodiscard]] std::optional<Reason> why_not_small_groups(const ExpertsArgs& args);
 
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);

@@ -18,7 +18,7 @@ constexpr double kSwigluOps = 14;
 constexpr double kSwigluBackwardOps = 20;
 
 ActivationRounding rounding_of(const ExpertsArgs& args, const ExpertWeights& expert) {
-  return activation_rounding(expert.w1.format, args.precision);
+  return activation_rounding(expert.w1, args.precision);
 }
 
 /// Products and SwiGLU of `num_rows` rows, and the weights, once.
@@ -64,8 +64,8 @@ OpCost routed_experts_cost(const ExpertsArgs& args, double assignments, double d
   const auto width = static_cast<double>(args.x.extent(1));
   cost = expert_cost(args, expert, assignments);
   cost.read_bytes = cost.weight_bytes = distinct * cost.weight_bytes;
-  if (rounding_of(args, expert) == ActivationRounding::kFp8) {
-    cost.read_bytes += fp8_row_bytes(assignments, args.x.extent(1));
+  if (const std::int64_t group = fp8_group(rounding_of(args, expert)); group > 0) {
+    cost.read_bytes += fp8_row_bytes(assignments, args.x.extent(1), group);
     if (!args.x_fp8) cost.scalar_ops += kQuantiseOps * width * assignments;
   } else {
     cost.read_bytes += row_bytes(args.x, assignments);

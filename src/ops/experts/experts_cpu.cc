@@ -49,11 +49,11 @@ struct Group {
   std::int64_t first_outer_item = 0;
 };
 
-/// Rounding in front of weights of `format`.
-ActivationRounding rounding_of(WeightFormat format, const ExpertsArgs& args, Products products) {
-  const ActivationRounding rounding = activation_rounding(format, args.precision);
+/// Rounding in front of a matrix.
+ActivationRounding rounding_of(const WeightMatrix& weight, const ExpertsArgs& args, Products products) {
+  const ActivationRounding rounding = activation_rounding(weight, args.precision);
   const bool int8 =
-      format == WeightFormat::kInt8 || (products == Products::kInt8 && rounding == ActivationRounding::kFp8);
+      weight.format == WeightFormat::kInt8 || (products == Products::kInt8 && fp8_group(rounding) > 0);
   return int8 ? ActivationRounding::kInt8 : rounding;
 }
 
@@ -84,11 +84,13 @@ MatmulPartition outer_partition(const Group& group, int num_threads) {
   return {group.num_slots, group.expert->w2.rows, group.expert->w2.cols, num_threads};
 }
 
-float* pack_tokens(const ExpertsArgs& args, WeightFormat format, Products products, CpuContext& context) {
+float* pack_tokens(const ExpertsArgs& args, const WeightMatrix& weight, Products products,
+                   CpuContext& context) {
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   auto* packed = context.scratch.allocate<float>(num_rows * width);
   context.pool.parallel_for(num_rows, [&](std::int64_t row, int) {
-    pack_activations(args.x.row(row), format, rounding_of(format, args, products), packed + row * width);
+    pack_activations(args.x.row(row), weight.format, rounding_of(weight, args, products),
+                     packed + row * width);
   });
   return packed;
 }
@@ -113,7 +115,7 @@ Plan make_plan(const ExpertsArgs& args, Products products, CpuContext& context) 
     }
   }
   const float* packed = num_selected > 0 && products != Products::kStated
-                            ? pack_tokens(args, args.routed.front().w1.format, products, context)
+                            ? pack_tokens(args, args.routed.front().w1, products, context)
                             : nullptr;
   std::int64_t slot = 0;
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
@@ -138,9 +140,10 @@ Plan make_plan(const ExpertsArgs& args, Products products, CpuContext& context) 
   }
   plan.first_shared_slot = slot;
   if (args.shared != nullptr) {
-    const bool as_routed = packed != nullptr && args.shared->w1.format == args.routed.front().w1.format;
-    const float* shared_packed =
-        as_routed ? packed : pack_tokens(args, args.shared->w1.format, products, context);
+    const WeightMatrix& weight = args.shared->w1;
+    const bool as_routed = packed != nullptr && weight.format == args.routed.front().w1.format &&
+                           weight.activation_group == args.routed.front().w1.activation_group;
+    const float* shared_packed = as_routed ? packed : pack_tokens(args, weight, products, context);
     plan.groups[plan.num_groups++] = {args.shared, shared_packed, slot, num_rows};
     for (std::int64_t row = 0; row < num_rows; ++row) {
       plan.token_of_slot[slot + row] = static_cast<std::int32_t>(row);
@@ -192,7 +195,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
     matmul_tile({.weight = weight,
                  .n_begin = item.column,
                  .n_end = item.column + item.num_columns,
-                 .rounding = rounding_of(weight->format, args, plan.products),
+                 .rounding = rounding_of(*weight, args, plan.products),
                  .packed = group.packed_x,
                  .row_index = plan.token_of_slot + first_slot,
                  .num_rows = item.num_rows,
@@ -201,7 +204,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
                  .round_bf16 = !exact});
   }
   const WeightFormat format = group.expert->w2.format;
-  const ActivationRounding rounding = rounding_of(format, args, plan.products);
+  const ActivationRounding rounding = rounding_of(group.expert->w2, args, plan.products);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * item.num_columns;
     swiglu_row(inner, up + row * item.num_columns, item.num_columns, args.swiglu_limit,
@@ -280,7 +283,7 @@ void run(const ExpertsArgs& args, Products products, CpuContext& context) {
     matmul_tile({.weight = &item.group->expert->w2,
                  .n_begin = item.column,
                  .n_end = item.column + item.num_columns,
-                 .rounding = rounding_of(item.group->expert->w2.format, args, plan.products),
+                 .rounding = rounding_of(item.group->expert->w2, args, plan.products),
                  .packed = packed_inner + item.group->first_inner + item.row * item.group->expert->w1.rows,
                  .num_rows = item.num_rows,
                  .y = outputs + slot * width,
@@ -301,8 +304,7 @@ void run(const ExpertsArgs& args, Products products, CpuContext& context) {
 void experts_cpu(const ExpertsArgs& args, CpuContext& context) { run(args, Products::kFloat, context); }
 
 void experts_int8(const ExpertsArgs& args, CpuContext& context) {
-  if (args.shared == nullptr || args.shared->w1.format != WeightFormat::kFp8)
-    return run(args, Products::kInt8, context);
+  if (args.shared == nullptr || !is_fp8(args.shared->w1.format)) return run(args, Products::kInt8, context);
   const auto copied = [&](const WeightMatrix& weight) { return int8_copy(weight, context); };
   const ExpertWeights shared{
       .w1 = copied(args.shared->w1), .w2 = copied(args.shared->w2), .w3 = copied(args.shared->w3)};

@@ -17,7 +17,7 @@ using Row = std::vector<float>;
 
 Row product(const WeightMatrix& weight, const Row& x, Precision precision, bool rounds = true) {
   Row y(static_cast<std::size_t>(weight.rows));
-  matmul_ref(weight, {x.data(), {1, weight.cols}}, activation_rounding(weight.format, precision),
+  matmul_ref(weight, {x.data(), {1, weight.cols}}, activation_rounding(weight, precision),
              rounds && precision != Precision::kExact, {y.data(), {1, weight.rows}});
   return y;
 }
@@ -39,17 +39,17 @@ struct QuantisedRow {
   std::vector<std::uint8_t> codes;
   std::vector<float> scales;
 
-  explicit QuantisedRow(const Row& x) : codes(x.size()) {
-    for (std::size_t begin = 0; begin < x.size(); begin += kActivationGroup)
-      scales.push_back(e8m0_to_float(quantise_fp8_block(std::span(x).subspan(begin, kActivationGroup),
-                                                        std::span(codes).subspan(begin, kActivationGroup))));
+  QuantisedRow(const Row& x, std::size_t group) : codes(x.size()) {
+    for (std::size_t begin = 0; begin < x.size(); begin += group)
+      scales.push_back(e8m0_to_float(
+          quantise_fp8_block(std::span(x).subspan(begin, group), std::span(codes).subspan(begin, group))));
   }
 };
 
 Row stated_output(const ExpertWeights& expert, const Row& x, float routing_weight, float limit,
                   bool is_split) {
   const auto product = [](const WeightMatrix& weight, const Row& of, bool rounds) {
-    const QuantisedRow quantised(of);
+    const QuantisedRow quantised(of, static_cast<std::size_t>(weight.activation_group));
     Row y(static_cast<std::size_t>(weight.rows));
     stated_product_ref(weight, quantised.codes, quantised.scales, rounds, y);
     return y;

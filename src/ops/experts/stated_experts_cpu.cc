@@ -32,11 +32,18 @@ HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
 
-void pack_codes_simd(const std::uint8_t* codes, float scale, StatedSlice* slice) {
-  pack_codes(codes, scale, *slice);
+/// `scales`: those of the slice, `stride` apart, one for each `group` of its inputs.
+void pack_codes_simd(const std::uint8_t* codes, const float* scales, std::int64_t stride, int group,
+                     StatedSlice* slice) {
+  const auto scale_of = [=](std::int64_t place) { return scales[place * stride]; };
+  if (group == kActivationGroup) return pack_codes<kActivationGroup>(codes, scale_of, *slice);
+  pack_codes<kSmallActivationGroup>(codes, scale_of, *slice);
 }
 
-void pack_values_simd(const float* values, StatedSlice* slice) { pack_values(values, *slice); }
+void pack_values_simd(const float* values, int group, StatedSlice* slice) {
+  if (group == kActivationGroup) return pack_values<kActivationGroup>(values, *slice);
+  pack_values<kSmallActivationGroup>(values, *slice);
+}
 
 void swiglu_simd(const float* gate, const float* up, std::int64_t count, float limit, float weight,
                  bool rounds, float* out) {
@@ -49,9 +56,14 @@ void swiglu_simd(const float* gate, const float* up, std::int64_t count, float l
 void product_simd(const WeightMatrix& weight, std::int64_t begin, std::int64_t end,
                   const StatedSlice* const* x, std::int64_t num_rows, bool rounds, bool byte_dots, float* to,
                   std::int64_t stride) {
-  if (byte_dots && has_byte_dots())
-    return multiply_rows<true>(weight, begin, end, x, num_rows, rounds, to, stride);
-  multiply_rows<false>(weight, begin, end, x, num_rows, rounds, to, stride);
+  const bool dots = byte_dots && has_byte_dots();
+  if (weight.activation_group == kActivationGroup) {
+    (dots ? multiply_rows<true, kActivationGroup>
+          : multiply_rows<false, kActivationGroup>)(weight, begin, end, x, num_rows, rounds, to, stride);
+  } else {
+    (dots ? multiply_rows<true, kSmallActivationGroup>
+          : multiply_rows<false, kSmallActivationGroup>)(weight, begin, end, x, num_rows, rounds, to, stride);
+  }
 }
 
 }  // namespace
@@ -118,6 +130,7 @@ struct Entry {
 /// Of all entries together.
 struct Widths {
   std::int64_t width = 0, inner = 0, outputs = 0;
+  int group = kActivationGroup;  ///< inputs that share a scale
 
   [[nodiscard]] std::int64_t slices() const { return width / kActivationGroup; }
   [[nodiscard]] std::int64_t inner_slices() const { return inner / kActivationGroup; }
@@ -129,8 +142,11 @@ Widths widths_of(std::span<const Rows> experts) {
   for (const Rows& rows : experts) {
     if (rows.num_rows == 0) continue;
     const auto& [w1, w2, w3] = *rows.expert;
-    if (widths.outputs == 0) widths = {w1.cols, w1.rows, w2.rows};
-    for (const WeightMatrix* weight : {&w1, &w2, &w3}) BALEEN_CHECK(weight->format == WeightFormat::kFp4);
+    if (widths.outputs == 0) widths = {w1.cols, w1.rows, w2.rows, w1.activation_group};
+    for (const WeightMatrix* weight : {&w1, &w2, &w3}) {
+      BALEEN_CHECK(weight->format == WeightFormat::kFp4);
+      BALEEN_CHECK_EQ(weight->activation_group, widths.group);
+    }
     BALEEN_CHECK_EQ(w1.cols, widths.width);
     BALEEN_CHECK_EQ(w3.cols, widths.width);
     BALEEN_CHECK_EQ(w1.rows, widths.inner);
@@ -138,6 +154,7 @@ Widths widths_of(std::span<const Rows> experts) {
     BALEEN_CHECK_EQ(w2.cols, widths.inner);
     BALEEN_CHECK_EQ(w2.rows, widths.outputs);
   }
+  BALEEN_CHECK(widths.group == kActivationGroup || widths.group == kSmallActivationGroup);
   BALEEN_CHECK_EQ(widths.width % kActivationGroup, 0);
   BALEEN_CHECK_EQ(widths.inner % kActivationGroup, 0);
   BALEEN_CHECK_EQ(widths.outputs % kOutputs, 0);
@@ -151,7 +168,7 @@ void finish_slice(const Entry& entry, const Widths& widths, std::int64_t slice, 
     HWY_DYNAMIC_DISPATCH(swiglu_simd)
     (entry.gate + at, entry.up + at, kActivationGroup, limit, entry.weights[row], true, entry.gate + at);
     HWY_DYNAMIC_DISPATCH(pack_values_simd)
-    (entry.gate + at, entry.inner[row] + slice);
+    (entry.gate + at, widths.group, entry.inner[row] + slice);
   }
 }
 
@@ -191,7 +208,7 @@ struct PackedRow {
   std::int64_t row;
 };
 
-/// `pack(rows, row, num_slices, slices)` packs a row of x; `pack.same_rows(a, b)`: whether two entries have
+/// `pack(rows, row, widths, slices)` packs a row of x; `pack.same_rows(a, b)`: whether two entries have
 /// one x. `store(rows, place in y, count, values)` takes outputs.
 template <class Rows, class Pack, class Store>
 void run(std::span<const Rows> experts, float limit, bool rounds, ThreadPool& pool, Arena& scratch,
@@ -247,8 +264,7 @@ void run(std::span<const Rows> experts, float limit, bool rounds, ThreadPool& po
   const std::int64_t num_inner_items = num_entries * inner_pieces;
   pool.parallel_for(num_packed + num_inner_items + num_entries * outer_pieces, [&](std::int64_t item, int) {
     if (item < num_packed) {
-      pack(*packed_rows[item].rows, packed_rows[item].row, widths.slices(),
-           packed_x + item * widths.slices());
+      pack(*packed_rows[item].rows, packed_rows[item].row, widths, packed_x + item * widths.slices());
       rows_done->fetch_add(1, std::memory_order_release);
       return;
     }
@@ -272,12 +288,15 @@ struct PackCodes {
   [[nodiscard]] static bool same_rows(const StatedExpertRows& a, const StatedExpertRows& b) {
     return a.x.codes == b.x.codes && a.x.scales == b.x.scales;
   }
-  void operator()(const StatedExpertRows& rows, std::int64_t row, std::int64_t num_slices,
+  void operator()(const StatedExpertRows& rows, std::int64_t row, const Widths& widths,
                   StatedSlice* to) const {
-    const std::uint8_t* codes = rows.x.codes + row * num_slices * kActivationGroup;
-    for (std::int64_t slice = 0; slice < num_slices; ++slice) {
+    BALEEN_DCHECK(rows.x.group == widths.group);
+    const std::uint8_t* codes = rows.x.codes + row * widths.width;
+    for (std::int64_t slice = 0; slice < widths.slices(); ++slice) {
+      const std::int64_t first = slice * kActivationGroup;
       HWY_DYNAMIC_DISPATCH(pack_codes_simd)
-      (codes + slice * kActivationGroup, rows.x.scales[slice * rows.x.scale_stride + row], to + slice);
+      (codes + first, rows.x.scales + first / widths.group * rows.x.scale_stride + row, rows.x.scale_stride,
+       widths.group, to + slice);
     }
   }
 };
@@ -289,11 +308,11 @@ struct PackValues {
   [[nodiscard]] static bool same_rows(const StatedExpertValues& /*a*/, const StatedExpertValues& /*b*/) {
     return true;
   }
-  void operator()(const StatedExpertValues& /*rows*/, std::int64_t row, std::int64_t num_slices,
+  void operator()(const StatedExpertValues& /*rows*/, std::int64_t row, const Widths& widths,
                   StatedSlice* to) const {
     const float* values = x.row(row).data();
-    for (std::int64_t slice = 0; slice < num_slices; ++slice)
-      HWY_DYNAMIC_DISPATCH(pack_values_simd)(values + slice * kActivationGroup, to + slice);
+    for (std::int64_t slice = 0; slice < widths.slices(); ++slice)
+      HWY_DYNAMIC_DISPATCH(pack_values_simd)(values + slice * kActivationGroup, widths.group, to + slice);
   }
 };
 

@@ -50,8 +50,9 @@ HWY_INLINE V fused(D d, V a, V b, V c) {
 
 // The activations.
 
-/// Writes a slice; X are [128].
-HWY_INLINE void fill_slice(const std::int32_t* values, float scale, StatedSlice& slice) {
+/// Writes a slice; X are [128]. `scales`: of each group.
+HWY_INLINE void fill_slice(const std::int32_t* values, const float (&scales)[StatedSlice::kNumGroups],
+                           StatedSlice& slice) {
   const Int32Tag d;
   const hn::Rebind<std::int8_t, Int32Tag> narrow;
   constexpr int kUnused = 32 - StatedSlice::kDigitBits;
@@ -74,49 +75,72 @@ HWY_INLINE void fill_slice(const std::int32_t* values, float scale, StatedSlice&
     const std::int32_t excess =
         UnsignedWeights<WeightFormat::kFp4>::kOffset * hn::GetLane(hn::SumOfLanes(d, sum));
     std::fill_n(slice.excess[group], 4, excess);
+    std::fill_n(slice.scales[group], 4, scales[group] * 0x1p-10F);
   }
-  slice.scale = scale * 0x1p-10F;
 }
 
-/// A slice of e4m3 codes with their scale S.
-HWY_INLINE void pack_codes(const std::uint8_t* codes, float scale, StatedSlice& slice) {
+/// Inputs of a slice that share a scale.
+template <int kScaled>
+constexpr bool kIsScaled = kScaled == kActivationGroup || kScaled == static_cast<int>(kGroup);
+
+/// `scale` of the kScaled inputs from `begin` on, to the groups that they are.
+template <int kScaled>
+HWY_INLINE void set_scales(std::int64_t begin, float scale, float (&scales)[StatedSlice::kNumGroups]) {
+  std::fill_n(scales + begin / kGroup, kScaled / kGroup, scale);
+}
+
+/// A slice of e4m3 codes with a scale S for kScaled inputs each: that of place i among them is scale_of(i).
+template <int kScaled, class ScaleOf>
+HWY_INLINE void pack_codes(const std::uint8_t* codes, const ScaleOf& scale_of, StatedSlice& slice) {
+  static_assert(kIsScaled<kScaled>);
   const Int32Tag d;
   const hn::Rebind<std::uint8_t, Int32Tag> narrow;
   alignas(64) std::int32_t values[kActivationGroup];
-  auto nan = hn::Zero(d);  // bits set in a lane that has met NaN
-  for (std::int64_t i = 0; i < kActivationGroup; i += kLanes) {
-    const auto code = hn::PromoteTo(d, hn::LoadU(narrow, codes + i));
-    const auto magnitude = hn::And(code, hn::Set(d, 0x7F));
-    const auto is_nan = hn::VecFromMask(d, hn::Eq(magnitude, hn::Set(d, 0x7F)));
-    nan = hn::Or(nan, is_nan);
-    // The code's fields are those of a float32 whose exponent is 127 - 7 too small; X has 2^9 beyond that.
-    const auto as_float = hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(d, (127 - 7 + 9) << 23));
-    const auto normal = hn::ConvertTo(d, hn::BitCast(FloatTag(), as_float));
-    const auto of_number = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 8)), magnitude, normal);
-    const auto x = hn::AndNot(is_nan, of_number);
-    hn::Store(hn::IfThenElse(hn::Gt(code, hn::Set(d, 0x7F)), hn::Neg(x), x), d, values + i);
+  float scales[StatedSlice::kNumGroups];
+  for (std::int64_t begin = 0; begin < kActivationGroup; begin += kScaled) {
+    auto nan = hn::Zero(d);  // bits set in a lane that has met NaN
+    for (std::int64_t i = begin; i < begin + kScaled; i += kLanes) {
+      const auto code = hn::PromoteTo(d, hn::LoadU(narrow, codes + i));
+      const auto magnitude = hn::And(code, hn::Set(d, 0x7F));
+      const auto is_nan = hn::VecFromMask(d, hn::Eq(magnitude, hn::Set(d, 0x7F)));
+      nan = hn::Or(nan, is_nan);
+      // The code's fields are those of a float32 whose exponent is 127 - 7 too small; X has 2^9 beyond that.
+      const auto as_float = hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(d, (127 - 7 + 9) << 23));
+      const auto normal = hn::ConvertTo(d, hn::BitCast(FloatTag(), as_float));
+      const auto of_number = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 8)), magnitude, normal);
+      const auto x = hn::AndNot(is_nan, of_number);
+      hn::Store(hn::IfThenElse(hn::Gt(code, hn::Set(d, 0x7F)), hn::Neg(x), x), d, values + i);
+    }
+    const bool has_nan = !hn::AllTrue(d, hn::Eq(nan, hn::Zero(d)));
+    set_scales<kScaled>(begin, has_nan ? std::numeric_limits<float>::quiet_NaN() : scale_of(begin / kScaled),
+                        scales);
   }
-  const bool has_nan = !hn::AllTrue(d, hn::Eq(nan, hn::Zero(d)));
-  fill_slice(values, has_nan ? std::numeric_limits<float>::quiet_NaN() : scale, slice);
+  fill_slice(values, scales, slice);
 }
 
 /// The same of values, which are rounded by the rule of `quantise_fp8_block`.
+template <int kScaled>
 HWY_INLINE void pack_values(const float* x, StatedSlice& slice) {
+  static_assert(kIsScaled<kScaled>);
   const FloatTag d;
   const Int32Tag di;
   alignas(64) std::int32_t values[kActivationGroup];
-  const float scale = e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x, kActivationGroup)));
-  const auto inverse = hn::Set(d, 1.0F / scale);
-  auto nan = hn::Zero(d);
-  for (std::int64_t i = 0; i < kActivationGroup; i += kLanes) {
-    const auto rounded = round_e4m3(d, hn::Mul(hn::LoadU(d, x + i), inverse));
-    const auto is_nan = hn::VecFromMask(d, hn::IsNaN(rounded));
-    nan = hn::Or(nan, is_nan);
-    const auto scaled = hn::AndNot(is_nan, hn::Mul(rounded, hn::Set(d, 512.0F)));
-    hn::Store(hn::ConvertTo(di, scaled), di, values + i);
+  float scales[StatedSlice::kNumGroups];
+  for (std::int64_t begin = 0; begin < kActivationGroup; begin += kScaled) {
+    const float scale = e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x + begin, kScaled)));
+    const auto inverse = hn::Set(d, 1.0F / scale);
+    auto nan = hn::Zero(d);
+    for (std::int64_t i = begin; i < begin + kScaled; i += kLanes) {
+      const auto rounded = round_e4m3(d, hn::Mul(hn::LoadU(d, x + i), inverse));
+      const auto is_nan = hn::VecFromMask(d, hn::IsNaN(rounded));
+      nan = hn::Or(nan, is_nan);
+      const auto scaled = hn::AndNot(is_nan, hn::Mul(rounded, hn::Set(d, 512.0F)));
+      hn::Store(hn::ConvertTo(di, scaled), di, values + i);
+    }
+    const bool has_nan = !hn::AllTrue(di, hn::Eq(hn::BitCast(di, nan), hn::Zero(di)));
+    set_scales<kScaled>(begin, has_nan ? std::numeric_limits<float>::quiet_NaN() : scale, scales);
   }
-  const auto none = hn::Eq(hn::BitCast(di, nan), hn::Zero(di));
-  fill_slice(values, hn::AllTrue(di, none) ? scale : std::numeric_limits<float>::quiet_NaN(), slice);
+  fill_slice(values, scales, slice);
 }
 
 /// `stated_swiglu_ref` of vectors.
@@ -261,9 +285,9 @@ HWY_INLINE QuadVec sum_of_slice(const FloatVec (&p)[kParts]) {
 #endif
 }
 
-/// Outputs of four weight rows for kRows rows of activations. Meanwhile the codes of the four that follow are
-/// fetched to the cache, if `fetches`.
-template <bool kByteDots, int kRows>
+/// Outputs of four weight rows for kRows rows of activations, which have a scale for kScaled inputs each.
+/// Meanwhile the codes of the four that follow are fetched to the cache, if `fetches`.
+template <bool kByteDots, int kScaled, int kRows>
 HWY_INLINE void multiply_quad(const QuadCursor& quad, const StatedSlice* const (&x)[kRows], bool fetches,
                               QuadVec (&sums)[kRows]) {
   const std::int64_t num_slices = quad.num_inputs / kActivationGroup;
@@ -290,44 +314,53 @@ HWY_INLINE void multiply_quad(const QuadCursor& quad, const StatedSlice* const (
         const auto excess = hn::Load(Int32Tag(), x[m][slice].excess[0] + part * kLanes);
         const auto exact = hn::Sub(sums_of_groups(products[m]), excess);
         p[m][part] = hn::Mul(hn::ConvertTo(FloatTag(), exact), scales);
+        if constexpr (kScaled < kActivationGroup) {
+          const auto of_groups = hn::Load(FloatTag(), x[m][slice].scales[0] + part * kLanes);
+          p[m][part] = hn::Mul(p[m][part], of_groups);
+        }
       }
     }
 #pragma GCC unroll 4
-    for (int m = 0; m < kRows; ++m)
-      sums[m] = fused(QuadTag(), sum_of_slice(p[m]), hn::Set(QuadTag(), x[m][slice].scale), sums[m]);
+    for (int m = 0; m < kRows; ++m) {
+      if constexpr (kScaled < kActivationGroup) {
+        sums[m] = hn::Add(sum_of_slice(p[m]), sums[m]);
+      } else {
+        sums[m] = fused(QuadTag(), sum_of_slice(p[m]), hn::Load(QuadTag(), x[m][slice].scales[0]), sums[m]);
+      }
+    }
   }
 }
 
 /// Rows of activations that share a pass over weights: their sums fit the registers.
 constexpr int kTileRows = 4;
 
-template <bool kByteDots, int kRows>
+template <bool kByteDots, int kScaled, int kRows>
 HWY_INLINE void multiply_tile(const QuadCursor& quad, std::int64_t num_rows, const StatedSlice* const* x,
                               bool fetches, bool rounds, float* to, std::int64_t stride) {
   if (num_rows < kRows) {
     if constexpr (kRows > 1)
-      multiply_tile<kByteDots, kRows - 1>(quad, num_rows, x, fetches, rounds, to, stride);
+      multiply_tile<kByteDots, kScaled, kRows - 1>(quad, num_rows, x, fetches, rounds, to, stride);
     return;
   }
   const StatedSlice* of_tile[kRows];
   std::copy_n(x, kRows, of_tile);
   QuadVec sums[kRows];
-  multiply_quad<kByteDots, kRows>(quad, of_tile, fetches, sums);
+  multiply_quad<kByteDots, kScaled, kRows>(quad, of_tile, fetches, sums);
   for (int m = 0; m < kRows; ++m)
     hn::StoreU(rounds ? round_bf16_simd(QuadTag(), sums[m]) : sums[m], QuadTag(), to + m * stride);
 }
 
 /// Outputs [begin, end), multiples of four, of rows of activations: to[m * stride + n - begin].
-template <bool kByteDots>
+template <bool kByteDots, int kScaled>
 HWY_INLINE void multiply_rows(const WeightMatrix& weight, std::int64_t begin, std::int64_t end,
                               const StatedSlice* const* x, std::int64_t num_rows, bool rounds, float* to,
                               std::int64_t stride) {
   for (std::int64_t n = begin; n < end; n += kQuad) {
     const QuadCursor quad(weight, n);
     for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
-      multiply_tile<kByteDots, kTileRows>(quad, std::min<std::int64_t>(kTileRows, num_rows - row), x + row,
-                                          row == 0 && n + kQuad < end, rounds, to + row * stride + n - begin,
-                                          stride);
+      multiply_tile<kByteDots, kScaled, kTileRows>(quad, std::min<std::int64_t>(kTileRows, num_rows - row),
+                                                   x + row, row == 0 && n + kQuad < end, rounds,
+                                                   to + row * stride + n - begin, stride);
     }
   }
 }

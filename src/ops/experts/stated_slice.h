@@ -17,7 +17,8 @@ struct StatedSlice {
   /// Of the inputs with even numbers, in ascending order, and of the odd ones: as nibbles of bytes lie.
   alignas(64) std::int8_t digits[kNumDigits][2][kActivationGroup / 2];
   std::int32_t excess[kNumGroups][4];  ///< 16 times the sum of the group's X, four times
-  float scale;                         ///< S * 2^-10; NaN where an activation is
+  /// S * 2^-10 in all, or of each group S_g * 2^-10, four times; NaN where an activation is.
+  float scales[kNumGroups][4];
 };
 
 }  // namespace baleen

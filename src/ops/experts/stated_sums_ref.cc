@@ -47,15 +47,19 @@ float stated_swiglu_ref(float gate, float up, float limit, float weight) {
 void stated_product_ref(const WeightMatrix& weight, std::span<const std::uint8_t> codes,
                         std::span<const float> scales, bool rounds, std::span<float> y) {
   BALEEN_CHECK(weight.format == WeightFormat::kFp4);
+  const bool of_groups = weight.activation_group == kGroup;
+  BALEEN_CHECK(of_groups || weight.activation_group == kSlice);
   const std::int64_t num_inputs = weight.cols, num_groups = num_inputs / kGroup;
   for (std::int64_t output = 0; output < weight.rows; ++output) {
     const auto* row = reinterpret_cast<const std::uint8_t*>(weight.data) + output * weight.row_bytes();
     const std::uint8_t* row_scales = weight.group_scales + output * num_groups;
     float sum = 0.0F;
     for (std::int64_t slice = 0; slice < num_inputs / kSlice; ++slice) {
-      std::array<float, kGroups> products{};
-      float scale = scales[static_cast<std::size_t>(slice)] * 0x1p-10F;
+      std::array<float, kGroups> products{}, factors{};
       for (std::int64_t g = 0; g < kGroups; ++g) {
+        const std::int64_t own = of_groups ? slice * kGroups + g : slice;
+        float& scale = factors[static_cast<std::size_t>(of_groups ? g : 0)];
+        if (of_groups || g == 0) scale = scales[static_cast<std::size_t>(own)] * 0x1p-10F;
         std::int64_t exact = 0;
         for (std::int64_t k = slice * kSlice + g * kGroup; k < slice * kSlice + (g + 1) * kGroup; ++k) {
           const std::uint8_t code = codes[static_cast<std::size_t>(k)];
@@ -70,8 +74,10 @@ void stated_product_ref(const WeightMatrix& weight, std::span<const std::uint8_t
         products[static_cast<std::size_t>(g)] =
             static_cast<float>(exact) * e8m0_to_float(row_scales[slice * kGroups + g]);
       }
+      if (of_groups)
+        for (std::size_t g = 0; g < products.size(); ++g) products[g] *= factors[g];
       const float of_slice = (products[0] + products[2]) + (products[1] + products[3]);
-      sum = std::fma(of_slice, scale, sum);
+      sum = of_groups ? of_slice + sum : std::fma(of_slice, factors[0], sum);
     }
     y[static_cast<std::size_t>(output)] = rounds ? round_bf16(sum) : sum;
   }
@@ -80,24 +86,26 @@ void stated_product_ref(const WeightMatrix& weight, std::span<const std::uint8_t
 void stated_expert_ref(const StatedExpertRows& rows, float swiglu_limit) {
   const ExpertWeights& expert = *rows.expert;
   const std::int64_t width = expert.w1.cols, inner_width = expert.w1.rows;
-  std::vector<float> scales(static_cast<std::size_t>(width / kSlice)),
+  const auto group = static_cast<std::size_t>(expert.w1.activation_group);
+  BALEEN_CHECK_EQ(rows.x.group, expert.w1.activation_group);
+  std::vector<float> scales(static_cast<std::size_t>(width) / group),
       gate(static_cast<std::size_t>(inner_width)), up(gate.size()),
       y(static_cast<std::size_t>(expert.w2.rows));
   std::vector<std::uint8_t> inner_codes(gate.size());
-  std::vector<float> inner_scales(static_cast<std::size_t>(inner_width / kSlice));
+  std::vector<float> inner_scales(static_cast<std::size_t>(inner_width) / group);
   for (std::int64_t i = 0; i < rows.num_rows; ++i) {
     const std::int64_t row = rows.row_index[i];
     const std::span codes(rows.x.codes + row * width, static_cast<std::size_t>(width));
-    for (std::size_t slice = 0; slice < scales.size(); ++slice)
-      scales[slice] = rows.x.scales[static_cast<std::int64_t>(slice) * rows.x.scale_stride + row];
+    for (std::size_t place = 0; place < scales.size(); ++place)
+      scales[place] = rows.x.scales[static_cast<std::int64_t>(place) * rows.x.scale_stride + row];
     stated_product_ref(expert.w1, codes, scales, true, gate);
     stated_product_ref(expert.w3, codes, scales, true, up);
     for (std::size_t k = 0; k < gate.size(); ++k)
       gate[k] = round_bf16(stated_swiglu_ref(gate[k], up[k], swiglu_limit, rows.weights[i]));
-    for (std::size_t slice = 0; slice < inner_scales.size(); ++slice) {
-      const std::span values(gate.data() + slice * kSlice, kSlice);
-      inner_scales[slice] =
-          e8m0_to_float(quantise_fp8_block(values, std::span(inner_codes).subspan(slice * kSlice, kSlice)));
+    for (std::size_t place = 0; place < inner_scales.size(); ++place) {
+      const std::span values(gate.data() + place * group, group);
+      inner_scales[place] =
+          e8m0_to_float(quantise_fp8_block(values, std::span(inner_codes).subspan(place * group, group)));
     }
     stated_product_ref(expert.w2, inner_codes, inner_scales, true, y);
     for (std::size_t k = 0; k < y.size(); ++k)

@@ -139,7 +139,7 @@ std::span<const CpuVariant<GroupedLinear>> GroupedLinear::cpu_variants() {
         .why_not = [](const GroupedLinearArgs& args,
                       const DeviceTraits& /*traits*/) -> std::optional<Reason> {
           if (args.precision != Precision::kReleased) return kInt8RoundsActivations;
-          if (args.weight->format != WeightFormat::kFp8) return "takes FP8 weights";
+          if (!is_fp8(args.weight->format)) return "takes FP8 weights";
           return std::nullopt;
         },
         .scratch_bytes = scratch_bytes},

@@ -11,10 +11,15 @@
 
 namespace baleen {
 
-ActivationRounding activation_rounding(WeightFormat format, Precision precision) {
-  const bool packed =
-      format == WeightFormat::kFp8 || format == WeightFormat::kFp4 || format == WeightFormat::kNvfp4;
-  return packed && precision == Precision::kReleased ? ActivationRounding::kFp8 : ActivationRounding::kNone;
+ActivationRounding activation_rounding(WeightFormat format, int group, Precision precision) {
+  const bool packed = is_fp8(format) || format == WeightFormat::kFp4 || format == WeightFormat::kNvfp4;
+  if (!packed || precision != Precision::kReleased) return ActivationRounding::kNone;
+  BALEEN_CHECK(group == kActivationGroup || group == kSmallActivationGroup);
+  return group == kActivationGroup ? ActivationRounding::kFp8 : ActivationRounding::kFp8x32;
+}
+
+ActivationRounding activation_rounding(const WeightMatrix& weight, Precision precision) {
+  return activation_rounding(weight.format, weight.activation_group, precision);
 }
 
 namespace {
@@ -26,7 +31,7 @@ std::span<const MatmulProduct> products_of(const LinearArgs& args, std::array<Ma
     const LinearOutput& output = args.outputs[i];
     products[i] = {.weight = output.weight,
                    .x = args.x,
-                   .rounding = activation_rounding(output.weight->format, args.precision),
+                   .rounding = activation_rounding(*output.weight, args.precision),
                    .round_bf16 = !output.keep_f32 && args.precision != Precision::kExact,
                    .y = output.y};
   }
@@ -45,9 +50,9 @@ void linear_int8(const LinearArgs& args, CpuContext& context) {
   (void)products_of(args, products);
   const auto used = std::span(products).first(args.outputs.size());
   for (MatmulProduct& product : used) {
-    if (product.rounding != ActivationRounding::kFp8) continue;  // BF16 and float32 weights take x as it is
+    if (fp8_group(product.rounding) == 0) continue;  // BF16 and float32 weights take x as it is
     product.rounding = ActivationRounding::kInt8;
-    if (product.weight->format == WeightFormat::kFp8) product.weight = &int8_copy(*product.weight, context);
+    if (is_fp8(product.weight->format)) product.weight = &int8_copy(*product.weight, context);
   }
   matmul(used, context);
 }

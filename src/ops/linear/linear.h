@@ -1,6 +1,6 @@
 /// Linear layers without bias, y = x W^T, several of one input at a time.    (source: forward pass 2.4)
 ///
-/// FP8 and FP4 weights see activations rounded to e4m3 per 128 inputs (`released` only); BF16 and float32
+/// FP8 and FP4 weights see activations rounded to e4m3 per 128 or 32 inputs (`released` only; WeightMatrix); BF16 and float32
 /// weights see x as it is. Sums are float32; a result is rounded to BF16 unless its consumer wants float32
 /// ("L32": router and compressor). `exact` rounds nothing. Every output keeps one order of summation whatever
 /// the batch (ops/matmul). `training` and `training_bf16` take float32 weights and the sums of
@@ -33,8 +33,10 @@ struct LinearArgs {
   Precision precision = Precision::kReleased;
 };
 
-/// Rounding in front of weights of `format`.
-[[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, Precision precision);
+/// Rounding in front of weights of `format`, of a model whose groups have `group` inputs; and in front of a
+/// matrix.
+[[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, int group, Precision precision);
+[[nodiscard]] ActivationRounding activation_rounding(const WeightMatrix& weight, Precision precision);
 
 void linear_cpu(const LinearArgs& args, CpuContext& context);
 /// With activations of 8 bits where the contract has e4m3, and copies of FP8 weights as integers; `released`

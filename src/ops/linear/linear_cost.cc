@@ -7,17 +7,21 @@ OpCost linear_cost(const LinearArgs& args) {
   OpCost cost;
   const auto num_rows = static_cast<double>(args.x.extent(0));
   if (num_rows == 0) return cost;
-  bool rounds = false;  // some product takes x as FP8
-  bool plain = false;   // some product takes x as it is
+  std::int64_t group = 0;  // of products that take x as FP8
+  bool plain = false;      // some product takes x as it is
   for (const LinearOutput& output : args.outputs) {
-    const ActivationRounding rounding = activation_rounding(output.weight->format, args.precision);
-    (rounding == ActivationRounding::kFp8 ? rounds : plain) = true;
+    const ActivationRounding rounding = activation_rounding(*output.weight, args.precision);
+    if (const std::int64_t own = fp8_group(rounding); own > 0) {
+      group = own;
+    } else {
+      plain = true;
+    }
     cost += matmul_cost(*output.weight, num_rows, rounding);
     cost.write_bytes += bytes_of(output.y);
   }
-  if (rounds && args.x_fp8) {
-    cost.read_bytes += fp8_row_bytes(num_rows, args.x.extent(1));
-  } else if (rounds) {
+  if (group > 0 && args.x_fp8) {
+    cost.read_bytes += fp8_row_bytes(num_rows, args.x.extent(1), group);
+  } else if (group > 0) {
     cost.scalar_ops += kQuantiseOps * static_cast<double>(args.x.size());
     plain = true;
   }
@@ -31,9 +35,8 @@ OpCost linear_backward_cost(const LinearArgs& args) {
   if (num_rows == 0) return cost;
   bool trains_input = false;
   for (const LinearOutput& output : args.outputs) {
-    cost +=
-        matmul_backward_cost(*output.weight, num_rows,
-                             activation_rounding(output.weight->format, args.precision), output.trains_input);
+    cost += matmul_backward_cost(*output.weight, num_rows,
+                                 activation_rounding(*output.weight, args.precision), output.trains_input);
     cost.read_bytes += bytes_of(output.y);
     trains_input |= output.trains_input;
   }

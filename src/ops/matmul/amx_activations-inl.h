@@ -39,7 +39,8 @@ struct AmxPairOrder {
 /// A block of activations, rounded. BF16's below 2^-57 count as zero, as in float32's products (RowBlock).
 HWY_INLINE void round_block(const float* x, ActivationRounding rounding, float* block) {
   const FloatTag d;
-  if (rounding == ActivationRounding::kFp8) return simulate_fp8_block(d, x, block, kActivationGroup);
+  if (const std::int64_t group = fp8_group(rounding); group > 0)
+    return simulate_fp8_groups(d, x, block, kActivationGroup, group);
   for (std::int64_t i = 0; i < kActivationGroup; i += kLanes) {
     const auto value = round_bf16_simd(d, hn::LoadU(d, x + i));
     hn::Store(hn::IfThenZeroElse(hn::Lt(hn::Abs(value), hn::Set(d, 0x1p-57F)), value), d, block + i);

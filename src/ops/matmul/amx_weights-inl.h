@@ -3,8 +3,8 @@
 //
 // FP8 and FP4 values, and activations rounded to FP8, are exact in BF16. AMX takes subnormal numbers as zero;
 // none occurs. An activation rounded to FP8 is a multiple of 2^-31 and one rounded to BF16, which meets FP8
-// alone, of 2^-64; a weight is a multiple of 2^-10 (FP8, NVFP4) or 2^-91 (FP4, below): sums are multiples of
-// 2^-122.
+// alone, of 2^-64; a weight is a multiple of 2^-10 (FP8 in blocks of 128, NVFP4), 2^-58 (FP8 in blocks of 32,
+// below) or 2^-91 (FP4, below): sums are multiples of 2^-122.
 
 #if defined(BALEEN_OPS_MATMUL_AMX_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_AMX_WEIGHTS_INL_H_
@@ -51,7 +51,7 @@ struct AmxPanel {
 /// Bytes of packed weights.
 template <WeightFormat kFormat>
 constexpr std::int64_t code_bytes(std::int64_t num_inputs) {
-  return kFormat == WeightFormat::kFp8 ? num_inputs : num_inputs / 2;
+  return is_fp8(kFormat) ? num_inputs : num_inputs / 2;
 }
 
 /// Writes inputs k to k + count - 1 of a weight row, a multiple of 128 up to 512, to `values`, and the scale
@@ -87,9 +87,75 @@ class AmxWeights<WeightFormat::kFp8> {
   Unpacker unpacker_;
 };
 
+/// Of a block of 128 inputs the largest of the four scales, and how often the others halve it.
+struct SharedScale {
+  float largest;
+  std::uint8_t shifts[kSlicesPerBlock];
+
+  HWY_INLINE explicit SharedScale(const std::uint8_t* codes) {
+    const std::uint8_t most = std::max(std::max(codes[0], codes[1]), std::max(codes[2], codes[3]));
+    largest = group_scale(most);
+    for (int i = 0; i < kSlicesPerBlock; ++i) shifts[i] = static_cast<std::uint8_t>(most - codes[i]);
+  }
+};
+
+/// Scales of 32 inputs each: a block has the largest of its four, and the others' share of it, 2^-d, enters
+/// their values. Values with d above 49 count as zero: all are below 2^-50 of what its largest scale could
+/// hold.
+template <>
+class AmxWeights<WeightFormat::kFp8x32> {
+ public:
+  HWY_INLINE AmxWeights() {}
+  HWY_INLINE void Unpack(const RowCursor& row, std::int64_t k, std::int64_t count, std::uint16_t* values,
+                         float* scales, std::int64_t scale_stride) const {
+    const Unpacker unpacker = unpacker_;  // in registers: stores might change the member
+    for (std::int64_t block = 0; block < count; block += kActivationGroup) {
+      const SharedScale scale(row.group_scales + (k + block) / kSlice);
+      scales[block / kActivationGroup * scale_stride] = scale.largest;
+      for (std::int64_t at = 0; at < kActivationGroup; at += 2 * kSlice) {
+        WordVec pairs[Unpacker::kVectors];
+        unpacker.Unpack(row, k + block + at, pairs);
+        for (std::int64_t v = 0; v < Unpacker::kVectors; ++v) {
+          hn::Store(halved(pairs[v], scale.shifts + at / kSlice), WordTag(),
+                    reinterpret_cast<std::uint32_t*>(values + block + at + v * kSlice));
+        }
+      }
+    }
+  }
+  static constexpr std::int64_t input_of(std::int64_t word) {
+    return AmxWeights<WeightFormat::kFp8>::input_of(word);
+  }
+
+ private:
+  using Unpacker = Bf16Unpacker<WeightFormat::kFp8x32>;
+  static constexpr std::uint16_t kLargestShift = 49;
+
+  /// Pairs of BF16 values times 2^-shifts[0] in the lower eight lanes, and 2^-shifts[1] in the upper ones.
+  static HWY_INLINE WordVec halved(WordVec pairs, const std::uint8_t* shifts) {
+    const hn::Repartition<std::uint16_t, FloatTag> d;
+    const auto value = hn::BitCast(d, pairs);
+    const auto of_lanes = [&](auto lower, auto upper) HWY_ATTR {
+      return hn::IfThenElse(hn::FirstN(d, 16), hn::Set(d, static_cast<std::uint16_t>(lower)),
+                            hn::Set(d, static_cast<std::uint16_t>(upper)));
+    };
+    const auto shift = of_lanes(shifts[0] << 7, shifts[1] << 7);
+    // Zero and NaN stay what they are.
+    const auto below =
+        hn::Sub(hn::And(value, hn::Set(d, std::uint16_t{0x7FFF})), hn::Set(d, std::uint16_t{1}));
+    const auto is_number = hn::Lt(below, hn::Set(d, std::uint16_t{0x7F7F}));
+    const auto scaled = hn::IfThenElse(is_number, hn::Sub(value, shift), value);
+    const auto kept =
+        of_lanes(shifts[0] > kLargestShift ? 0 : 0xFFFF, shifts[1] > kLargestShift ? 0 : 0xFFFF);
+    return hn::BitCast(WordTag(), hn::And(scaled, kept));
+  }
+
+  Unpacker unpacker_;
+};
+
 /// Groups of 32 weights have scales of their own, all powers of two. A block has the largest of its four, and
 /// the others' share of it, 2^-d, enters their values. Groups with d above 90 count as zero: in a block whose
-/// activations are within 2^18 of each other or zero they do not show beside any product of the others.
+/// activations are within 2^50 of each other or zero, as all of one scale are, they do not show beside any
+/// product of the others.
 constexpr int kLargestScaleShift = 90;
 
 /// tables.values[d]: lower bytes of the BF16 values of all codes times 2^-d, then their upper bytes; zeros

@@ -105,6 +105,13 @@ class Bf16Unpacker<WeightFormat::kFp8> {
   ByteVec upper_[2], lower_[2];
 };
 
+/// Lanes 0 to 7 have the first 32 inputs of a load.
+template <>
+class Bf16Unpacker<WeightFormat::kFp8x32> : public Bf16Unpacker<WeightFormat::kFp8> {
+ public:
+  HWY_INLINE Bf16Unpacker() {}
+};
+
 template <>
 class Bf16Unpacker<WeightFormat::kFp4> {
  public:
@@ -224,13 +231,16 @@ class Bf16Unpacker<WeightFormat::kNvfp4> {
   const std::uint8_t* tables_;
 };
 
-/// Products of all three formats. A block of 128 inputs has a sum of its own, which the scales multiply.
+/// Products of all these formats. A block of 128 inputs has a sum of its own, which the scales multiply; of
+/// kFp8x32, whose scales change after that, a load of 64.
 template <WeightFormat kFormat>
 struct Bf16DotProducts : LaneSums {
   using Unpacker = Bf16Unpacker<kFormat>;
   static constexpr int kVectors = Unpacker::kVectors;
   static constexpr std::int64_t kLoadInputs = kVectors * 2 * kLanes;
-  static constexpr int kBlockVectors = kActivationGroup / (2 * kLanes);
+  static constexpr std::int64_t kBlockInputs =
+      kFormat == WeightFormat::kFp8x32 ? kLoadInputs : std::int64_t{kActivationGroup};
+  static constexpr int kBlockVectors = kBlockInputs / (2 * kLanes);
 
   /// Values of a block, in float32 and rounded to FP8 already, as pairs in the order of the weights.
   static void pack_block(const float* x, float* packed) {
@@ -249,10 +259,10 @@ struct Bf16DotProducts : LaneSums {
     }
   }
 
-  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
+  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
     alignas(64) float block[kActivationGroup];
     for (std::int64_t k = 0; k < num_inputs; k += kActivationGroup) {
-      simulate_fp8_block(FloatTag(), x + k, block, kActivationGroup);
+      simulate_fp8_groups(FloatTag(), x + k, block, kActivationGroup, fp8_group(rounding));
       pack_block(block, packed + k);
     }
   }
@@ -260,6 +270,9 @@ struct Bf16DotProducts : LaneSums {
   static HWY_INLINE FloatVec block_scale(const RowCursor& row, std::int64_t block) {
     if constexpr (kFormat == WeightFormat::kFp8) {
       return hn::Set(FloatTag(), row.block_scales[block]);
+    } else if constexpr (kFormat == WeightFormat::kFp8x32) {
+      const std::uint8_t* const scales = row.group_scales + 2 * block;
+      return scales_of_quads(group_scale(scales[0]), group_scale(scales[1]));
     } else if constexpr (kFormat == WeightFormat::kNvfp4) {
       return hn::Set(FloatTag(), 1.0F);
     } else {
@@ -274,14 +287,14 @@ struct Bf16DotProducts : LaneSums {
     const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
     FloatVec sums[kFewRows];
     for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
-    for (std::int64_t block = 0; block < tile.weight->cols / kActivationGroup; ++block) {
+    for (std::int64_t block = 0; block < tile.weight->cols / kBlockInputs; ++block) {
       FloatVec block_sums[kFewRows];
       for (int m = 0; m < kFewRows; ++m) block_sums[m] = hn::Zero(FloatTag());
       for (int first = 0; first < kBlockVectors; first += kVectors) {
         WordVec weights[kVectors];
-        const std::int64_t k = block * kActivationGroup + first * 2 * kLanes;
+        const std::int64_t k = block * kBlockInputs + first * 2 * kLanes;
         unpacker.Unpack(row, k, weights);
-        if (kFormat != WeightFormat::kFp8 && kFewRows == 1) prefetch_ahead(row, k / 2);
+        if (!is_fp8(kFormat) && kFewRows == 1) prefetch_ahead(row, k / 2);
         for (int v = 0; v < kVectors; ++v) {
           for (int m = 0; m < kFewRows; ++m) {
             block_sums[m] = add_dots(block_sums[m], pairs_at(x[m], block, first + v), weights[v]);
@@ -298,7 +311,7 @@ struct Bf16DotProducts : LaneSums {
 
   struct Panel {
     alignas(64) std::uint32_t pairs[kPanelColumns][kPanelInputs / 2 + 16];  // in different sets
-    alignas(64) float scales[kPanelColumns][kPanelInputs / kActivationGroup * kLanes];
+    alignas(64) float scales[kPanelColumns][kPanelInputs / kBlockInputs * kLanes];
   };
 
   static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
@@ -313,9 +326,9 @@ struct Bf16DotProducts : LaneSums {
         std::uint32_t* to = panel.pairs[c] + (k - range.begin) / 2;
         for (int v = 0; v < kVectors; ++v) hn::Store(weights[v], WordTag(), to + v * kLanes);
       }
-      for (std::int64_t k = range.begin; k < range.end; k += kActivationGroup) {
-        float* to = panel.scales[c] + (k - range.begin) / kActivationGroup * kLanes;
-        hn::Store(block_scale(row, k / kActivationGroup), FloatTag(), to);
+      for (std::int64_t k = range.begin; k < range.end; k += kBlockInputs) {
+        float* to = panel.scales[c] + (k - range.begin) / kBlockInputs * kLanes;
+        hn::Store(block_scale(row, k / kBlockInputs), FloatTag(), to);
       }
     }
   }
@@ -325,7 +338,7 @@ struct Bf16DotProducts : LaneSums {
                                   const Panel& panel, float* sums) {
     const FloatTag d;
     for (int c = 0; c < kPanelColumns; c += kTileColumns) {
-      for (std::int64_t block = 0; block < range.num_inputs() / kActivationGroup; ++block) {
+      for (std::int64_t block = 0; block < range.num_inputs() / kBlockInputs; ++block) {
         FloatVec block_sums[kTileRows][kTileColumns];
         for (int m = 0; m < kTileRows; ++m) {
           for (int i = 0; i < kTileColumns; ++i) block_sums[m][i] = hn::Zero(d);
@@ -364,8 +377,10 @@ struct Bf16DotProducts : LaneSums {
 
   /// Vector v of a block of packed activations, which fill half the room of 128 float32 values.
   static HWY_INLINE WordVec pairs_at(const float* x, std::int64_t block, int v) {
+    const std::int64_t at = block * kBlockInputs;
     return hn::Load(WordTag(),
-                    reinterpret_cast<const std::uint32_t*>(x + block * kActivationGroup) + v * kLanes);
+                    reinterpret_cast<const std::uint32_t*>(x + at / kActivationGroup * kActivationGroup) +
+                        at % kActivationGroup / 2 + v * kLanes);
   }
 };
 

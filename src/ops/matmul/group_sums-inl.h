@@ -121,6 +121,38 @@ HWY_INLINE FloatVec scales_of_groups(const std::uint8_t* codes, std::int64_t cou
   return hn::BitCast(FloatTag(), hn::Max(hn::ShiftRight<1>(code), hn::Set(du, 0x00400000u)));
 }
 
+/// `scales` of the groups of `num_blocks` blocks, or of as many as a vector has, in ascending order; zeros
+/// behind them.
+template <bool kWhole, class D, class Block>
+HWY_INLINE hn::Vec<D> scales_in_order(D d, const Block* blocks, std::int64_t num_blocks) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return kWhole || num_blocks > 0 ? hn::LoadU(d, blocks->scales) : hn::Zero(d);
+  } else {
+    constexpr std::int64_t kHalf = static_cast<std::int64_t>(hn::MaxLanes(D())) / 2 / 4;
+    const hn::Half<D> half;
+    return hn::Combine(d, scales_in_order<kWhole>(half, blocks + kHalf, num_blocks - kHalf),
+                       scales_in_order<kWhole>(half, blocks, num_blocks));
+  }
+}
+
+/// Which group's scale a lane has: that whose sum it adds up.
+struct GroupInLane {
+  constexpr GroupInLane() {
+    for (std::int32_t group = 0; group < kLanes; ++group) groups[accumulator_of(group)] = group;
+  }
+  alignas(64) std::int32_t groups[kLanes] = {};
+};
+
+/// Scales of the activations of four loads, or of the `num_blocks` blocks that are left, in the lanes of
+/// their accumulators.
+template <bool kWhole, class Block>
+HWY_INLINE FloatVec activation_scales(const Block* blocks, std::int64_t num_blocks) {
+  static constexpr GroupInLane kGroupInLane;
+  const FloatTag d;
+  const auto ascending = scales_in_order<kWhole>(d, blocks, num_blocks);
+  return hn::TableLookupLanes(ascending, hn::SetTableIndices(d, kGroupInLane.groups));
+}
+
 /// Adds the sums of groups to their accumulators.
 HWY_INLINE FloatVec add_groups(Int32Vec sums, FloatVec block_scale, FloatVec group_scale, FloatVec to) {
   return hn::MulAdd(hn::Mul(hn::ConvertTo(FloatTag(), sums), block_scale), group_scale, to);

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "numeric/block_scale.h"
 #include "numeric/e4m3.h"
+#include "numeric/e8m0.h"
 #include "numeric/int8_group.h"
 
 namespace baleen {
@@ -22,11 +23,14 @@ std::array<float, 256> e4m3_values() {
 void copy_row(const WeightMatrix& fp8, std::int64_t n, std::byte* codes, std::uint8_t* scales) {
   static const std::array<float, 256> kValues = e4m3_values();
   const std::byte* row = fp8.data + n * fp8.row_bytes();
-  const float* block_scales = fp8.block_scales + n / kWeightBlock * (fp8.cols / kWeightBlock);
+  const FormatLayout lies = fp8.layout();
+  const std::int64_t first_block = n / lies.scale_rows * lies.scales_across(fp8.cols);
   std::array<float, kInt8Group> values;
   std::array<std::int8_t, kInt8Group> integers;
   for (std::int64_t k = 0; k < fp8.cols; k += kInt8Group) {
-    const float scale = block_scales[k / kWeightBlock];
+    const std::int64_t block = first_block + k / lies.scale_cols;
+    const float scale =
+        fp8.format == WeightFormat::kFp8 ? fp8.block_scales[block] : e8m0_to_float(fp8.group_scales[block]);
     std::transform(row + k, row + k + kInt8Group, values.begin(),
                    [scale](std::byte code) { return kValues[static_cast<std::size_t>(code)] * scale; });
     scales[k / kInt8Group] = quantise_int8_weights(values, integers);
@@ -39,7 +43,7 @@ void copy_row(const WeightMatrix& fp8, std::int64_t n, std::byte* codes, std::ui
 }  // namespace
 
 const WeightMatrix& Int8Copies::of(const WeightMatrix& weight, ThreadPool& pool) {
-  BALEEN_CHECK(weight.format == WeightFormat::kFp8);
+  BALEEN_CHECK(is_fp8(weight.format));
   BALEEN_CHECK_EQ(weight.cols % kWeightBlock, 0);
   const std::tuple key(weight.data, weight.rows, weight.cols);
   if (const auto found = copies_.find(key); found != copies_.end()) return found->second.matrix;

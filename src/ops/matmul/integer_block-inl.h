@@ -32,16 +32,16 @@ constexpr int kWordVectors = 4;
 struct IntegerBlock {
   std::int16_t high[kActivationGroup];
   std::uint8_t low[kActivationGroup];
-  float scale;  ///< scales an integer sum; NaN if an input is NaN
+  float scales[kActivationGroup / kGroup];  ///< scale an integer sum of a group; NaN if an input is NaN
   /// Bit p of a group: its pair p has a low part that is not 0. Pair 4 i + v: inputs 8 i + v and 8 i + v + 4,
   /// neighbouring words of vector v.
   std::uint16_t low_pairs[kActivationGroup / kGroup];
-  std::int32_t unused[29];
+  std::int32_t unused[26];
 };
 static_assert(sizeof(IntegerBlock) == kActivationGroup * sizeof(float));
 
 /// An activation, an integer in units of 2^-9, is high + low / 16 in units of 2^-6 or, if the sum of a
-/// group's products might then not fit 32 bits, of 2^-5. (The block's scale has the unit; powers of two leave
+/// group's products might then not fit 32 bits, of 2^-5. (Scales have the unit; powers of two leave
 /// no trace in results.) A weight's word is its doubled value times 256. Low parts times 16 and a doubled
 /// value, or times a word and then divided by 16, are of the unit of high parts times a word.
 constexpr int kLowBits = 4;
@@ -60,6 +60,8 @@ constexpr std::uint16_t pairs_of_inputs(std::uint32_t inputs) {
   return static_cast<std::uint16_t>(bytes | bytes >> 8);
 }
 
+/// Of groups of kScaled values with a scale each: 128, or kGroup.
+template <int kScaled>
 HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   const FloatTag d;
   const Int32Tag di;
@@ -67,12 +69,16 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   const ByteTag d8;
   const hn::Rebind<std::int16_t, FloatTag> narrow16;
   const hn::Rebind<std::uint8_t, FloatTag> narrow8;
-  const float scale = e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x, kActivationGroup)));
-  const auto divide = hn::Set(d, 1.0F / scale);
+  static_assert(kScaled == kActivationGroup || kScaled == kGroup);
+  float scales[kActivationGroup / kGroup];
   alignas(64) std::int32_t values[kActivationGroup];  // in 2^-9
   auto poison = hn::Zero(d);                          // NaN in a lane that has met NaN
   std::int32_t largest_sum = 0;                       // of a group's magnitudes
   for (std::int64_t group = 0; group < kActivationGroup; group += kGroup) {
+    float& scale = scales[group / kGroup];
+    scale = group % kScaled == 0 ? e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x + group, kScaled)))
+                                 : scales[group / kGroup - 1];
+    const auto divide = hn::Set(d, 1.0F / scale);
     auto sum = hn::Zero(di);
     for (std::int64_t i = group; i < group + kGroup; i += kLanes) {
       const auto rounded = round_e4m3(d, hn::Mul(hn::LoadU(d, x + i), divide));
@@ -127,7 +133,9 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
     hn::Store(even, d8, block->low + load);
     hn::Store(odd, d8, block->low + load + 4 * kLanes);
   }
-  block->scale = scale * ((fine ? 0x1p-6F : 0x1p-5F) * kWordUnit) + hn::GetLane(hn::SumOfLanes(d, poison));
+  const float nan = hn::GetLane(hn::SumOfLanes(d, poison));
+  for (std::int64_t group = 0; group < kActivationGroup / kGroup; ++group)
+    block->scales[group] = scales[group] * ((fine ? 0x1p-6F : 0x1p-5F) * kWordUnit) + nan;
 }
 
 /// Whether this machine multiplies and adds pairs of words in one instruction (AVX-512 VNNI).

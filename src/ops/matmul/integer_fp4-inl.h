@@ -44,26 +44,30 @@ HWY_INLINE Int32Vec add_low_products(Int32Vec products, const std::uint8_t* low,
   return hn::Add(products, multiply_pairs(pairs, hn::Set(Int16Tag(), kLowFactor)));
 }
 
-/// Scales of the activations of four loads, of which the blocks past `num_blocks` are not read.
+/// Scales of the activations of four loads, of blocks with one each, of which those past `num_blocks` are not
+/// read.
 HWY_INLINE FloatVec scales_of_blocks(const IntegerBlock* blocks, std::int64_t num_blocks) {
   const FloatTag d;
   const WordTag du;
-  auto scales = hn::Set(d, blocks[0].scale);
+  auto scales = hn::Set(d, blocks[0].scales[0]);
   const auto load_of_lane = hn::And(hn::Iota(du, 0), hn::Set(du, 3u));
   for (std::int64_t load = 1; load < kLoadsTogether; ++load) {
     const std::int64_t block = load * kInputsPerLoad / kActivationGroup;
     if (block == (load - 1) * kInputsPerLoad / kActivationGroup || block >= num_blocks) continue;
     const auto from_here = hn::Gt(load_of_lane, hn::Set(du, static_cast<std::uint32_t>(load - 1)));
-    scales = hn::IfThenElse(hn::RebindMask(d, from_here), hn::Set(d, blocks[block].scale), scales);
+    scales = hn::IfThenElse(hn::RebindMask(d, from_here), hn::Set(d, blocks[block].scales[0]), scales);
   }
   return scales;
 }
 
-/// FP4 times FP8 on integers; the same ones with `kWordDots`, for which the machine must have such dots.
-template <bool kWordDots>
+/// FP4 times FP8 on integers, of activations with a scale per kScaled; the same ones with `kWordDots`, for
+/// which the machine must have such dots.
+template <bool kWordDots, int kScaled>
 struct IntegerFp4Products : GroupSums {
-  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
-    for (std::int64_t k = 0; k < num_inputs; k += kActivationGroup) pack_integer_block(x + k, packed + k);
+  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*rounding*/,
+                       float* packed) {
+    for (std::int64_t k = 0; k < num_inputs; k += kActivationGroup)
+      pack_integer_block<kScaled>(x + k, packed + k);
   }
 
   template <int kFewRows>
@@ -155,8 +159,13 @@ struct IntegerFp4Products : GroupSums {
     const FloatVec group_scales = scales_of_groups<kWhole>(row.group_scales + k / kGroup, count / kGroup);
     for (int m = 0; m < kFewRows; ++m) {
       const auto* blocks = reinterpret_cast<const IntegerBlock*>(packed[m]) + k / kActivationGroup;
-      sums[m] = add_groups(sums_of_groups(products[m]), scales_of_blocks(blocks, count / kActivationGroup),
-                           group_scales, sums[m]);
+      FloatVec scales;
+      if constexpr (kScaled == kGroup) {
+        scales = activation_scales<kWhole>(blocks, count / kActivationGroup);
+      } else {
+        scales = scales_of_blocks(blocks, count / kActivationGroup);
+      }
+      sums[m] = add_groups(sums_of_groups(products[m]), scales, group_scales, sums[m]);
     }
   }
 
@@ -194,7 +203,8 @@ struct IntegerFp4Products : GroupSums {
                                      const Panel& panel, float* sums) {
     const FloatTag d;
     for (int m = 0; m < kTileRows; ++m) {
-      const FloatVec block_scale = hn::Set(d, x[m][group * kGroup / kActivationGroup].scale);
+      const IntegerBlock& block = x[m][group * kGroup / kActivationGroup];
+      const FloatVec block_scale = hn::Set(d, block.scales[group % (kActivationGroup / kGroup)]);
       float* to = sums + m * kRowSums + accumulator_of(group % kLanes) * kPanelColumns;
       for (int v = 0; v < kVectors; ++v, to += kLanes) {
         const FloatVec group_scale = hn::Load(d, panel.scales[group] + v * kLanes);

@@ -139,8 +139,9 @@ MathFormat product_format(WeightFormat format, ActivationRounding rounding) {
     case WeightFormat::kBF16:
       return MathFormat::kBF16;
     case WeightFormat::kFp8:
+    case WeightFormat::kFp8x32:
     case WeightFormat::kFp4:
-      return rounding == ActivationRounding::kFp8 ? MathFormat::kFp8 : MathFormat::kBF16;
+      return fp8_group(rounding) > 0 ? MathFormat::kFp8 : MathFormat::kBF16;
     case WeightFormat::kNvfp4:
     case WeightFormat::kQ8:
       return MathFormat::kBF16;

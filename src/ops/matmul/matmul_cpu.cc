@@ -31,13 +31,15 @@ HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
 
-/// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4 and Q8 have
-/// scales for every few lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds
+/// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4, Q8 and FP8
+/// in small blocks have scales for every few lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds
 /// need not wait for that before it.
 template <WeightFormat kFormat>
 constexpr std::int64_t kSummedInputs = kFormat == WeightFormat::kFp4  ? 8 * kLanes
                                        : kFormat == WeightFormat::kQ8 ? 4 * kLanes
-                                                                      : kWeightBlock;
+                                       : kFormat == WeightFormat::kFp8x32
+                                           ? std::max<std::int64_t>(32, 4 * kLanes)
+                                           : kWeightBlock;
 
 /// Adds a block's sum to the accumulator.
 template <WeightFormat kFormat>
@@ -84,8 +86,8 @@ void pack_floats(const float* x, std::int64_t num_inputs, ActivationRounding rou
   alignas(64) float block[kActivationGroup];
   for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationGroup) {
     const float* from = x + begin;
-    if (rounding == ActivationRounding::kFp8) {
-      simulate_fp8_block(FloatTag(), from, block, kActivationGroup);
+    if (const std::int64_t group = fp8_group(rounding); group > 0) {
+      simulate_fp8_groups(FloatTag(), from, block, kActivationGroup, group);
       from = block;
     }
     for (std::int64_t at = 0; at < kActivationGroup; at += kLoadInputs) {
@@ -259,11 +261,18 @@ HWY_INLINE void choose_int8(const Use& use) {
   use(Int8Products<kFormat, false>());
 }
 
+/// `kScaled`: inputs of the activations that share a scale.
+template <int kScaled, class Use>
+HWY_INLINE void choose_integers(const Use& use) {
+  if (has_word_dots()) return use(IntegerFp4Products<true, kScaled>());
+  use(IntegerFp4Products<false, kScaled>());
+}
+
 /// Calls `use` with the kind of product that this machine takes for weights of a format and activations that
 /// are rounded or not.
 template <class Use>
 HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding, const Use& use) {
-  const bool fp8_rows = rounding == ActivationRounding::kFp8;
+  const bool fp8_rows = fp8_group(rounding) > 0;
   switch (format) {
     case WeightFormat::kF32:
       return use(FloatProducts<WeightFormat::kF32>());
@@ -277,14 +286,22 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
       if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp8>());
 #endif
       return use(FloatProducts<WeightFormat::kFp8>());
+    case WeightFormat::kFp8x32:
+#if HWY_TARGET == HWY_AVX3
+      if (rounding != ActivationRounding::kNone && uses_bf16_tiles()) {
+        return use(AmxProducts<WeightFormat::kFp8x32, TileRegisters>());
+      }
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp8x32>());
+#endif
+      return use(FloatProducts<WeightFormat::kFp8x32>());
     case WeightFormat::kFp4:
       if (rounding == ActivationRounding::kInt8) return choose_int8<WeightFormat::kFp4>(use);
 #if HWY_TARGET == HWY_AVX3
       if (fp8_rows && uses_bf16_tiles()) return use(AmxProducts<WeightFormat::kFp4, TileRegisters>());
       if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp4>());
 #endif
-      if (kIntegerFp4 && fp8_rows && has_word_dots()) return use(IntegerFp4Products<true>());
-      if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products<false>());
+      if (kIntegerFp4 && rounding == ActivationRounding::kFp8x32) return choose_integers<kGroup>(use);
+      if (kIntegerFp4 && fp8_rows) return choose_integers<kActivationGroup>(use);
       return use(FloatProducts<WeightFormat::kFp4>());
     case WeightFormat::kNvfp4:
 #if HWY_TARGET == HWY_AVX3

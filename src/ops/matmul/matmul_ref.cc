@@ -33,6 +33,11 @@ float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
       return e4m3_to_float(static_cast<std::uint8_t>(row[k])) *
              weight.block_scales[n / kWeightBlock * ((weight.cols + kWeightBlock - 1) / kWeightBlock) +
                                  k / kWeightBlock];
+    case WeightFormat::kFp8x32: {
+      const FormatLayout lies = weight.layout();
+      const std::int64_t block = n / lies.scale_rows * lies.scales_across(weight.cols) + k / lies.scale_cols;
+      return e4m3_to_float(static_cast<std::uint8_t>(row[k])) * e8m0_to_float(weight.group_scales[block]);
+    }
     case WeightFormat::kFp4: {
       const auto pair = static_cast<std::uint8_t>(row[k / 2]);
       const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair : pair >> 4);
@@ -70,7 +75,7 @@ void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRou
                 bool round_bf16_output, Activations<2> y) {
   for (std::int64_t m = 0; m < x.extent(0); ++m) {
     std::vector<float> row(x.row(m).begin(), x.row(m).end());
-    if (rounding == ActivationRounding::kFp8) simulate_fp8(row, kActivationGroup);
+    if (const std::int64_t group = fp8_group(rounding); group > 0) simulate_fp8(row, static_cast<int>(group));
     if (rounding == ActivationRounding::kBf16) std::ranges::transform(row, row.begin(), round_bf16);
     if (rounding == ActivationRounding::kInt8) simulate_int8(row);
     for (std::int64_t n = 0; n < weight.rows; ++n) {

@@ -15,6 +15,8 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -36,13 +38,13 @@ constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag(
 constexpr std::int64_t packed_per_lane(WeightFormat format) {
   return format == WeightFormat::kF32    ? 1
          : format == WeightFormat::kBF16 ? 2
-         : format == WeightFormat::kFp8  ? 4
+         : is_fp8(format)                ? 4
          : format == WeightFormat::kQ8   ? 4
                                          : 8;
 }
 
 constexpr bool has_scales(WeightFormat format) {
-  return format == WeightFormat::kFp8 || format == WeightFormat::kFp4 || format == WeightFormat::kQ8;
+  return is_fp8(format) || format == WeightFormat::kFp4 || format == WeightFormat::kQ8;
 }
 
 /// Where a row is, and its scale for one block of inputs.
@@ -59,6 +61,8 @@ HWY_INLINE RowCursor cursor_of(const WeightMatrix& weight, std::int64_t row) {
   if constexpr (kFormat == WeightFormat::kFp8) {
     cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
   }
+  if constexpr (kFormat == WeightFormat::kFp8x32)
+    cursor.group_scales = weight.group_scales + row / 32 * (weight.cols / 32);
   if constexpr (kFormat == WeightFormat::kQ8)
     cursor.block_scales = weight.block_scales + row * (weight.cols / 32);
   if constexpr (kFormat == WeightFormat::kFp4 || kFormat == WeightFormat::kInt8)
@@ -128,6 +132,10 @@ struct RowBlock<WeightFormat::kFp8> {
   hn::Vec<hn::Repartition<std::int16_t, FloatTag>> fields[2];  // of even and odd inputs
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    LoadCodes(row, k);
+    scale = hn::Set(FloatTag(), row.block_scales[k / 128] * 0x1p60F);
+  }
+  HWY_INLINE void LoadCodes(const RowCursor& row, std::int64_t k) {
     const hn::Repartition<std::int16_t, FloatTag> d16;
     const auto pairs = hn::BitCast(d16, hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + k));
     // An arithmetic shift of a code in the upper byte by four leaves its sign in place, exponent and mantissa
@@ -135,7 +143,6 @@ struct RowBlock<WeightFormat::kFp8> {
     const auto mask = hn::Set(d16, static_cast<std::int16_t>(0x87F0));
     fields[0] = hn::And(hn::ShiftRight<4>(hn::ShiftLeft<8>(pairs)), mask);
     fields[1] = hn::And(hn::ShiftRight<4>(pairs), mask);
-    scale = hn::Set(FloatTag(), row.block_scales[k / 128] * 0x1p60F);
   }
   template <int kPart>
   HWY_INLINE FloatVec Get() const {
@@ -149,6 +156,32 @@ struct RowBlock<WeightFormat::kFp8> {
   }
 };
 
+/// Of an e8m0 code, not NaN's. Code 0 is 2^-127, whose float32 bits are 0x00400000.
+HWY_INLINE float group_scale(std::uint8_t code) {
+  return std::bit_cast<float>(std::max(std::uint32_t{code} << 23, std::uint32_t{0x00400000}));
+}
+
+/// Of scales of one per 32 inputs, which are those of 8 lanes with four each: the lanes' own.
+HWY_INLINE FloatVec scales_of_quads(float first, [[maybe_unused]] float second) {
+  const FloatTag d;
+  if constexpr (kLanes == 16) {
+    return hn::IfThenElse(hn::FirstN(d, 8), hn::Set(d, first), hn::Set(d, second));
+  } else {
+    return hn::Set(d, first);
+  }
+}
+
+template <>
+struct RowBlock<WeightFormat::kFp8x32> : RowBlock<WeightFormat::kFp8> {
+  HWY_INLINE RowBlock() {}
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    LoadCodes(row, k);
+    const std::uint8_t* const scales = row.group_scales + k / 32;
+    scale = hn::Mul(scales_of_quads(group_scale(scales[0]), group_scale(scales[kLanes / 16])),
+                    hn::Set(FloatTag(), 0x1p60F));
+  }
+};
+
 /// A byte of each lane, sign-extended; one scale per 32 inputs = per 8 lanes.
 template <>
 struct RowBlock<WeightFormat::kQ8> {
@@ -157,14 +190,9 @@ struct RowBlock<WeightFormat::kQ8> {
   WordVec words;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
-    const FloatTag d;
     words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + k));
     const float* const scales = row.block_scales + k / 32;
-    if constexpr (kLanes == 16) {
-      scale = hn::IfThenElse(hn::FirstN(d, 8), hn::Set(d, scales[0]), hn::Set(d, scales[1]));
-    } else {
-      scale = hn::Set(d, scales[0]);
-    }
+    scale = scales_of_quads(scales[0], scales[kLanes / 16]);
   }
   template <int kPart>
   HWY_INLINE FloatVec Get() const {

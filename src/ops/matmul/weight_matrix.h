@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numeric/block_scale.h"
 #include "numeric/weight_format.h"
 
 namespace baleen {
@@ -20,9 +21,13 @@ struct WeightMatrix {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
-  const float* block_scales = nullptr;         ///< kFp8: [ceil(N / 128), ceil(K / 128)]; kQ8: [N, K / 32]
-  const std::uint8_t* group_scales = nullptr;  ///< kFp4, kInt8: [N, K / 32] e8m0; kNvfp4: [N, K / 16] e4m3
-  const float* matrix_scale = nullptr;         ///< kNvfp4: one, which multiplies outputs
+  const float* block_scales = nullptr;  ///< kFp8: [ceil(N / 128), ceil(K / 128)]; kQ8: [N, K / 32]
+  /// kFp4, kInt8: [N, K / 32] e8m0; kFp8x32: [ceil(N / 32), K / 32] e8m0; kNvfp4: [N, K / 16] e4m3
+  const std::uint8_t* group_scales = nullptr;
+  const float* matrix_scale = nullptr;  ///< kNvfp4: one, which multiplies outputs
+  /// Inputs that share a scale where `released` rounds activations in front of codes to e4m3: 128 or 32, which
+  /// the model says, not the file.
+  int activation_group = kActivationGroup;
 
   [[nodiscard]] FormatLayout layout() const { return format_layout(format); }
   [[nodiscard]] std::int64_t row_bytes() const { return layout().row_bytes(cols); }
@@ -55,7 +60,7 @@ struct WeightMatrix {
     return double(size_bytes()) + double(num_scales()) * (format == WeightFormat::kQ8 ? 2 : 1) +
            double(matrix_scale_bytes());
   }
-  /// Rows [begin, end) as a matrix. For kFp8 `begin` is a multiple of 128.
+  /// Rows [begin, end) as a matrix. `begin` is a multiple of the rows that share a scale.
   [[nodiscard]] WeightMatrix slice_rows(std::int64_t begin, std::int64_t end) const {
     WeightMatrix part = *this;
     part.rows = end - begin;

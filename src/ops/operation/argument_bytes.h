@@ -18,9 +18,9 @@ template <class Float, int Rank>
   return 2.0 * static_cast<double>(width);
 }
 
-/// Of `num_rows` rows rounded to e4m3 with a byte of scale per 128 values.
-[[nodiscard]] constexpr double fp8_row_bytes(double num_rows, std::int64_t width) {
-  return num_rows * static_cast<double>(width + width / 128);
+/// Of `num_rows` rows rounded to e4m3 with a byte of scale per `group` values.
+[[nodiscard]] constexpr double fp8_row_bytes(double num_rows, std::int64_t width, std::int64_t group) {
+  return num_rows * static_cast<double>(width + width / group);
 }
 
 /// Scalar operations of a value: squared, added, scaled, weighted.

@@ -14,7 +14,8 @@ OpCost rms_norm_cost(const RmsNormArgs& args) {
   cost.write_bytes = bytes_of(args.y);
   if (args.y_fp8) {
     cost.scalar_ops += kQuantiseOps * values;
-    cost.write_bytes += fp8_row_bytes(static_cast<double>(args.x.extent(0)), args.x.extent(1));
+    cost.write_bytes +=
+        fp8_row_bytes(static_cast<double>(args.x.extent(0)), args.x.extent(1), args.y_fp8.group);
   }
   return cost;
 }

@@ -33,7 +33,8 @@ void for_each_row(std::int64_t rows, std::int64_t width, T* x, const Body& body)
 
 template <class T>
 bool PassRounding<T>::rounds_inputs(WeightFormat format) const {
-  return active_ && activation_rounding(format, Precision::kReleased) == ActivationRounding::kFp8;
+  return active_ &&
+         fp8_group(activation_rounding(format, config_.activation_group(), Precision::kReleased)) > 0;
 }
 
 template <class T>
@@ -44,7 +45,8 @@ void PassRounding<T>::result(std::int64_t rows, std::int64_t width, T* x) const 
 template <class T>
 void PassRounding<T>::input(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const {
   if (!rounds_inputs(format)) return;
-  for_each_row(rows, width, x, [](std::span<float> row) { row_rounding::to_fp8(row, kActivationGroup); });
+  const int group = config_.activation_group();
+  for_each_row(rows, width, x, [group](std::span<float> row) { row_rounding::to_fp8(row, group); });
 }
 
 template <class T>

@@ -26,7 +26,7 @@ class PassRounding {
 
   /// What an operation returns: to BF16.
   void result(std::int64_t rows, std::int64_t width, T* x) const;
-  /// What matrices of `format` multiply: to FP8 per 128 where they are FP8 or FP4.
+  /// What matrices of `format` multiply: to FP8 per 128 (of DeepSeek-V4.1 32) where they are FP8 or FP4.
   void input(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const;
   /// Rows of the cache [rows, head_dim], rotated: FP8 per 64 with BF16 for the rotated values.
   void latent(std::int64_t rows, T* x) const;

@@ -31,20 +31,22 @@ namespace baleen::HWY_NAMESPACE {
 template <class Use>
 void with_format(WeightFormat format, const Use& use) {
   if (format == WeightFormat::kFp8) return use(AmxProducts<WeightFormat::kFp8, test::EmulatedTiles>());
+  if (format == WeightFormat::kFp8x32) return use(AmxProducts<WeightFormat::kFp8x32, test::EmulatedTiles>());
   if (format == WeightFormat::kNvfp4) return use(AmxProducts<WeightFormat::kNvfp4, test::EmulatedTiles>());
   use(AmxProducts<WeightFormat::kFp4, test::EmulatedTiles>());
 }
 
-void emulated_pack(std::span<const float> x, WeightFormat format, float* packed) {
+void emulated_pack(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
+                   float* packed) {
   with_format(format, [&](auto products) {
-    products.pack_row(x.data(), static_cast<std::int64_t>(x.size()), ActivationRounding::kFp8, packed);
+    products.pack_row(x.data(), static_cast<std::int64_t>(x.size()), rounding, packed);
   });
 }
 void emulated_tile(const MatmulTile& tile) {
   with_format(tile.weight->format, [&](auto products) { products.run(tile); });
 }
 #else
-void emulated_pack(std::span<const float>, WeightFormat, float*) {}
+void emulated_pack(std::span<const float>, WeightFormat, ActivationRounding, float*) {}
 void emulated_tile(const MatmulTile&) {}
 #endif
 
@@ -61,6 +63,11 @@ namespace {
 
 using test::random_values;
 using test::RandomWeight;
+
+/// As the format's model rounds.
+ActivationRounding rounding_of(WeightFormat format) {
+  return format == WeightFormat::kFp8x32 ? ActivationRounding::kFp8x32 : ActivationRounding::kFp8;
+}
 
 class AmxProductsTest : public testing::TestWithParam<WeightFormat> {
  protected:
@@ -87,7 +94,8 @@ class AmxProductsTest : public testing::TestWithParam<WeightFormat> {
     Packed packed(x.size());
     for (std::size_t at = 0; at < x.size(); at += static_cast<std::size_t>(num_inputs)) {
       HWY_DYNAMIC_DISPATCH(emulated_pack)
-      ({x.data() + at, static_cast<std::size_t>(num_inputs)}, format, packed.data() + at);
+      ({x.data() + at, static_cast<std::size_t>(num_inputs)}, format, rounding_of(format),
+       packed.data() + at);
     }
     return packed;
   }
@@ -101,7 +109,7 @@ class AmxProductsTest : public testing::TestWithParam<WeightFormat> {
     ({.weight = &weight,
       .n_begin = 0,
       .n_end = weight.rows,
-      .rounding = ActivationRounding::kFp8,
+      .rounding = rounding_of(weight.format),
       .packed = packed.data(),
       .num_rows = num_rows,
       .y = y.data(),
@@ -113,7 +121,7 @@ class AmxProductsTest : public testing::TestWithParam<WeightFormat> {
   static std::vector<float> reference(const WeightMatrix& weight, std::vector<float>& x, bool round = false) {
     const std::int64_t num_rows = static_cast<std::int64_t>(x.size()) / weight.cols;
     std::vector<float> y(static_cast<std::size_t>(num_rows * weight.rows));
-    matmul_ref(weight, {x.data(), {num_rows, weight.cols}}, ActivationRounding::kFp8, round,
+    matmul_ref(weight, {x.data(), {num_rows, weight.cols}}, rounding_of(weight.format), round,
                {y.data(), {num_rows, weight.rows}});
     return y;
   }
@@ -162,7 +170,7 @@ TEST_P(AmxProductsTest, OutputsDoNotDependOnTheOtherRowsOrColumns) {
     ({.weight = &weight.matrix(),
       .n_begin = 8,
       .n_end = 35,
-      .rounding = ActivationRounding::kFp8,
+      .rounding = rounding_of(GetParam()),
       .packed = packed.data(),
       .row_index = index.data(),
       .num_rows = static_cast<std::int64_t>(index.size()),
@@ -206,7 +214,7 @@ TEST_P(AmxProductsTest, TheMachinesOwnTilesGiveTheSameBits) {
     CpuContext context{pool, scratch};
     const MatmulProduct product{.weight = &weight.matrix(),
                                 .x = {x.data(), {num_rows, num_inputs}},
-                                .rounding = ActivationRounding::kFp8,
+                                .rounding = rounding_of(GetParam()),
                                 .y = {y.data(), {num_rows, num_columns}}};
     matmul({&product, 1}, context);
     ASSERT_SAME_BITS(y, run(weight.matrix(), x)) << num_rows << " rows";
@@ -260,10 +268,11 @@ TEST_P(AmxFp4Test, ExtremeScales) {
 }
 
 std::string format_name(const testing::TestParamInfo<WeightFormat>& tested) {
-  return std::string(weight_format_name(tested.param));
+  return tested.param == WeightFormat::kFp8x32 ? "fp8x32" : std::string(weight_format_name(tested.param));
 }
 INSTANTIATE_TEST_SUITE_P(EveryFormat, AmxProductsTest,
-                         testing::Values(WeightFormat::kFp8, WeightFormat::kFp4, WeightFormat::kNvfp4),
+                         testing::Values(WeightFormat::kFp8, WeightFormat::kFp8x32, WeightFormat::kFp4,
+                                         WeightFormat::kNvfp4),
                          format_name);
 INSTANTIATE_TEST_SUITE_P(Fp4, AmxFp4Test, testing::Values(WeightFormat::kFp4), format_name);
 

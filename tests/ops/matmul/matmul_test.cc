@@ -45,8 +45,11 @@ double bound_of(const WeightMatrix& weight, std::span<const float> x) {
   return sum * largest;
 }
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16,  WeightFormat::kFp8,
-                                     WeightFormat::kFp4, WeightFormat::kNvfp4, WeightFormat::kQ8};
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32,    WeightFormat::kBF16, WeightFormat::kFp8,
+                                     WeightFormat::kFp8x32, WeightFormat::kFp4,  WeightFormat::kNvfp4,
+                                     WeightFormat::kQ8};
+/// Of activations in front of codes: per 128 inputs, and per 32.
+constexpr ActivationRounding kCodeRoundings[] = {ActivationRounding::kFp8, ActivationRounding::kFp8x32};
 
 struct Case {
   WeightFormat format;
@@ -91,7 +94,8 @@ TEST_P(Matmul, AgreesWithPlainLoops) {
   for (const std::int64_t num_rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
     for (const std::int64_t num_columns : {1, 7, 130}) {
       for (const std::int64_t num_inputs : {128, 384}) {
-        for (const auto rounding : {ActivationRounding::kNone, ActivationRounding::kFp8}) {
+        for (const auto rounding :
+             {ActivationRounding::kNone, ActivationRounding::kFp8, ActivationRounding::kFp8x32}) {
           const RandomWeight weight(GetParam().format, num_columns, num_inputs, 7);
           auto x = random_values(static_cast<std::size_t>(num_rows * num_inputs), 11);
           const auto got = run(weight.matrix(), x, rounding, false, 1);
@@ -118,11 +122,12 @@ TEST_P(Matmul, OutputsDoNotDependOnCompanyTilesOrThreads) {
        {Shape{29, 200, 512}, Shape{41, 11, 2304}, Shape{133, 40, 1152}}) {
     const RandomWeight weight(GetParam().format, num_columns, num_inputs, 3);
     auto x = wide_values(num_rows * num_inputs, 5);
-    for (const bool round_bf16 : {false, true}) {
-      const auto whole = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 2);
+    for (const auto rounding : kCodeRoundings) {
+      const bool round_bf16 = rounding == ActivationRounding::kFp8x32;
+      const auto whole = run(weight.matrix(), x, rounding, round_bf16, 2);
       for (const std::int64_t chunk : {1, 2, 3, 4, 5, 6, 11}) {
         for (std::int64_t row = 0; row + chunk <= num_rows; row += chunk) {
-          const auto part = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 1, row, chunk);
+          const auto part = run(weight.matrix(), x, rounding, round_bf16, 1, row, chunk);
           ASSERT_SAME_BITS(
               part, std::span(whole).subspan(static_cast<std::size_t>(row * num_columns), part.size()));
         }
@@ -152,6 +157,43 @@ TEST_P(Matmul, EveryActivationCodeCounts) {
       // At most 64 products or sums of groups in a lane, then the lanes: each rounding is half a unit in the
       // last place.
       ASSERT_NEAR(got[i], want[i % want.size()], 72 * 0x1p-25 * bound) << i;
+    }
+  }
+}
+
+/// Groups of 32 have scales of their own: zeros, the least scale, saturation of the largest, and values that a
+/// scale of all 128 would have lost. Weights are ones in one group, so that an output is the sum of what its
+/// activations have become.
+TEST_P(Matmul, GroupsOf32AreRoundedByTheirOwnScales) {
+  const std::int64_t num_inputs = 256;
+  if (!is_fp8(GetParam().format) && GetParam().format != WeightFormat::kFp4) GTEST_SKIP() << "of codes";
+  const bool fp4 = GetParam().format == WeightFormat::kFp4;
+  std::vector<std::byte> data(static_cast<std::size_t>(3 * num_inputs));
+  const std::vector<std::uint8_t> codes(static_cast<std::size_t>(3 * num_inputs / 32), 127);
+  const std::vector<float> floats(static_cast<std::size_t>(3 * num_inputs / 32), 1.0F);
+  WeightMatrix weight{.format = GetParam().format, .rows = 3, .cols = num_inputs, .data = data.data()};
+  weight.set_scales(GetParam().format == WeightFormat::kFp8
+                        ? reinterpret_cast<const std::byte*>(floats.data())
+                        : reinterpret_cast<const std::byte*>(codes.data()));
+  struct Group {
+    float value, becomes;
+  };
+  // 1e-4 / 448 is rounded up to 2^-22; subnormal codes are multiples of 2^-9 of it; 460.8 / 2 is between 224
+  // and 240; what a group of ones beside 2^17 keeps.
+  const Group groups[] = {{0.0F, 0.0F}, {0x1p-31F, 0x1p-31F}, {0x1.8p-32F, 0x1p-31F}, {460.8F, 448.0F},
+                          {1.0F, 1.0F}, {0x1p17F, 0x1p17F},   {-0x1p-20F, -0x1p-20F}, {0x1.1p-24F, 0x1p-24F}};
+  for (std::size_t group = 0; group < std::size(groups); ++group) {
+    const std::size_t row_bytes = static_cast<std::size_t>(weight.row_bytes()), bytes = row_bytes / 8;
+    for (std::size_t i = 0; i < 3 * row_bytes; ++i)
+      data[i] = i % row_bytes / bytes == group ? std::byte{static_cast<std::uint8_t>(fp4 ? 0x22 : 0x38)}
+                                               : std::byte{0};
+    for (const std::int64_t num_rows : {1, 3, 6, 18}) {
+      std::vector<float> x;
+      for (std::int64_t row = 0; row < num_rows; ++row)
+        for (std::int64_t k = 0; k < num_inputs; ++k)
+          x.push_back(groups[static_cast<std::size_t>(k / 32)].value);
+      for (const float got : run(weight, x, ActivationRounding::kFp8x32, false, 1))
+        ASSERT_EQ(got, 32 * groups[group].becomes) << "group " << group << ", " << num_rows << " rows";
     }
   }
 }
@@ -323,7 +365,8 @@ std::vector<Case> cases() {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     for (const WeightFormat format : kFormats) all.push_back({format, target});
     if (target != HWY_AVX3 || !machine_has_bf16_dots()) continue;
-    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4, WeightFormat::kNvfp4}) {
+    for (const WeightFormat format :
+         {WeightFormat::kFp8, WeightFormat::kFp8x32, WeightFormat::kFp4, WeightFormat::kNvfp4}) {
       all.push_back({format, target, true});
       if (machine_has_bf16_tiles()) all.push_back({format, target, true, true});
     }
@@ -332,7 +375,8 @@ std::vector<Case> cases() {
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& tested) {
-  const std::string format(weight_format_name(tested.param.format));
+  const std::string format(
+      tested.param.format == WeightFormat::kFp8x32 ? "fp8x32" : weight_format_name(tested.param.format));
   const std::string products = tested.param.bf16_tiles ? "_AMX_" : tested.param.bf16_dots ? "_BF16_" : "_";
   return hwy::TargetName(tested.param.target) + products + format;
 }

@@ -31,7 +31,7 @@ Fp8Rows as_rows_of_all(Fp8Rows rows, std::int64_t first_row, std::int64_t pitch)
 
 std::optional<Reason> why_not_in_stated_order(const ExpertsArgs& args) {
   if (args.sums != ExpertSums::kStated) return "adds up in the stated order, which takes longer; any will do";
-  return std::nullopt;
+  return why_not_small_groups(args);
 }
 
 void stated_experts_few(const ExpertsArgs& args, CudaContext& context) {

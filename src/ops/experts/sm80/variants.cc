@@ -22,6 +22,7 @@ WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.forma
 
 std::optional<Reason> why_not_codes(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
   if (const auto why = why_not_stated(args)) return why;
+  if (const auto why = why_not_small_groups(args)) return why;
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
   if (format_of(args) == WeightFormat::kNvfp4) return "takes scales of 32 inputs; NVFP4 has them of 16";
   return std::nullopt;
@@ -35,6 +36,7 @@ std::optional<Reason> why_not_bf16(const ExpertsArgs& args, const DeviceTraits& 
 
 std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
   if (const auto why = why_not_stated(args)) return why;
+  if (const auto why = why_not_small_groups(args)) return why;
   if (format_of(args) != WeightFormat::kNvfp4) return "takes NVFP4 weights; these are others";
   return std::nullopt;
 }

@@ -40,6 +40,7 @@ WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.forma
 /// Of a variant that multiplies codes of FP8, or of FP4 times powers of two.
 std::optional<Reason> why_not_codes(const ExpertsArgs& args) {
   if (const auto why = why_not_stated(args)) return why;
+  if (const auto why = why_not_small_groups(args)) return why;
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
   if (format_of(args) == WeightFormat::kNvfp4)
     return "multiplies FP8 codes; NVFP4 weights, with their scales, have more bits";
@@ -213,6 +214,7 @@ std::optional<Reason> why_not_bf16(const ExpertsArgs& args) {
 
 std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args) {
   if (const auto why = why_not_stated(args)) return why;
+  if (const auto why = why_not_small_groups(args)) return why;
   if (format_of(args) != WeightFormat::kNvfp4) return "takes NVFP4 weights; these are others";
   return std::nullopt;
 }

@@ -165,6 +165,7 @@ std::optional<Reason> why_not(const DispatchArgs& dispatch, const ExpertsArgs& r
   if (!dispatch.sends_fp8 || routed.routed[0].w1.format == WeightFormat::kBF16)
     return "takes FP4 and FP8 experts; these are BF16";
   if (routed.routed[0].w1.format == WeightFormat::kNvfp4) return "takes FP4 and FP8 experts; these are NVFP4";
+  if (const auto why = why_not_small_groups(routed)) return why;
   if (routed.places.of_expert != nullptr)
     return "takes experts in the device's memory; some are in the host's";
   if (shared.shared == nullptr || shared.shared->w1.rows != routed.routed[0].w1.rows)
