@@ -116,7 +116,9 @@ struct Example<ops::HcPre> {
              .u = memory.rows(kRows, kWidth),
              .post = memory.rows(kRows, 4),
              .comb = memory.heads(kRows, 4, 4),
-             .products = memory.rows(kRows, 24)}};
+             .products = memory.rows(kRows, 24),
+             .incoming = memory.rows(kRows, 4),
+             .pre = memory.rows(kRows, 4)}};
   }
 };
 template <>
@@ -139,7 +141,12 @@ struct Example<ops::HcHead> {
              .weights = hc_weights(memory, 4, 1),
              .precision = kExact,
              .y = memory.rows(kRows, kWidth),
-             .products = memory.rows(kRows, 4)}};
+             .products = memory.rows(kRows, 4)},
+            {.streams = memory.dense_heads(kRows, 4, kWidth),
+             .weights = {},
+             .precision = kExact,
+             .y = memory.rows(kRows, kWidth),
+             .given = memory.rows(kRows, 4)}};
   }
 };
 template <>

@@ -14,7 +14,8 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 CallShape HcHead::shape(const HcHeadArgs& args) { return {.num_rows = args.y.extent(0)}; }
 
 void HcHead::accesses(const HcHeadArgs& args, Accesses& to) {
-  to.read(args.streams, args.weights.fn, args.weights.base, args.weights.scale).write(args.y, args.products);
+  to.read(args.streams, args.weights.fn, args.weights.base, args.weights.scale, args.given)
+      .write(args.y, args.products);
 }
 
 std::span<const CpuVariant<HcHead>> HcHead::cpu_variants() {

@@ -1,6 +1,7 @@
 /// Hyper-connections at the end: the streams become the one vector that the final norm and the LM head see.
 /// pre = sigmoid((fn x) rho scale[0] + base) + hc_eps;  y = bf(sum_j pre_j x_j).
-/// (source: forward pass 4.4)
+/// Where mixing lags (V4.1) there are no such weights: pre is `given`, what the last half-block left.
+/// (source: forward pass 4.4; releases specification 2.6)
 ///
 /// `training` takes the products from ops/dense_product, and its exponentials are those of vectors.
 #pragma once
@@ -18,7 +19,8 @@ struct HcHeadArgsOf {
   float hc_eps = 1e-6F;
   Precision precision = Precision::kReleased;
   ActivationView<T, 2> y;           ///< [T, d]
-  ActivationView<T, 2> products{};  ///< [T, n] fn x, for the backward, on a CPU; empty: not kept
+  ActivationView<T, 2> products{};     ///< [T, n] fn x, for the backward, on a CPU; empty: not kept
+  ActivationView<const T, 2> given{};  ///< [T, n] pre; empty: made by `weights`
 };
 using HcHeadArgs = HcHeadArgsOf<float>;
 

@@ -1,9 +1,17 @@
 #include "ops/hc_head/hc_head.h"
 #include "ops/hc_pre/hc_mix.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
-OpCost hc_head_cost(const HcHeadArgs& args) { return hc_mix_cost(args.streams, args.weights, args.y); }
+OpCost hc_head_cost(const HcHeadArgs& args) {
+  if (args.given.empty()) return hc_mix_cost(args.streams, args.weights, args.y);
+  OpCost cost;
+  cost.scalar_ops = 2 * static_cast<double>(args.streams.size());
+  cost.read_bytes = bytes_of(args.streams) + bytes_of(args.given);
+  cost.write_bytes = bytes_of(args.y);
+  return cost;
+}
 
 OpCost hc_head_backward_cost(const HcHeadArgs& args) {
   return hc_mix_backward_cost(args.streams, args.weights, args.y);

@@ -26,6 +26,12 @@ void hc_head_rows(const HcHeadArgs& args, ConstActivations<2> products, std::int
   }
 }
 
+void hc_head_given_rows(const HcHeadArgs& args, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t t = begin; t < end; ++t) {
+    weighted_stream_sum(args.streams[t], args.given.row(t).data(), 1, args.precision, args.y.row(t).data());
+  }
+}
+
 /// One token a lane, as the backward computes the same again.
 void hc_head_training_rows(const HcHeadArgs& args, ConstActivations<2> products, std::int64_t begin,
                            std::int64_t end) {
@@ -53,9 +59,22 @@ HWY_AFTER_NAMESPACE();
 namespace baleen {
 
 HWY_EXPORT(hc_head_rows);
+HWY_EXPORT(hc_head_given_rows);
 HWY_EXPORT(hc_head_training_rows);
 
+namespace {
+
+void sum_with_given(const HcHeadArgs& args, CpuContext& context) {
+  for_row_blocks(context.pool, args.streams.extent(0), args.streams.extent(1) * args.streams.extent(2),
+                 [&](std::int64_t begin, std::int64_t end, int) {
+                   HWY_DYNAMIC_DISPATCH(hc_head_given_rows)(args, begin, end);
+                 });
+}
+
+}  // namespace
+
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context) {
+  if (!args.given.empty()) return sum_with_given(args, context);
   hc_mix_in_blocks(args.streams, args.weights, args.products, context,
                    [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
                      HWY_DYNAMIC_DISPATCH(hc_head_rows)(args, products, begin, end);
@@ -63,6 +82,7 @@ void hc_head_cpu(const HcHeadArgs& args, CpuContext& context) {
 }
 
 void hc_head_training(const HcHeadArgs& args, CpuContext& context) {
+  if (!args.given.empty()) return sum_with_given(args, context);
   hc_mix_in_training(args.streams, args.weights, args.products, context,
                      [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
                        HWY_DYNAMIC_DISPATCH(hc_head_training_rows)(args, products, begin, end);

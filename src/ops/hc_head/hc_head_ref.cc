@@ -9,6 +9,11 @@ namespace {
 template <class T>
 void mix_streams(const HcHeadArgsOf<T>& args) {
   for (std::int64_t t = 0; t < args.streams.extent(0); ++t) {
+    if (!args.given.empty()) {
+      const std::vector<double> given(args.given.row(t).begin(), args.given.row(t).end());
+      weighted_stream_sum_ref<T>(args.streams[t], given, args.precision, args.y.row(t));
+      continue;
+    }
     std::vector<double> pre = hc_mixes_ref<T>(args.streams[t], args.weights, args.norm_eps,
                                               args.products.empty() ? std::span<T>() : args.products.row(t));
     for (std::size_t j = 0; j < pre.size(); ++j) {

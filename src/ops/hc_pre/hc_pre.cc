@@ -14,8 +14,8 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 CallShape HcPre::shape(const HcPreArgs& args) { return {.num_rows = args.u.extent(0)}; }
 
 void HcPre::accesses(const HcPreArgs& args, Accesses& to) {
-  to.read(args.streams, args.weights.fn, args.weights.base, args.weights.scale)
-      .write(args.u, args.post, args.comb, args.products);
+  to.read(args.streams, args.weights.fn, args.weights.base, args.weights.scale, args.incoming)
+      .write(args.u, args.post, args.comb, args.products, args.pre);
 }
 
 std::span<const CpuVariant<HcPre>> HcPre::cpu_variants() {

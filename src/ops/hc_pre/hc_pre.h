@@ -10,6 +10,9 @@
 /// dividing by (sum + hc_eps). All float32; only u is rounded. NaN or infinity in a token's streams makes its
 /// results NaN.
 ///
+/// Where mixing lags (V4.1), u is summed up with the pre of the half-block before, `incoming`, and the site's
+/// own goes on to the next: u = bf(sum_j incoming_j x_j).
+///
 /// `training` takes the products from ops/dense_product and multiplies the first softmax by the inverse of
 /// its sum, where `simd` divides.
 #pragma once
@@ -45,10 +48,14 @@ struct HcPreArgsOf {
   float hc_eps = 1e-6F;
   int sinkhorn_iterations = 20;
   Precision precision = Precision::kReleased;
-  ActivationView<T, 2> u;           ///< [T, d]
-  ActivationView<T, 2> post;        ///< [T, n]
-  ActivationView<T, 3> comb;        ///< [T, n, n]
-  ActivationView<T, 2> products{};  ///< [T, (2 + n) n] fn x, for the backward, on a CPU; empty: not kept
+  ActivationView<T, 2> u;                  ///< [T, d]
+  ActivationView<T, 2> post;               ///< [T, n]
+  ActivationView<T, 3> comb;               ///< [T, n, n]
+  ActivationView<T, 2> products{};         ///< [T, (2 + n) n] fn x, for the backward, on a CPU; empty: not kept
+  ActivationView<const T, 2> incoming{};   ///< [T, n] what u is summed up with; empty: the site's own pre
+  ActivationView<T, 2> pre{};              ///< [T, n] the site's own, which may be `incoming`; empty: not kept
+
+  [[nodiscard]] bool lags() const { return !incoming.empty(); }
 };
 using HcPreArgs = HcPreArgsOf<float>;
 

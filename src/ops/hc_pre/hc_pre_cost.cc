@@ -71,7 +71,8 @@ OpCost hc_pre_cost(const HcPreArgs& args) {
   const double scaled_mixes = 3 * num_mixes;  // times rho, times scale, plus base
   cost.scalar_ops += num_rows * (root + scaled_mixes + sigmoid_ops(2 * num_streams) +
                                  sinkhorn_ops(num_streams, args.sinkhorn_iterations));
-  cost.write_bytes += bytes_of(args.post) + bytes_of(args.comb);
+  cost.read_bytes += bytes_of(args.incoming);
+  cost.write_bytes += bytes_of(args.post) + bytes_of(args.comb) + bytes_of(args.pre);
   return cost;
 }
 

@@ -43,7 +43,13 @@ void pre_group(const HcPreArgs& args, ConstActivations<2> products, std::int64_t
       args.post(t, j) = values[(n + j) * lanes + lane];
       for (std::int64_t k = 0; k < n; ++k) args.comb(t, j, k) = values[((2 + j) * n + k) * lanes + lane];
     }
-    weighted_stream_sum(args.streams[t], values + lane, lanes, args.precision, args.u.row(t).data());
+    if (args.lags()) {
+      weighted_stream_sum(args.streams[t], args.incoming.row(t).data(), 1, args.precision,
+                          args.u.row(t).data());
+    } else {
+      weighted_stream_sum(args.streams[t], values + lane, lanes, args.precision, args.u.row(t).data());
+    }
+    for (std::int64_t j = 0; j < n && !args.pre.empty(); ++j) args.pre(t, j) = values[j * lanes + lane];
   }
 }
 

@@ -31,7 +31,10 @@ void enter(const HcPreArgsOf<T>& args) {
     for (std::size_t j = 0; j < n; ++j) {
       for (std::size_t k = 0; k < n; ++k) args.comb(t, j, k) = static_cast<T>(comb[j * n + k]);
     }
+    const std::vector<double> own = pre;
+    if (args.lags()) pre.assign(args.incoming.row(t).begin(), args.incoming.row(t).end());
     weighted_stream_sum_ref<T>(args.streams[t], pre, args.precision, args.u.row(t));
+    for (std::size_t j = 0; j < n && !args.pre.empty(); ++j) args.pre(t, j) = static_cast<T>(own[j]);
   }
 }
 

@@ -4,7 +4,7 @@
 ///     ids   = hash_table[token]                                      (hash layers), or
 ///             the num_selected largest of score + bias, lower id first on ties, optionally only within the
 ///             num_groups_kept best of num_groups groups (by the sum of a group's two largest score + bias)
-///     w     = score[ids];  divided by their sum if `normalise`;  times `scale`
+///     w     = score[ids];  divided by their sum + sum_eps if `normalise`;  times `scale`
 ///
 /// Weights always come from the scores without bias. softplus is linear above 20. All float32. A NaN score
 /// counts as the lowest of all when experts are chosen; the weights then are NaN too.
@@ -26,6 +26,7 @@ struct RouteArgs {
   RouteScoring scoring = RouteScoring::kSqrtSoftplus;
   bool normalise = true;
   float scale = 1.0F;
+  float sum_eps = 0.0F;  ///< added to the sum that `normalise` divides by
   std::span<const float> bias{};             ///< [E], or empty; selection only
   View<const std::int32_t, 2> hash_table{};  ///< [V, k] expert ids, or empty
   std::span<const TokenId> tokens{};         ///< [T], used with hash_table

@@ -147,7 +147,7 @@ void route_row(const RouteArgs& args, std::int64_t t, float* scratch) {
   for (const std::int32_t id : ids) sum += scores[static_cast<std::size_t>(id)];
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const float score = scores[static_cast<std::size_t>(ids[i])];
-    weights[i] = (args.normalise ? score / sum : score) * args.scale;
+    weights[i] = (args.normalise ? score / (sum + args.sum_eps) : score) * args.scale;
   }
 }
 

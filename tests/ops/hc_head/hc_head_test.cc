@@ -74,6 +74,25 @@ TEST_P(HcHead, AgreesWithTheReference) {
   }
 }
 
+TEST_P(HcHead, SumsWithGivenWeights) {
+  Problem got(9, 4, 96), want(9, 4, 96);
+  std::vector<float> given = random_values(9 * 4, 5);
+  // The first row's streams count as they are.
+  std::ranges::copy(std::vector<float>{1, 0, 0, 0}, given.begin());
+  for (const Precision precision : {Precision::kExact, Precision::kReleased}) {
+    HcHeadArgs args = got.args(precision), reference = want.args(precision);
+    for (HcHeadArgs* one : {&args, &reference}) {
+      one->weights = {};
+      one->given = {given.data(), {9, 4}};
+    }
+    run(args, 2);
+    hc_head_ref(reference);
+    EXPECT_CLOSE(got.y, want.y,
+                 {.absolute = 2e-5, .relative = precision == Precision::kExact ? 0.0 : 0x1p-7});
+    EXPECT_SAME_BITS(std::span(got.y).first(96), std::span(got.streams).first(96));
+  }
+}
+
 TEST_P(HcHead, RowsDoNotDependOnCompanyOrThreads) {
   const std::int64_t rows = 23;
   Problem alone(rows, 4, 1024);

@@ -123,6 +123,47 @@ TEST_P(HcPre, AgreesWithTheReference) {
   }
 }
 
+TEST(HcPreReference, LaggedMixingSumsWithWhatCameAndHandsItsOwnOn) {
+  // fn and base zero: its own pre is 1/2 + hc_eps for every stream, and what came says the second one alone.
+  Problem problem(1, 4, 32);
+  problem.fn.assign(problem.fn.size(), 0.0F);
+  problem.base.assign(problem.base.size(), 0.0F);
+  std::vector<float> pre = {0, 1, 0, 0};
+  HcPreArgs args = problem.args(Precision::kExact);
+  args.incoming = {pre.data(), {1, 4}};
+  args.pre = {pre.data(), {1, 4}};
+  hc_pre_ref(args);
+  EXPECT_SAME_BITS(problem.u, std::span(problem.streams).subspan(32, 32));
+  EXPECT_CLOSE(pre, std::vector<float>(4, 0.5F + 1e-6F), {.relative = 1e-6});
+}
+
+TEST_P(HcPre, LaggedMixingAgreesWithTheReference) {
+  for (const Precision precision : {Precision::kExact, Precision::kReleased}) {
+    Problem got(17, 4, 96), want(17, 4, 96);
+    const std::vector<float> incoming = random_values(17 * 4, 5);
+    std::vector<float> in_place = incoming, pre(17 * 4), want_pre(17 * 4);
+    HcPreArgs args = got.args(precision), reference = want.args(precision);
+    args.incoming = {in_place.data(), {17, 4}};
+    args.pre = {in_place.data(), {17, 4}};
+    reference.incoming = {incoming.data(), {17, 4}};
+    reference.pre = {want_pre.data(), {17, 4}};
+    run(args, 2);
+    hc_pre_ref(reference);
+    EXPECT_CLOSE(in_place, want_pre, {.absolute = 3e-6});
+    EXPECT_CLOSE(got.post, want.post, {.absolute = 3e-6});
+    EXPECT_CLOSE(got.comb, want.comb, {.absolute = 3e-6});
+    EXPECT_CLOSE(got.u, want.u,
+                 {.absolute = 2e-5, .relative = precision == Precision::kExact ? 0.0 : 0x1p-7});
+    // What the streams say of themselves is the same whichever way u is made.
+    Problem alone(17, 4, 96);
+    HcPreArgs not_lagged = alone.args(precision);
+    not_lagged.pre = {pre.data(), {17, 4}};
+    run(not_lagged, 1);
+    EXPECT_SAME_BITS(pre, in_place);
+    EXPECT_SAME_BITS(alone.comb, got.comb);
+  }
+}
+
 TEST_P(HcPre, CombIsDoublyStochasticAlsoForSteepLogits) {
   for (const float deviation : {0.0F, 1.0F, 8.0F, 50.0F}) {
     Problem problem(40, 4, 32, deviation);

@@ -133,6 +133,22 @@ TEST_P(Route, AgreesWithTheReference) {
   }
 }
 
+TEST_P(Route, WhatIsAddedToTheSumCountsWhereScoresVanish) {
+  // sqrt(softplus(-92)) = 1.05e-20: by 1e-20 two such experts have a third of the weight less.
+  Problem problem(1, 8, 2);
+  problem.logits.assign(8, -92.0F);
+  problem.bias.assign(8, 0.0F);
+  RouteArgs args = problem.args();
+  args.scale = 1.0F;
+  args.sum_eps = 1e-20F;
+  expect_as_reference(args, problem, "tiny scores");
+  const double score = std::exp(-46.0);
+  EXPECT_NEAR(problem.weights[0], score / (2 * score + 1e-20), 1e-4);
+  args.sum_eps = 0.0F;
+  expect_as_reference(args, problem, "the sum as it is");
+  EXPECT_NEAR(problem.weights[0], 0.5, 1e-6);
+}
+
 TEST_P(Route, TiesGoToTheLowerId) {
   std::mt19937 random(5);
   for (int round = 0; round < 50; ++round) {
