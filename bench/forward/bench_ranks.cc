@@ -117,7 +117,7 @@ void BenchRank::step(std::int64_t count) {
   }
   const auto num_rows = std::ssize(tokens);
   const Activations<3> streams = forward_->run({.tokens = tokens, .slices = slices});
-  forward_->logits(streams.slice(num_rows - 1, num_rows),
+  forward_->logits(streams.slice(num_rows - 1, num_rows), {},
                    {logits_.data(), ElementType::kF32, {1, config_.model().vocab_size}});
   length_ += count;
 }

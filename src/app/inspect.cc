@@ -25,6 +25,7 @@ void run(const InspectFlags& flags) {
   if (flags.tensors) fmt::print("{}", tensors_text(report));
   fmt::print("{}", flags.json ? report_json(report) : in_options(report_text(report)));
   if (!report.kind.why_not.empty()) fail("{}: {}", flags.folder, report.kind.why_not);
+  if (!report.why_not_described.empty()) fail("{}", report.why_not_described);
   if (!report.mismatches.empty()) {
     fail("{}: config.json and tensors do not fit together: {} mismatches", flags.folder,
          report.mismatches.size());

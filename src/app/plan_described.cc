@@ -59,7 +59,7 @@ std::string described_plan_text(const CheckpointReport& report, const std::strin
         "Weights alone: activations, scratch and the cache come on top; experts are counted as if none lay "
         "on the host.\n";
   }
-  return text + fmt::format("\ncannot be run: {}\n", report.kind.why_not);
+  return text + fmt::format("\ncannot be run there: {}\n", report.config.family->why_not_on_gpus);
 }
 
 std::string described_plan_json(const CheckpointReport& report, const std::string& device,
@@ -71,7 +71,7 @@ std::string described_plan_json(const CheckpointReport& report, const std::strin
                               {"table_bytes", report.engram.bytes},
                               {"table_bytes_per_token", report.engram.bytes_per_token},
                               {"cache_bytes_per_token", report.kv.bytes_per_token()},
-                              {"why_not_runnable", report.kind.why_not}};
+                              {"why_not_runnable", report.config.family->why_not_on_gpus}};
   json["parts"] = nlohmann::ordered_json::object();
   for (const PartTotal& part : report.parts)
     if (part.parameters > 0) json["parts"][part.part] = part.bytes;

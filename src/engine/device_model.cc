@@ -13,6 +13,7 @@
 #include "hardware/machine_memory.h"
 #include "log/log.h"
 #include "model/gpu_formats.h"
+#include "model/model_family.h"
 
 namespace baleen {
 namespace {
@@ -34,6 +35,27 @@ std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& s
   return std::make_unique<ExpertStore>(share.weights.blocks, share.plan.experts, device.memory(),
                                        device.host_visible_memory(), device.background_copies(),
                                        share.weights.made);
+}
+
+/// By the tokenizer beside the weights, before anything is reserved: with another one all hashes are wrong.
+std::vector<TokenId> read_compressed_ids(const ModelShare& share) {
+  const ModelConfig& config = share.rank.model();
+  if (!config.engram) return {};
+  return engram_vocabulary(*config.engram, Tokenizer::load(share.checkpoint.folder()));
+}
+
+/// Null where no layer of the rank has a table of n-grams.
+std::unique_ptr<EngramStore> open_engram(Device& device, const ModelShare& share,
+                                         const EngineOptions& options,
+                                         const std::vector<TokenId>& compressed_ids) {
+  const ModelConfig& config = share.rank.model();
+  if (!share.plan.engram_place) return nullptr;
+  EngramHashes hashes(config, compressed_ids);
+  auto tables = std::make_shared<const EngramTables>(stored_engram_tables(config, share.checkpoint),
+                                                     *share.plan.engram_place, device.memory());
+  return std::make_unique<EngramStore>(std::move(hashes), std::move(tables),
+                                       device.traits().padded_rows(buffered_rows(options)), device.memory(),
+                                       device.host_visible_memory());
 }
 
 /// By less, computing on the host is not worth its cores.
@@ -65,14 +87,17 @@ ModelShare whole_model(const ModelWeights& weights, const EngineOptions& options
   return {.rank = config,
           .weights = weights.tree(),
           .plan = plan_memory(config, formats, options),
-          .experts = movable_experts(config, formats, options)};
+          .experts = movable_experts(config, formats, options),
+          .checkpoint = weights.checkpoint()};
 }
 
 DeviceModel::DeviceModel(ModelShare share, const EngineOptions& options)
     : share_(std::move(share)),
+      compressed_ids_(read_compressed_ids(share_)),
       device_(open_device(options)),
       copy_(copy_to(*device_, share_)),
-      experts_(in_two_memories(*device_, share_, copy_.get())) {
+      experts_(in_two_memories(*device_, share_, copy_.get())),
+      engram_(open_engram(*device_, share_, options, compressed_ids_)) {
   if (copy_ == nullptr && share_.weights.made != nullptr) {
     ThreadPool pool(options.num_threads);
     make_all(share_.weights, pool);
@@ -117,6 +142,9 @@ void DeviceModel::settle_host_experts(const EngineOptions& options) {
 }
 
 std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
+  if (const std::string_view why_not = config().family->why_not_on_gpus;
+      !why_not.empty() && !options.device.is_cpu())
+    fail("{}: {}; ‹device› cpu", device_name(options.device), why_not);
   MemoryPlan& plan = share_.plan;
   std::unique_ptr<Device> device =
       make_device(options.device, {.num_threads = options.num_threads,

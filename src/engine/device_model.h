@@ -3,12 +3,15 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "checkpoint/checkpoint.h"
 #include "device/device.h"
 #include "device/make_device.h"
 #include "engine/engine_options.h"
 #include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
+#include "engram/engram_store.h"
 #include "model/device_weights.h"
 #include "model/rank_config.h"
 #include "model/rank_layout.h"
@@ -21,9 +24,10 @@ namespace baleen {
 /// What a device is to run of a model, all of it or one rank's share, and what that takes.
 struct ModelShare {
   RankConfig rank;
-  const WeightTree& weights;  ///< the rank's, in the host's memory
-  MemoryPlan plan;            ///< what is taken with all weights on the device
-  MovableExperts experts;     ///< those for which the device may have no room
+  const WeightTree& weights;     ///< the rank's, in the host's memory
+  MemoryPlan plan;               ///< what is taken with all weights on the device
+  MovableExperts experts;        ///< those for which the device may have no room
+  const Checkpoint& checkpoint;  ///< the model's: where tables of n-grams lie, and the tokenizer they go by
   RankLayout layout = {};
   DeviceConnection connection = {};
 };
@@ -53,6 +57,8 @@ class DeviceModel {
   [[nodiscard]] DeviceWeights* copied_weights() const { return copy_.get(); }
   /// Null where all experts lie in one memory.
   [[nodiscard]] ExpertStore* experts() const { return experts_.get(); }
+  /// Null where no layer has a table of n-grams.
+  [[nodiscard]] EngramStore* engram() const { return engram_.get(); }
   /// In which order routed experts are added up.
   [[nodiscard]] ExpertSums expert_sums() const { return expert_sums_; }
   /// Empty there.
@@ -66,9 +72,11 @@ class DeviceModel {
   void settle_host_experts(const EngineOptions& options);
 
   ModelShare share_;
+  std::vector<TokenId> compressed_ids_;  ///< of tokens, by which n-grams are hashed; empty: nothing is
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceWeights> copy_;
   std::unique_ptr<ExpertStore> experts_;
+  std::unique_ptr<EngramStore> engram_;
   ExpertSums expert_sums_ = ExpertSums::kFree;
 };
 

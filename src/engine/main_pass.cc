@@ -10,14 +10,17 @@ MainPass::MainPass(DeviceModel& model, const KvCache& cache, const EngineOptions
     : model_(model),
       forward_(model.rank(), model.weights(), model.device(), cache, options.precision,
                buffered_rows(options), arena, model.layout()),
-      wanted_streams_(allocate_streams(options.max_logit_rows, arena)) {
+      wanted_streams_(allocate_streams(options.max_logit_rows, arena)),
+      wanted_mixing_(allocate_mixing(options.max_logit_rows, arena)) {
   const ParallelPlan& plan = model.layout().plan();
   if (plan.shares_rows()) {
     const DeviceTraits& traits = model.device().traits();
     all_streams_ = allocate_streams(traits.padded_rows(options.max_batch_tokens), arena);
+    all_mixing_ = allocate_mixing(traits.padded_rows(options.max_batch_tokens), arena);
   }
   if (plan.dual_batch_overlap) forward_.overlap_batches(options.overlap);
   forward_.set_experts(model.experts());
+  forward_.set_engram(model.engram());
   forward_.set_expert_sums(model.expert_sums());
 }
 
@@ -25,6 +28,22 @@ Activations<2> MainPass::allocate_streams(std::int64_t num_rows, Arena& arena) c
   const std::int64_t width = model_.config().hc_dim();
   const ElementType type = model_.device().traits().activation_type;
   return {arena.allocate<std::byte>(num_rows * width * size_of(type)), type, {num_rows, width}};
+}
+
+Activations<2> MainPass::allocate_mixing(std::int64_t num_rows, Arena& arena) const {
+  const ModelConfig& c = model_.config();
+  if (!c.lags_mixing()) return {};
+  return {arena.allocate<float>(num_rows * c.hc_mult), {num_rows, c.hc_mult}};
+}
+
+std::int64_t MainPass::buffer_bytes(const ModelConfig& config, std::int64_t logit_rows,
+                                    std::int64_t shared_rows, ElementType type) {
+  std::int64_t bytes = 0;
+  for (const std::int64_t num_rows : {logit_rows, shared_rows}) {
+    bytes += Arena::bytes_for<std::byte>(num_rows * config.hc_dim() * size_of(type));
+    if (config.lags_mixing()) bytes += Arena::bytes_for<float>(num_rows * config.hc_mult);
+  }
+  return bytes;
 }
 
 ConstActivations<3> MainPass::stacked(const ConstActivations<2>& streams) const {
@@ -46,6 +65,12 @@ ConstActivations<3> MainPass::all_rows(const ConstActivations<3>& kept) {
                            all_streams_.reshaped<3>({all_streams_.extent(0), c.hc_mult, c.hidden_size}));
 }
 
+ConstActivations<2> MainPass::left_mixing() {
+  const Activations<2> kept = forward_.left_mixing();
+  if (kept.empty() || all_mixing_.empty()) return kept;
+  return forward_.gathered(kept, all_mixing_);
+}
+
 void MainPass::logits(ConstActivations<3> streams, std::span<const std::int64_t> rows, Activations<2> out) {
   if (rows.empty()) return;
   std::vector<RowPair> pairs;
@@ -55,7 +80,11 @@ void MainPass::logits(ConstActivations<3> streams, std::span<const std::int64_t>
       streams.reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
   model_.device().execute<ops::GatherRows>({.from = flat, .pairs = pairs, .to = wanted_streams_});
   const RowRange kept = model_.layout().kept(std::ssize(rows));
-  forward_.logits(stacked(wanted_streams_.slice(kept.begin, kept.end)), out);
+  const ConstActivations<2> left = left_mixing();
+  if (!left.empty())
+    model_.device().execute<ops::GatherRows>({.from = left, .pairs = pairs, .to = wanted_mixing_});
+  forward_.logits(stacked(wanted_streams_.slice(kept.begin, kept.end)),
+                  left.empty() ? left : wanted_mixing_.slice(kept.begin, kept.end), out);
 }
 
 std::optional<std::int64_t> MainPass::first_bad_block(const RaggedBatch& batch,

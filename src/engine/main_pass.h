@@ -20,6 +20,11 @@ namespace baleen {
 /// Not thread-safe.
 class MainPass {
  public:
+  /// What it takes of an arena beside `Forward`'s arrays, for these rows, of activations of `type`. `shares`:
+  /// rows of a step where ranks share them out; else 0.
+  [[nodiscard]] static std::int64_t buffer_bytes(const ModelConfig& config, std::int64_t logit_rows,
+                                                 std::int64_t shared_rows, ElementType type);
+
   /// Takes its arrays from `arena`. All of them outlive this.
   MainPass(DeviceModel& model, const KvCache& cache, const EngineOptions& options, Arena& arena);
 
@@ -53,7 +58,10 @@ class MainPass {
 
  private:
   [[nodiscard]] ConstActivations<3> all_rows(const ConstActivations<3>& kept);
+  /// What collapses the rows of the latest pass, of all of them.
+  [[nodiscard]] ConstActivations<2> left_mixing();
   [[nodiscard]] Activations<2> allocate_streams(std::int64_t num_rows, Arena& arena) const;
+  [[nodiscard]] Activations<2> allocate_mixing(std::int64_t num_rows, Arena& arena) const;
   /// Rows of n d values as streams [rows, n, d].
   [[nodiscard]] ConstActivations<3> stacked(const ConstActivations<2>& streams) const;
 
@@ -61,6 +69,9 @@ class MainPass {
   Forward forward_;
   Activations<2> wanted_streams_;
   Activations<2> all_streams_;
+  // What collapses those streams, [rows, n]; empty where that has weights of its own.
+  Activations<2> wanted_mixing_;
+  Activations<2> all_mixing_;
 };
 
 }  // namespace baleen

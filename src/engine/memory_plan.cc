@@ -5,6 +5,7 @@
 #include "drafts/draft_head.h"
 #include "engine/engine_limits.h"
 #include "engine/engram_memory.h"
+#include "engine/main_pass.h"
 #include "forward/forward.h"
 #include "model/device_weights.h"
 #include "ops/experts/experts.h"
@@ -69,8 +70,7 @@ MemoryPlan plan_memory(const RankConfig& rank, std::int64_t weight_bytes, const 
   plan_cache(plan, cache_geometry(rank, options), options);
   plan.activation_bytes =
       forward_buffer_bytes(rank, device.padded_rows(buffered_rows(options)), device.activation_type);
-  plan.activation_bytes +=
-      Arena::bytes_for<std::byte>(options.max_logit_rows * config.hc_dim() * size_of(device.activation_type));
+  plan.activation_bytes += MainPass::buffer_bytes(config, options.max_logit_rows, 0, device.activation_type);
   plan.activation_bytes += Arena::bytes_for<TokenId>(options.max_logit_rows);  // those that are chosen
   if (options.drafts)
     plan.activation_bytes += options.draft_head->traits(rank, draft_sizes(options)).buffer_bytes;
@@ -101,8 +101,8 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   // Of BF16 checkpoints, which have nothing to copy, too much.
   if (device.shares_host_memory) plan.int8_copy_bytes = int8_copies(own, StorageFormats(), options);
   if (parallel.shares_rows()) {
-    plan.activation_bytes += Arena::bytes_for<std::byte>(device.padded_rows(options.max_batch_tokens) *
-                                                         config.hc_dim() * size_of(device.activation_type));
+    plan.activation_bytes += MainPass::buffer_bytes(config, 0, device.padded_rows(options.max_batch_tokens),
+                                                    device.activation_type);
   }
   plan.message_bytes =
       message_buffer_bytes(own, layout, device.padded_rows(buffered_rows(options)), device.activation_type);

@@ -168,7 +168,8 @@ SequenceSlice SequenceTable::slice(SequenceId id, std::int64_t first_row, std::i
           .window_pages = sequence.pages.window_pages(),
           .state_slot = sequence.pages.state_slot(),
           .window_begin = sequence.replay_end > 0 ? sequence.opened_at : 0,
-          .entries_until = sequence.replay_end};
+          .entries_until = sequence.replay_end,
+          .tokens_before = sequence.tokens};
 }
 
 void SequenceTable::commit(SequenceId id, std::span<const TokenId> tokens) {

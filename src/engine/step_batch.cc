@@ -33,11 +33,12 @@ void StepBatch::lay_out(const QueuedStep& step) {
   for (const QueuedPart& part : step.parts) {
     if (!sequences_.contains(part.sequence)) continue;
     const std::int64_t first_row = std::ssize(tokens_), count = part.end - part.begin;
-    const auto tokens = sequences_.tokens(part.sequence)
-                            .subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(count));
+    const std::span<const TokenId> all = sequences_.tokens(part.sequence);
+    const auto tokens = all.subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(count));
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     slices_.push_back(sequences_.slice(part.sequence, first_row, count));
     slices_.back().start = part.begin;
+    slices_.back().tokens_before = all.first(static_cast<std::size_t>(part.begin));
     for (std::int64_t i = count - part.num_choices; i < count; ++i) wanted_rows_.push_back(first_row + i);
   }
 }

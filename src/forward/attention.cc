@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <string_view>
+#include <vector>
 
 #include "base/check.h"
 #include "ops/operations.h"
@@ -27,7 +29,14 @@ AttentionArrays::AttentionArrays(const RankConfig& rank, ActivationArrays& array
       index_gate(arrays.floats(2 * rank.model().index_head_dim)),
       index_q(arrays.values(rank.model().index_q_dim())),
       index_weights(arrays.values(rank.model().index_n_heads)),
-      selected(arrays.integers(rank.model().index_topk)) {}
+      selected(arrays.integers(rank.model().index_topk)) {
+  const auto& streams = rank.model().streams;
+  if (!streams) return;
+  latent_kv = arrays.values(rank.model().head_dim);
+  latent = arrays.values(rank.model().head_dim);
+  index_key = arrays.values(rank.model().index_head_dim);
+  candidates = arrays.integers(streams->candidate_topk_blocks);
+}
 
 AttentionArrays AttentionArrays::from_row(std::int64_t first) const {
   AttentionArrays rest;
@@ -43,6 +52,10 @@ AttentionArrays AttentionArrays::from_row(std::int64_t first) const {
   rest.index_q = rows_from(index_q, first);
   rest.index_weights = rows_from(index_weights, first);
   rest.selected = rows_from(selected, first);
+  rest.latent_kv = rows_from(latent_kv, first);
+  rest.latent = rows_from(latent, first);
+  rest.index_key = rows_from(index_key, first);
+  if (!candidates.empty()) rest.candidates = rows_from(candidates, first);
   return rest;
 }
 
@@ -74,15 +87,16 @@ void Attention::run(std::int64_t block, const Pass& pass, const HalfBlock& half)
   norm_and_store(call);
   // Compressors and the indexer begin beside the rotation of the queries, whose result they do not read.
   project_queries(call);
-  if (call.shape.compresses()) compress(call);
-  if (call.shape.indexed) select(call);
+  if (call.shape.makes_entries())
+    call.shape.entry_form == EntryForm::kLatent ? store_latents(call) : compress(call);
+  if (call.shape.selects()) select(call);
   attend(call);
   output_.run(block, pass, rows(call.values.attended, call.num_attending()), half.f);
 }
 
 void Attention::store(std::int64_t block, const Pass& pass, const HalfBlock& half) {
   const Call call = this->call(block, pass);
-  BALEEN_CHECK(!call.shape.compresses());
+  BALEEN_CHECK(!call.shape.has_entries());
   const LinearOutput kv{&call.weights.wkv, placed(call, call.values.kv, call.values.kv.extent(1)), false,
                         "wkv"};
   project(call, half, {&kv, 1});
@@ -99,17 +113,28 @@ void Attention::project(const Call& call, const HalfBlock& half) {
   const std::int64_t num_rows = call.num_attending();
   const CompressorWeights& main = weights.compressor;
   const CompressorWeights& index = weights.indexer.compressor;
-  const std::array<LinearOutput, 7> projections{
-      {{&weights.wq_a, rows(values.q_latent, num_rows), false, "wq_a"},
-       {&weights.wkv, placed(call, values.kv, values.kv.extent(1)), false, "wkv"},
-       {&main.wkv, placed(call, values.main_kv, main.wkv.rows), true, "compressor.wkv"},
-       {&main.wgate, placed(call, values.main_gate, main.wgate.rows), true, "compressor.wgate"},
-       {&index.wkv, placed(call, values.index_kv, index.wkv.rows), true, "indexer.wkv", false},
-       {&index.wgate, placed(call, values.index_gate, index.wgate.rows), true, "indexer.wgate", false},
-       {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj",
-        false}}};
-  const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
-  project(call, half, std::span(projections).first(num_projections));
+  const auto entries = [&](const WeightMatrix& weight, const Activations<2>& y, std::string_view name,
+                           bool trains_input = true) {
+    return LinearOutput{&weight, placed(call, y, weight.rows), shape.compresses(), name, trains_input};
+  };
+  std::vector<LinearOutput> projections{
+      {&weights.wq_a, rows(values.q_latent, num_rows), false, "wq_a"},
+      {&weights.wkv, placed(call, values.kv, values.kv.extent(1)), false, "wkv"}};
+  if (shape.makes_entries()) projections.push_back(entries(main.wkv, entry_inputs(call), "compressor.wkv"));
+  if (shape.compresses()) projections.push_back(entries(main.wgate, values.main_gate, "compressor.wgate"));
+  if (shape.pools_keys()) {
+    projections.push_back(entries(index.wkv, values.index_kv, "indexer.wkv", false));
+    projections.push_back(entries(index.wgate, values.index_gate, "indexer.wgate", false));
+  }
+  if (shape.selects()) {
+    projections.push_back({&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false,
+                           "indexer.weights_proj", false});
+  }
+  project(call, half, projections);
+}
+
+const Activations<2>& Attention::entry_inputs(const Call& call) const {
+  return call.shape.compresses() ? call.values.main_kv : call.values.latent_kv;
 }
 
 void Attention::project(const Call& call, const HalfBlock& half, std::span<const LinearOutput> outputs) {
@@ -129,10 +154,10 @@ void Attention::gather_cache_inputs(const Call& call) {
     gather_rows_of_group(context_, rows(x, call.pass.num_rows(), width), call.pass.shares.kept_by_rank());
   };
   gather(values.kv, values.kv.extent(1));
-  if (!shape.compresses()) return;
-  gather(values.main_kv, weights.compressor.wkv.rows);
-  gather(values.main_gate, weights.compressor.wgate.rows);
-  if (!shape.indexed) return;
+  if (!shape.makes_entries()) return;
+  gather(entry_inputs(call), weights.compressor.wkv.rows);
+  if (shape.compresses()) gather(values.main_gate, weights.compressor.wgate.rows);
+  if (!shape.pools_keys()) return;
   gather(values.index_kv, weights.indexer.compressor.wkv.rows);
   gather(values.index_gate, weights.indexer.compressor.wgate.rows);
 }
@@ -170,21 +195,22 @@ void Attention::project_queries(const Call& call) {
        {&weights.indexer.wq_b, rows(values.index_q, num_rows), false, "indexer.wq_b", false}}};
   context_.device.execute<ops::Linear>({.x = rows(values.q_latent, num_rows),
                                         .x_fp8 = values.q_latent_fp8,
-                                        .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
+                                        .outputs = std::span(outputs).first(shape.selects() ? 2 : 1),
                                         .precision = context_.precision});
+  const RopeArgs rotation{.x = heads(q, num_heads),
+                          .cosine = angles_.cosine(shape.rope, pass, call.attending()),
+                          .sine = angles_.sine(shape.rope, pass, call.attending()),
+                          .inverse = false,
+                          .precision = context_.precision};
+  if (!shape.norms_queries) return context_.device.execute<ops::Rope>(rotation);
   const Activations<2> per_head = q.reshaped<2>({num_rows * num_heads, context_.config.head_dim});
-  context_.device.execute<ops::RmsNorm, ops::Rope>(
-      {.x = per_head,
-       .weight = {},
-       .eps = context_.norm_eps(),
-       .precision = context_.precision,
-       .y = per_head,
-       .rows_per_token = num_heads},
-      {.x = heads(q, num_heads),
-       .cosine = angles_.cosine(shape.rope, pass, call.attending()),
-       .sine = angles_.sine(shape.rope, pass, call.attending()),
-       .inverse = false,
-       .precision = context_.precision});
+  context_.device.execute<ops::RmsNorm, ops::Rope>({.x = per_head,
+                                                    .weight = {},
+                                                    .eps = context_.norm_eps(),
+                                                    .precision = context_.precision,
+                                                    .y = per_head,
+                                                    .rows_per_token = num_heads},
+                                                   rotation);
 }
 
 void Attention::compress(const Call& call) {
@@ -210,10 +236,49 @@ void Attention::compress(const Call& call) {
   const KvCache& cache = context_.cache;
   pool(weights.compressor, values.main_kv, values.main_gate, cache.main_state(block),
        cache.main_overlap(block), cache.compressed(block), {});
-  if (shape.indexed) {
+  if (shape.pools_keys()) {
     pool(weights.indexer.compressor, values.index_kv, values.index_gate, cache.index_state(block),
          cache.index_overlap(block), {}, cache.index_keys(block));
   }
+}
+
+void Attention::store_latents(const Call& call) {
+  const auto& [block, pass, weights, shape, values] = call;
+  const std::int64_t num_rows = pass.num_rows();
+  const int ratio = static_cast<int>(shape.ratio);
+  const Activations<2> latent = rows(values.latent, num_rows), key = rows(values.index_key, num_rows);
+  const KvCache& cache = context_.cache;
+  context_.device.execute<ops::Latent>(
+      {.kv = rows(entry_inputs(call), num_rows, shape.head_dim),
+       .gate = shape.compresses() ? rows(values.main_gate, num_rows, shape.head_dim) : Activations<2>(),
+       .norm_weight = weights.compressor.norm,
+       .eps = context_.norm_eps(),
+       .ratio = ratio,
+       .precision = context_.precision,
+       .batch = pass.step.batch,
+       .state = shape.compresses() ? cache.main_state(block) : CompressorState(),
+       .latent = latent});
+  // Of the latent as it is: its rotation comes with the entry.
+  const LinearOutput wk{&weights.indexer.wk, key, false, "indexer.wk", false};
+  context_.device.execute<ops::Linear>({.x = latent, .outputs = {&wk, 1}, .precision = context_.precision});
+  context_.device.execute<ops::EntryStore>({.latent = latent,
+                                            .key = key,
+                                            .key_norm = weights.indexer.k_norm,
+                                            .eps = context_.norm_eps(),
+                                            .frequencies = angles_.frequencies(shape.rope),
+                                            .ratio = ratio,
+                                            .batch = pass.step.batch,
+                                            .entries = cache.compressed(block),
+                                            .index_keys = cache.index_keys(block)});
+}
+
+IndexBlocks Attention::blocks_of(const Call& call) {
+  const auto& candidates = call.shape.candidates;
+  if (!candidates) return {};
+  const View<std::int32_t, 2> blocks = rows(call.values.candidates, call.num_attending());
+  if (candidates->source == call.block)
+    return {.size = candidates->block_size, .chosen = blocks, .given = {}};
+  return {.size = candidates->block_size, .chosen = {}, .given = blocks};
 }
 
 void Attention::select(const Call& call) {
@@ -227,8 +292,11 @@ void Attention::select(const Call& call) {
                                          .precision = context_.precision,
                                          .batch = part.batch,
                                          .first_row = part.first_row,
-                                         .keys = context_.cache.index_keys(block),
-                                         .selected = rows(values.selected, num_rows)});
+                                         .keys = context_.cache.index_keys(shape.entries_of(block)),
+                                         .selected = rows(values.selected, num_rows),
+                                         .ratio = static_cast<int>(shape.ratio),
+                                         .hadamard = shape.entry_form == EntryForm::kPooled,
+                                         .blocks = blocks_of(call)});
 }
 
 void Attention::attend(const Call& call) {
@@ -242,7 +310,7 @@ void Attention::attend(const Call& call) {
        .first_row = part.first_row,
        .first_slice = part.first_slice,
        .window = context_.cache.window(block),
-       .compressed = context_.cache.compressed(block),
+       .compressed = context_.cache.compressed(shape.entries_of(block)),
        .ratio = static_cast<int>(shape.ratio),
        .selected = shape.indexed ? rows(values.selected, num_rows) : View<const std::int32_t, 2>(),
        .sink = weights.sink,

@@ -9,6 +9,14 @@
 ///
 /// In brackets: layers that compress, the inner ones those with an indexer. Projections of the same x are one
 /// call of `linear`, so that it is packed once.
+///
+/// What a layer does is what its `LayerAttention` says. Where layers share entries (V4.1), those that make
+/// some make latents of them, and keys of the latents:
+///
+///     latent, linear wk, entry_store                                          -> entries, keys
+///
+/// others read the pools of an earlier layer's block. A selection, and the blocks of entries among which later
+/// layers select, stay in their arrays until another layer of the pass makes its own.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +27,13 @@
 #include "forward/residual_streams.h"
 #include "forward/rotation_angles.h"
 #include "model/layer_attention.h"
+#include "ops/indexer/indexer.h"
 #include "ops/kv_store/kv_store.h"
 #include "ops/linear/linear.h"
 
 namespace baleen {
 
-/// Arrays for R rows: cache inputs (kv, main_*, index_kv, index_gate) of all rows of the data-parallel group,
+/// Arrays for R rows: cache inputs (kv, main_*, index_kv, index_gate, latent*, index_key) of all rows of the data-parallel group,
 /// the others of those whose queries the rank attends with. A value that an operation changes in place has
 /// one array for before and after.
 struct AttentionArrays {
@@ -45,6 +54,11 @@ struct AttentionArrays {
   Activations<2> index_q;          ///< [R, H_I c_I]
   Activations<2> index_weights;    ///< [R, H_I]
   View<std::int32_t, 2> selected;  ///< [R, K_I] entries that the indexer chose
+  // Where layers share entries; otherwise empty.
+  Activations<2> latent_kv;  ///< [R, c] products of ratio 1; those of ratio 2 are in main_kv, main_gate
+  Activations<2> latent;     ///< [R, c]
+  Activations<2> index_key;  ///< [R, c_I] before the norm that keys have
+  View<std::int32_t, 2> candidates;  ///< [R, blocks] of entries, chosen by one layer for later ones
 };
 
 class Attention {
@@ -62,7 +76,7 @@ class Attention {
   /// the rank attends with; with sequence parallelism those that it keeps, at their places among all, and the
   /// others come to theirs. Of f the rows that it keeps are set, from row 0 on.
   void run(std::int64_t block, const Pass& pass, const HalfBlock& half);
-  /// Of a block without compressed entries: writes the same cache rows, and computes nothing else.
+  /// Of a block without entries: writes the same cache rows, and computes nothing else.
   void store(std::int64_t block, const Pass& pass, const HalfBlock& half);
 
  private:
@@ -92,8 +106,14 @@ class Attention {
   [[nodiscard]] KvStoreArgs stored(const Call& call) const;
   /// The latent to queries of all heads, normed and rotated, and to those of the indexer.
   void project_queries(const Call& call);
+  /// Where products of u become entries: float32 where several positions are pooled.
+  [[nodiscard]] const Activations<2>& entry_inputs(const Call& call) const;
   /// Pools entries, and their index keys.
   void compress(const Call& call);
+  /// Entries, and their index keys, of latents.
+  void store_latents(const Call& call);
+  /// The blocks of entries that a layer's indexer chooses, or is given.
+  [[nodiscard]] static IndexBlocks blocks_of(const Call& call);
   /// The entries that each query attends to.
   void select(const Call& call);
   void attend(const Call& call);

@@ -53,8 +53,8 @@ StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t
 
 std::int64_t forward_buffer_bytes(const RankConfig& rank, std::int64_t max_rows, ElementType type) {
   ActivationArrays counted(max_rows, type, nullptr);
-  lay_out<StreamArrays, HalfBlockArrays, AttentionArrays, RotationArrays, OutputArrays, RouterArrays>(
-      rank, counted);
+  lay_out<EngramArrays, StreamArrays, HalfBlockArrays, AttentionArrays, RotationArrays, OutputArrays,
+          RouterArrays>(rank, counted);
   return counted.bytes();
 }
 
@@ -162,6 +162,7 @@ Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> c
   const Step step{batch, chosen.empty() ? batches.begin(batch) : batches.begin(batch, chosen)};
   BALEEN_CHECK_LE(step.rows.num_rows, streams.extent(0));
   num_rows_ = step.rows.num_rows;
+  streams_.engram().begin(step);
   if (streams_.is_observed()) {
     run_main(step);  // a repeated step would not call the observer
   } else {
@@ -193,9 +194,14 @@ Activations<3> Forward::gathered(ConstActivations<3> own, const Activations<3>& 
     return streams.template reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
   };
   const Activations<3> to = rows(all, num_rows_);
+  static_cast<void>(gathered(flat(own), flat(to)));
+  return to;
+}
+
+Activations<2> Forward::gathered(ConstActivations<2> own, const Activations<2>& all) {
+  const Activations<2> to = rows(all, num_rows_);
   const std::vector<RowRange> shares = layout_.kept_rows(num_rows_);
-  context_.device.execute<ops::AllGather>(
-      {.group = &layout_.group(), .x = flat(own), .rows = shares, .y = flat(to)});
+  context_.device.execute<ops::AllGather>({.group = &layout_.group(), .x = own, .rows = shares, .y = to});
   return to;
 }
 

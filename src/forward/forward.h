@@ -105,6 +105,8 @@ class Forward {
   /// Streams of all rows of the latest pass, where ranks share them out: `own` of each rank comes to its
   /// place in `all`, which has room for the rows of padding too. Returns all of them.
   [[nodiscard]] Activations<3> gathered(ConstActivations<3> own, const Activations<3>& all);
+  /// The same of `left_mixing`.
+  [[nodiscard]] Activations<2> gathered(ConstActivations<2> own, const Activations<2>& all);
 
   /// Prepares steps of `num_rows` rows, so that the device runs them as quickly as it can.
   void capture(std::int64_t num_rows);
@@ -113,18 +115,23 @@ class Forward {
   void capture_drafts(std::int64_t num_rows, const DraftRun& drafts);
   void capture_record(std::int64_t num_rows, const DraftRecord& record);
 
+  /// [K, n] of the rows of the latest whole pass that this rank keeps: what collapses their streams. Empty
+  /// where that has weights of its own.
+  [[nodiscard]] Activations<2> left_mixing() const { return streams_.left_mixing(kept().size()); }
+
   /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows, as Heads::logits; by the model's own
-  /// mixing and norm, or by a draft head's.
-  void logits(ConstActivations<3> streams, Activations<2> out) {
-    logits(streams, context_.weights.hc_head, context_.weights.norm, out);
+  /// mixing and norm, or by a draft head's. `left`: rows of `left_mixing`, where it has any.
+  void logits(ConstActivations<3> streams, ConstActivations<2> left, Activations<2> out) {
+    logits(streams, left.empty() ? FinalMixing(context_.weights.hc_head) : FinalMixing(left),
+           context_.weights.norm, out);
   }
-  void logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
+  void logits(ConstActivations<3> streams, const FinalMixing& mixing, std::span<const float> norm,
               Activations<2> out) {
     heads_.logits(streams, mixing, norm, out);
   }
   /// In two parts, for a draft head that wants what is between: as Heads::collapse, of the streams that the
   /// latest pass returned, into the first rows of `out`, and Heads::logits.
-  void collapse(ConstActivations<3> streams, const HcWeights& mixing, Activations<2> out) {
+  void collapse(ConstActivations<3> streams, const FinalMixing& mixing, Activations<2> out) {
     heads_.collapse(streams, mixing, rows(out, layout_.plan().shares_rows() ? num_rows_ : streams.extent(0)));
   }
   void logits(ConstActivations<2> collapsed, std::span<const float> norm, Activations<2> out) {
@@ -145,6 +152,8 @@ class Forward {
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
   /// are none.
   void set_experts(ExpertStore* experts) { experts_.set_store(experts); }
+  /// Where layers with tables of n-grams find the rows of a step's, which must outlive this.
+  void set_engram(EngramStore* store) { streams_.engram().set_store(store); }
   /// In which order routed experts' products are added up, in all blocks and steps. Before `capture`.
   void set_expert_sums(ExpertSums sums) { experts_.set_sums(sums); }
   /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; runs that are

@@ -11,20 +11,21 @@ HeadMessages::HeadMessages(const RankConfig& rank, const RankLayout& layout, Mes
   logits = arrays.floats(arrays.max_rows(), (rank.model().vocab_size + parts - 1) / parts);
 }
 
-HcHeadArgs Heads::mixed(ConstActivations<3> streams, const HcWeights& mixing, Activations<2> out) const {
+HcHeadArgs Heads::mixed(ConstActivations<3> streams, const FinalMixing& mixing, Activations<2> out) const {
   return {.streams = streams,
-          .weights = mixing,
+          .weights = mixing.weights,
           .norm_eps = context_.norm_eps(),
           .hc_eps = static_cast<float>(context_.config.hc_eps),
           .precision = context_.precision,
-          .y = out};
+          .y = out,
+          .given = mixing.given};
 }
 
 RmsNormArgs Heads::normed(ConstActivations<2> x, std::span<const float> norm, Activations<2> out) const {
   return {.x = x, .weight = norm, .eps = context_.norm_eps(), .precision = context_.precision, .y = out};
 }
 
-void Heads::logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
+void Heads::logits(ConstActivations<3> streams, const FinalMixing& mixing, std::span<const float> norm,
                    Activations<2> out) {
   const std::int64_t num_rows = out.extent(0);
   const std::vector<RowRange> kept_by_rank = context_.layout.kept_rows(num_rows);
@@ -38,7 +39,7 @@ void Heads::logits(ConstActivations<3> streams, const HcWeights& mixing, std::sp
   project(all, out);
 }
 
-void Heads::collapse(ConstActivations<3> streams, const HcWeights& mixing, Activations<2> out) {
+void Heads::collapse(ConstActivations<3> streams, const FinalMixing& mixing, Activations<2> out) {
   const std::vector<RowRange> kept_by_rank = context_.layout.kept_rows(out.extent(0));
   const RowRange kept = kept_by_rank[static_cast<std::size_t>(context_.layout.group_index())];
   BALEEN_CHECK_EQ(streams.extent(0), kept.size());

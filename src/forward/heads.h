@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "forward/pass.h"
 #include "forward/pass_arrays.h"
@@ -20,6 +21,16 @@ struct HeadMessages {
   Activations<2> logits;  ///< [R, V'] float32 of this rank's part of the vocabulary; empty where it has all
 };
 
+/// What sums the streams of rows up at the end: weights of its own, or where mixing lags what the last
+/// half-block left.
+struct FinalMixing {
+  FinalMixing(const HcWeights& own) : weights(own) {}                // NOLINT(google-explicit-constructor)
+  FinalMixing(ConstActivations<2> left) : given(std::move(left)) {}  // NOLINT(google-explicit-constructor)
+
+  HcWeights weights;
+  ConstActivations<2> given;  ///< [T, n]; empty: by `weights`
+};
+
 class Heads {
  public:
   /// `u`: [R, d], lent while `logits` lasts.
@@ -29,16 +40,16 @@ class Heads {
   /// Logits [T, V] of T rows of streams [T, n, d] by `mixing`, `norm` and the model's projection. Where ranks
   /// share out rows, `streams` are those of T that the rank keeps; every rank of a group that splits the
   /// vocabulary gets all logits.
-  void logits(ConstActivations<3> streams, const HcWeights& mixing, std::span<const float> norm,
+  void logits(ConstActivations<3> streams, const FinalMixing& mixing, std::span<const float> norm,
               Activations<2> out);
   /// Rows [T, d] mixed out of the streams, before the norm. Where ranks share out rows, every rank of the
   /// group gets all of them.
-  void collapse(ConstActivations<3> streams, const HcWeights& mixing, Activations<2> out);
+  void collapse(ConstActivations<3> streams, const FinalMixing& mixing, Activations<2> out);
   /// Logits [T, V] of such rows, which every rank has.
   void logits(ConstActivations<2> collapsed, std::span<const float> norm, Activations<2> out);
 
  private:
-  [[nodiscard]] HcHeadArgs mixed(ConstActivations<3> streams, const HcWeights& mixing,
+  [[nodiscard]] HcHeadArgs mixed(ConstActivations<3> streams, const FinalMixing& mixing,
                                  Activations<2> out) const;
   [[nodiscard]] RmsNormArgs normed(ConstActivations<2> x, std::span<const float> norm,
                                    Activations<2> out) const;

@@ -106,6 +106,10 @@ template <class T>
 [[nodiscard]] View<T, 2> rows(const View<T, 2>& array, std::int64_t count) {
   return {array.data(), {count, array.extent(1)}};
 }
+template <class T>
+[[nodiscard]] View<T, 2> rows(const View<T, 2>& array, std::int64_t count, std::int64_t width) {
+  return {array.data(), {count, width}};
+}
 [[nodiscard]] inline Activations<2> rows(const Activations<2>& array, std::int64_t count,
                                          std::int64_t width) {
   return array.reshaped<2>({count, width});

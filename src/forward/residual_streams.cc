@@ -11,15 +11,21 @@ HalfBlockArrays::HalfBlockArrays(const RankConfig& rank, ActivationArrays& array
            .u_fp8 = arrays.fp8(rank.model().hidden_size, rank.model().activation_group()),
            .f = arrays.values(rank.model().hidden_size)},
       post(arrays.floats(rank.model().hc_mult)),
-      comb(arrays.floats(rank.model().hc_mult, rank.model().hc_mult)) {}
+      comb(arrays.floats(rank.model().hc_mult, rank.model().hc_mult)) {
+  if (!rank.model().lags_mixing()) return;
+  pre = arrays.floats(rank.model().hc_mult);
+  first = arrays.floats(rank.model().hc_mult);
+}
 
-HalfBlockArrays HalfBlockArrays::from_row(std::int64_t first) const {
+HalfBlockArrays HalfBlockArrays::from_row(std::int64_t begin) const {
   HalfBlockArrays rest;
-  rest.half = {.u = rows_from(half.u, first),
-               .u_fp8 = rows_from(half.u_fp8, first, half.u.extent(1)),
-               .f = rows_from(half.f, first)};
-  rest.post = rows_from(post, first);
-  rest.comb = rows_from(comb, first);
+  rest.half = {.u = rows_from(half.u, begin),
+               .u_fp8 = rows_from(half.u_fp8, begin, half.u.extent(1)),
+               .f = rows_from(half.f, begin)};
+  rest.post = rows_from(post, begin);
+  rest.comb = rows_from(comb, begin);
+  rest.pre = rows_from(pre, begin);
+  rest.first = rows_from(first, begin);
   return rest;
 }
 
@@ -28,7 +34,17 @@ StreamArrays::StreamArrays(const RankConfig& rank, ActivationArrays& arrays)
       drafts(arrays.values(rank.model().hc_mult, rank.model().hidden_size)) {}
 
 ResidualStreams::ResidualStreams(const PassContext& context, ActivationArrays& arrays)
-    : context_(context), arrays_(context.rank, arrays), halves_(HalfBlockArrays(context.rank, arrays)) {}
+    : context_(context),
+      engram_(context, arrays),
+      arrays_(context.rank, arrays),
+      halves_(HalfBlockArrays(context.rank, arrays)) {
+  const Activations<2>& first = halves_.whole().first;
+  if (first.empty()) return;
+  std::vector<float> weights(static_cast<std::size_t>(first.size()));
+  for (std::size_t row = 0; row < weights.size(); row += static_cast<std::size_t>(first.extent(1)))
+    weights[row] = 1;
+  context.device.memory().upload(first.address(), std::as_bytes(std::span(weights)));
+}
 
 void ResidualStreams::begin(const Pass& pass) {
   const RankLayout& layout = context_.layout;
@@ -39,6 +55,8 @@ void ResidualStreams::begin(const Pass& pass) {
                                          .out = pass.streams});
   } else {
     context_.device.execute<ops::Receive>({.pair = &layout.previous_stage(), .y = pass.streams});
+    if (const Activations<3> pre = handed_mixing(pass); !pre.empty())
+      context_.device.execute<ops::Receive>({.pair = &layout.previous_stage(), .y = pre});
     const Activations<3> means = means_before(context_.rank.stage().begin, pass);
     if (!means.empty()) context_.device.execute<ops::Receive>({.pair = &layout.previous_stage(), .y = means});
   }
@@ -49,14 +67,26 @@ void ResidualStreams::end(const Pass& pass) {
   if (layout.stage().last) return;
   context_.device.execute<ops::Send>(
       {.pair = &layout.next_stage(), .num_ranks = layout.plan().num_devices, .x = pass.streams});
+  if (const Activations<3> pre = handed_mixing(pass); !pre.empty()) {
+    context_.device.execute<ops::Send>(
+        {.pair = &layout.next_stage(), .num_ranks = layout.plan().num_devices, .x = pre});
+  }
   const Activations<3> means = means_before(context_.rank.stage().end, pass);
   if (means.empty()) return;
   context_.device.execute<ops::Send>(
       {.pair = &layout.next_stage(), .num_ranks = layout.plan().num_devices, .x = means});
 }
 
-HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, const RowRange& own) const {
+Activations<3> ResidualStreams::handed_mixing(const Pass& pass) const {
+  const Activations<2>& pre = halves_.of(pass).pre;
+  return pre.empty() ? Activations<3>() : pre.reshaped<3>({pass.num_kept(), 1, pre.extent(1)});
+}
+
+HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, const RowRange& own,
+                                 bool is_first) const {
   const HalfBlockArrays& values = halves_.of(pass);
+  const bool lags = !values.pre.empty();
+  const Activations<2> pre = lags ? rows(values.pre, pass.num_kept()) : Activations<2>();
   return {.streams = pass.streams,
           .weights = weights,
           .norm_eps = context_.norm_eps(),
@@ -65,7 +95,9 @@ HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, con
           .precision = context_.precision,
           .u = values.half.u.slice(own.begin, own.end),
           .post = rows(values.post, pass.num_kept()),
-          .comb = rows(values.comb, pass.num_kept())};
+          .comb = rows(values.comb, pass.num_kept()),
+          .incoming = lags && is_first ? rows(values.first, pass.num_kept()) : pre,
+          .pre = pre};
 }
 
 RmsNormArgs ResidualStreams::normed(const Pass& pass, std::span<const float> weight, const RowRange& own,
@@ -88,7 +120,9 @@ RowRange ResidualStreams::attention_rows(const Pass& pass) const {
 }
 
 HcPreArgs ResidualStreams::mixed_for_attention(std::int64_t block, const Pass& pass) const {
-  return mixed(pass, context_.weights.block(block).hc_attn, attention_rows(pass));
+  const bool begins = context_.layout.stage().first || context_.rank.is_draft_block(block);
+  return mixed(pass, context_.weights.block(block).hc_attn, attention_rows(pass),
+               begins && block == pass.begin);
 }
 
 RmsNormArgs ResidualStreams::normed_for_attention(std::int64_t block, const Pass& pass) const {
@@ -106,7 +140,9 @@ HcPostArgs ResidualStreams::left(const Pass& pass) const {
 }
 
 void ResidualStreams::enter_block(std::int64_t block, const Pass& pass) {
-  if (block > pass.begin && !stops_after(block - 1)) return;  // entered as the one before it was left
+  if (block > pass.begin && !stops_before(block)) return;  // entered as the one before it was left
+  if (engram_.has(block)) engram_.run(block, pass);
+  if (means_.of_inputs) take_mean(block, pass);
   context_.device.execute<ops::HcPre, ops::RmsNorm>(mixed_for_attention(block, pass),
                                                     normed_for_attention(block, pass));
 }
@@ -114,23 +150,18 @@ void ResidualStreams::enter_block(std::int64_t block, const Pass& pass) {
 void ResidualStreams::enter_experts(std::int64_t block, const Pass& pass) {
   const BlockWeights& weights = context_.weights.block(block);
   const RowRange all{0, pass.num_kept()};
-  context_.device.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left(pass), mixed(pass, weights.hc_ffn, all),
-                                                                 normed(pass, weights.ffn_norm, all, true));
+  context_.device.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(
+      left(pass), mixed(pass, weights.hc_ffn, all, false), normed(pass, weights.ffn_norm, all, true));
 }
 
 void ResidualStreams::leave_block(std::int64_t block, const Pass& pass) {
-  if (block + 1 == pass.end || stops_after(block)) {
+  if (block + 1 == pass.end || stops_before(block + 1)) {
     context_.device.execute<ops::HcPost>(left(pass));
   } else {
     context_.device.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(
         left(pass), mixed_for_attention(block + 1, pass), normed_for_attention(block + 1, pass));
   }
-  if (const auto place = mean_after(block)) {
-    context_.device.execute<ops::StreamMean>({.streams = pass.streams,
-                                              .precision = context_.precision,
-                                              .out = rows(means_.values, pass.num_kept()),
-                                              .first_column = *place * context_.config.hidden_size});
-  }
+  if (!means_.of_inputs) take_mean(block, pass);
   if (observer_ != nullptr) observer_(observer_context_, block, pass.streams);
 }
 
@@ -139,14 +170,24 @@ Activations<3> ResidualStreams::means_before(std::int64_t layer, const Pass& pas
   return means_.values.reshaped<3>({pass.num_kept(), 1, means_.values.extent(1)});
 }
 
-std::optional<std::int64_t> ResidualStreams::mean_after(std::int64_t block) const {
+void ResidualStreams::take_mean(std::int64_t block, const Pass& pass) const {
+  const auto place = mean_of(block);
+  if (!place) return;
+  context_.device.execute<ops::StreamMean>({.streams = pass.streams,
+                                            .precision = context_.precision,
+                                            .out = rows(means_.values, pass.num_kept()),
+                                            .first_column = *place * context_.config.hidden_size});
+}
+
+std::optional<std::int64_t> ResidualStreams::mean_of(std::int64_t block) const {
   const auto found = std::ranges::find(means_.layers, context_.rank.model_block(block));
   if (found == means_.layers.end()) return std::nullopt;
   return found - means_.layers.begin();
 }
 
-bool ResidualStreams::stops_after(std::int64_t block) const {
-  return observer_ != nullptr || mean_after(block).has_value();
+bool ResidualStreams::stops_before(std::int64_t block) const {
+  return observer_ != nullptr || engram_.has(block) ||
+         mean_of(means_.of_inputs ? block : block - 1).has_value();
 }
 
 }  // namespace baleen

@@ -2,10 +2,13 @@
 /// and where they go.                                                  (source: forward pass 3, 4.1 to 4.3)
 ///
 ///     begin            embed, or receive                                     tokens -> streams
-///     enter_block      hc_pre, rms_norm                                      streams -> u, for attention
+///     enter_block      [engram,] hc_pre, rms_norm                            streams -> u, for attention
 ///     enter_experts    hc_post, hc_pre, rms_norm                             f, streams -> streams, u
 ///     leave_block      hc_post [, those of the next block's enter_block]     f -> streams [, u]
 ///     end              [send]
+///
+/// Where mixing lags (V4.1), `hc_pre` sums streams up by the weights of the half-block before, which go from
+/// half to half; what the last one leaves collapses the streams (`left_mixing`).
 ///
 /// A half-block is left and the next one entered in one operation, unless a caller wants the value between.
 #pragma once
@@ -15,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "forward/engram_memory.h"
 #include "forward/pass.h"
 #include "forward/pass_arrays.h"
 #include "ops/hc_post/hc_post.h"
@@ -34,12 +38,15 @@ struct HalfBlock {
 struct HalfBlockArrays {
   HalfBlockArrays() = default;
   HalfBlockArrays(const RankConfig& rank, ActivationArrays& arrays);
-  /// The rows from `first` on, a multiple of kScaleRows.
-  [[nodiscard]] HalfBlockArrays from_row(std::int64_t first) const;
+  /// The rows from `begin` on, a multiple of kScaleRows.
+  [[nodiscard]] HalfBlockArrays from_row(std::int64_t begin) const;
 
   HalfBlock half;       ///< before its norm, `u` is in the same place
   Activations<2> post;  ///< [R, n] float32 weights of `f` in each stream
   Activations<3> comb;  ///< [R, n, n] float32 weights of the streams in each other
+  // Where mixing lags; otherwise empty.
+  Activations<2> pre;    ///< [R, n] float32 weights of the streams in the next half-block's u
+  Activations<2> first;  ///< [R, n] those of the first one's: the first stream alone
 };
 
 struct StreamArrays {
@@ -49,10 +56,11 @@ struct StreamArrays {
   Activations<3> drafts;  ///< [R, n, d] of a draft head's blocks
 };
 
-/// What is left of the streams after some layers for those who read it behind the pass: their mean.
+/// What is left of the streams of some layers for those who read it behind the pass: their mean.
 struct StreamMeans {
   std::vector<std::int64_t> layers;  ///< as the model counts, ascending; of every stage
-  /// [max_rows, layers d]: means of the n streams after each layer side by side, of the rows that the rank
+  bool of_inputs = false;            ///< of the streams that enter each layer, not of those that leave it
+  /// [max_rows, layers d]: means of the n streams of each layer side by side, of the rows that the rank
   /// keeps. Stages hand on what was left before them.
   Activations<2> values;
 };
@@ -68,11 +76,19 @@ class ResidualStreams {
   /// What half-blocks see and return, of whole steps and of a pass.
   [[nodiscard]] const HalfBlock& half() const { return halves_.whole().half; }
   [[nodiscard]] const HalfBlock& half(const Pass& pass) const { return halves_.of(pass).half; }
+  /// [num_rows, n] of the latest whole pass: what its streams are collapsed by. Empty where mixing does not
+  /// lag.
+  [[nodiscard]] Activations<2> left_mixing(std::int64_t num_rows) const {
+    const Activations<2>& pre = halves_.whole().pre;
+    return pre.empty() ? pre : rows(pre, num_rows);
+  }
   /// Rows of `half().u` where attention finds those that this rank makes.
   [[nodiscard]] RowRange attention_rows(const Pass& pass) const;
   /// From now on second micro-batches have the rows from `first` on, a multiple of kScaleRows.
   void cut(std::int64_t first) { halves_.cut(first); }
 
+  /// The memory of n-grams that some layers have.
+  [[nodiscard]] EngramMemory& engram() { return engram_; }
   /// On the first stage the tokens' embeddings, on others what the stage before sends.
   void begin(const Pass& pass);
   /// Sends the streams to the next stage, if there is one.
@@ -97,14 +113,19 @@ class ResidualStreams {
   [[nodiscard]] bool is_read_between_blocks() const { return is_observed() || !means_.layers.empty(); }
 
  private:
-  [[nodiscard]] bool stops_after(std::int64_t block) const;
-  /// At which place among the means that after `block` is wanted; none: nowhere.
-  [[nodiscard]] std::optional<std::int64_t> mean_after(std::int64_t block) const;
+  /// Whether streams are read or changed between the block and the one before it.
+  [[nodiscard]] bool stops_before(std::int64_t block) const;
+  /// At which place among the means that of the block's streams is wanted; none: nowhere.
+  [[nodiscard]] std::optional<std::int64_t> mean_of(std::int64_t block) const;
+  void take_mean(std::int64_t block, const Pass& pass) const;
+  /// As one stage hands it on, [K, 1, n]; empty where mixing does not lag.
+  [[nodiscard]] Activations<3> handed_mixing(const Pass& pass) const;
   /// As one stage hands them on, [K, 1, layers d]; empty where no layer before `layer` leaves its mean.
   [[nodiscard]] Activations<3> means_before(std::int64_t layer, const Pass& pass) const;
 
   // Arguments of the operations. `own`: rows of `u` that this rank makes.
-  [[nodiscard]] HcPreArgs mixed(const Pass& pass, const HcWeights& weights, const RowRange& own) const;
+  [[nodiscard]] HcPreArgs mixed(const Pass& pass, const HcWeights& weights, const RowRange& own,
+                                bool is_first) const;
   [[nodiscard]] RmsNormArgs normed(const Pass& pass, std::span<const float> weight, const RowRange& own,
                                    bool quantises) const;
   [[nodiscard]] HcPreArgs mixed_for_attention(std::int64_t block, const Pass& pass) const;
@@ -112,6 +133,7 @@ class ResidualStreams {
   [[nodiscard]] HcPostArgs left(const Pass& pass) const;
 
   PassContext context_;
+  EngramMemory engram_;
   StreamArrays arrays_;
   PerMicroBatch<HalfBlockArrays> halves_;
   StreamMeans means_;

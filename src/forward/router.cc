@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "model/model_family.h"
 #include "ops/operations.h"
 
 namespace baleen {
@@ -45,6 +46,7 @@ RouteArgs Router::route_of(std::int64_t block, const Pass& pass) const {
   return {.scoring = scoring_of(config.scoring_func),
           .normalise = config.scoring_func != ScoringFunc::kSoftmax && config.norm_topk_prob,
           .scale = static_cast<float>(config.routed_scaling_factor),
+          .sum_eps = static_cast<float>(config.family->routing_sum_eps),
           .bias = weights.bias,
           .hash_table = weights.hash_table,
           .tokens = pass.kept_tokens(),
@@ -58,9 +60,12 @@ Routing Router::choose(std::int64_t block, const Pass& pass, const Activations<2
   const WeightTree& tree = context_.weights;
   const RouterArrays& values = arrays_.of(pass);
   const std::int64_t num_rows = pass.num_kept();
-  const Activations<2> logits = rows(values.logits, num_rows);
-  const Routing chosen{
-      .ids = rows(values.ids, num_rows), .weights = rows(values.weights, num_rows), .next = {}};
+  // A draft head's blocks may have fewer experts than the arrays are for.
+  const std::int64_t selected = context_.rank.num_selected_experts(block);
+  const Activations<2> logits = rows(values.logits, num_rows, context_.rank.num_routed_experts(block));
+  const Routing chosen{.ids = rows(values.ids, num_rows, selected),
+                       .weights = rows(values.weights, num_rows, selected),
+                       .next = {}};
   // A rank that gets rows of others does not see what these will choose.
   const bool guesses =
       store != nullptr && store->guesses_for(num_rows) && !context_.layout.expert_transport().way;
@@ -96,7 +101,8 @@ Routing Router::choose(std::int64_t block, const Pass& pass, const Activations<2
 
 std::span<std::int64_t> Router::load_counts(std::int64_t block) const {
   const std::int64_t num_experts = context_.config.n_routed_experts;
-  return {arrays_.whole().load + block * num_experts, static_cast<std::size_t>(num_experts)};
+  return {arrays_.whole().load + block * num_experts,
+          static_cast<std::size_t>(context_.rank.num_routed_experts(block))};
 }
 
 std::vector<std::vector<std::int64_t>> Router::load() const {
@@ -105,7 +111,7 @@ std::vector<std::vector<std::int64_t>> Router::load() const {
       std::vector<std::int64_t>(static_cast<std::size_t>(context_.config.n_routed_experts)));
   for (std::size_t block = 0; block < load.size(); ++block) {
     const std::span<std::int64_t> counts = load_counts(static_cast<std::int64_t>(block));
-    context_.device.memory().download(std::as_writable_bytes(std::span(load[block])),
+    context_.device.memory().download(std::as_writable_bytes(std::span(load[block]).first(counts.size())),
                                       reinterpret_cast<const std::byte*>(counts.data()));
   }
   return load;

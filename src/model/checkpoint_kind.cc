@@ -255,8 +255,6 @@ std::string why_not_together(const NameScan& scan, const CheckpointKind& kind) {
 }
 
 std::string why_not_runnable(const NameScan& scan, const CheckpointKind& kind) {
-  if (kind.release.value == Release::kV41)
-    return fmt::format("{} ({})", kV41NotSupported, kind.release.evidence);
   if (kind.release.value == Release::kUnknown) return "";  // config.json's reader says what it expected
   for (const auto& [what, matrices] :
        {std::pair(Matrices::kRoutedExperts, &kind.experts), {Matrices::kDense, &kind.dense}})

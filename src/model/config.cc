@@ -78,6 +78,8 @@ std::int64_t ModelConfig::num_layers_of(LayerKind kind) const {
   return count;
 }
 
+bool ModelConfig::lags_mixing() const { return !family->has_head_mixing; }
+
 int ModelConfig::activation_group() const { return family->activation_group; }
 
 WeightFormat ModelConfig::fp8_format() const { return family->fp8_format; }
@@ -100,7 +102,10 @@ void validate(const ModelConfig& c, std::string_view label) {
   require(c.sliding_window == 128, "\"sliding_window\" 128", fmt::to_string(c.sliding_window));
   require(c.index_head_dim == 128, "\"index_head_dim\" 128", fmt::to_string(c.index_head_dim));
   check_ratios(c, label);
-  if (c.streams) check_shared_streams(c, label);
+  if (c.streams) {
+    check_selected_experts(c, label);
+    check_shared_streams(c, label);
+  }
   if (c.engram) check_engram(c, label);
   if (has_dspark(c)) check_dspark(c, label);
   require(c.n_shared_experts == 1, "\"n_shared_experts\" 1", fmt::to_string(c.n_shared_experts));
@@ -202,21 +207,11 @@ bool is_v41_config(std::string_view text) {
   return parsed && parsed.value().is_object() && is_v41(parsed.value());
 }
 
-ModelConfig read_config(std::string_view text, std::string_view label,
-                        const std::optional<DraftBlocks>& drafts) {
-  const Json object = parse_object(text, label);
-  ModelConfig config =
-      is_v41(object) ? read_v41_config(object, label, drafts) : read_v4_config(object, label, drafts);
-  validate(config, label);
-  return config;
-}
-
 ModelConfig parse_config(std::string_view text, std::string_view label,
                          const std::optional<DraftBlocks>& drafts) {
   const Json object = parse_object(text, label);
-  if (is_v41(object))
-    fail("{}: \"model_type\" is {}: {}", label, object["model_type"].dump(), kV41NotSupported);
-  ModelConfig config = read_v4_config(object, label, drafts);
+  ModelConfig config =
+      is_v41(object) ? read_v41_config(object, label, drafts) : read_v4_config(object, label, drafts);
   validate(config, label);
   return config;
 }
@@ -241,7 +236,7 @@ void set_config_fields(ModelConfig& config, const nlohmann::ordered_json& fields
 }
 
 std::string config_text(const ModelConfig& config) {
-  BALEEN_CHECK(!config.streams);  // V4.1's is another file
+  if (config.streams) return v41_config_object(config).dump(2) + "\n";
   Json object = {{"architectures", {"DeepseekV4ForCausalLM"}}, {"model_type", "deepseek_v4"}};
   visit_fields(config, FieldWriter(object));
   if (has_dspark(config)) visit_dspark(config, FieldWriter(object));

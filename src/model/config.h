@@ -149,6 +149,11 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t num_routed_experts(std::int64_t block) const {
     return is_draft_block(block) && dspark.n_routed_experts > 0 ? dspark.n_routed_experts : n_routed_experts;
   }
+  /// Of those a token has.
+  [[nodiscard]] std::int64_t num_selected_experts(std::int64_t block) const {
+    return is_draft_block(block) && dspark.num_experts_per_tok > 0 ? dspark.num_experts_per_tok
+                                                                   : num_experts_per_tok;
+  }
   /// Which of the Engram tables the layer reads; nothing: none.
   [[nodiscard]] std::optional<std::size_t> engram_table(std::int64_t block) const;
 
@@ -163,6 +168,9 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t group_dim() const { return heads_per_group() * head_dim; }
   [[nodiscard]] std::int64_t o_dim() const { return o_groups * o_lora_rank; }
   [[nodiscard]] std::int64_t index_q_dim() const { return index_n_heads * index_head_dim; }
+  /// Each half-block sums streams up by the weights that the one before it made, the final collapse by the
+  /// last one's.
+  [[nodiscard]] bool lags_mixing() const;
   /// All residual streams of a token side by side.
   [[nodiscard]] std::int64_t hc_dim() const { return hc_mult * hidden_size; }
   /// Mixing coefficients of one hc_pre: n to read, n to write, n x n between streams.
@@ -171,26 +179,15 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// What running a DeepSeek-V4.1 is answered; it can be inspected and planned.
-inline constexpr std::string_view kV41NotSupported =
-    "this is DeepSeek-V4.1, which is not supported yet: its attention, hyper-connections and Engram tables "
-    "are "
-    "not V4's; expected a checkpoint of DeepSeek-V4";
-
 /// Whether it is a V4.1's, by "model_type". Text that is no JSON object is none.
 [[nodiscard]] bool is_v41_config(std::string_view text);
 
-/// Reads and validates the config.json of a model of the family, whether it can be run or not: as
-/// `parse_config`, and of V4.1 its own (model/v41_config.h).
-[[nodiscard]] ModelConfig read_config(std::string_view text, std::string_view label,
-                                      const std::optional<DraftBlocks>& drafts = {});
-
-/// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything but
-/// a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields that
-/// contradict. Unknown fields are ignored. `drafts`: what there are tensors of, where tensors are known;
-/// "num_nextn_predict_layers" is then not believed (later releases have 1 there, and three DSpark stages),
-/// and the fields of DSpark are read where its tensors are there. Without tensors a config that names a
-/// DSpark head has none.
+/// Reads and validates config.json text of a model of either family. `label` names the file in messages.
+/// Throws `Error` for anything but a config that this program can run: a missing, wrong-typed or absurd
+/// field, or fields that contradict. Of V4 unknown fields are ignored, of V4.1 refused (model/v41_config.h).
+/// `drafts`: what there are tensors of, where tensors are known; "num_nextn_predict_layers" is then not
+/// believed (later releases have 1 there, and three DSpark stages), and the fields of DSpark are read where
+/// its tensors are there. Without tensors a config that names a DSpark head has none.
 [[nodiscard]] ModelConfig parse_config(std::string_view text, std::string_view label,
                                        const std::optional<DraftBlocks>& drafts = {});
 

@@ -28,7 +28,10 @@ void check_architecture(const GgufModel& model) {
         "pass the main model's file",
         model.path().string());
   }
-  if (architecture == "deepseek41") fail("{}: {}", model.path().string(), kV41NotSupported);
+  if (architecture == "deepseek41") {
+    fail("{}: this is DeepSeek-V4.1 as a GGUF file, which is not read yet; expected a folder of safetensors",
+         model.path().string());
+  }
   fail("{}: a GGUF file of architecture {}, expected {}: baleen runs DeepSeek-V4", model.path().string(),
        architecture ? quoted_text(*architecture) : "that it does not name", quoted_text(kArchitecture));
 }

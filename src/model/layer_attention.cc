@@ -69,7 +69,8 @@ LayerAttention attention_of(const ModelConfig& config, std::int64_t block) {
                        .ratio = config.compress_ratio(block),
                        .num_heads = config.num_attention_heads,
                        .head_dim = config.head_dim,
-                       .rope_dim = config.qk_rope_head_dim};
+                       .rope_dim = config.qk_rope_head_dim,
+                       .norms_queries = config.family->norms_queries};
   if (config.streams) {
     set_shared_entries(*config.streams, block, shape);
   } else {
@@ -90,19 +91,16 @@ LayerAttention attention_of(const ModelConfig& config, std::int64_t block) {
 }
 
 std::string why_not_runnable(const LayerAttention& shape) {
-  if (shape.has_entries() && shape.entry_form == EntryForm::kLatent) {
-    return fmt::format(
-        "latents of ratio {} with keys that layers share (DeepSeek-V4.1's CSA2), which no operation makes "
-        "yet; "
-        "expected 0, 4 or 128",
-        shape.ratio);
+  const bool has_latents = shape.has_entries() && shape.entry_form == EntryForm::kLatent;
+  if (has_latents && shape.ratio > 2) {
+    return fmt::format("latents of {} positions; expected of 1 or 2", shape.ratio);
   }
-  if (shape.ratio == 1) {
+  if (shape.ratio == 1 && !has_latents) {
     return "attention over every position's own row (ratio 1, as DeepSeek-V3.2 has): the operations select "
            "from compressed "
            "entries; expected 0, 4 or 128";
   }
-  if (shape.ratio != 0 && shape.ratio != kFineRatio && shape.ratio != kCoarseRatio) {
+  if (!has_latents && shape.ratio != 0 && shape.ratio != kFineRatio && shape.ratio != kCoarseRatio) {
     return fmt::format("expected 0, 4 or 128, found {}", shape.ratio);
   }
   if (shape.window_tokens != kWindowTokens) {

@@ -79,8 +79,11 @@ struct LayerAttention {
   /// Rows in released precision that have scales over all of their values instead: of positions, of entries.
   std::optional<GroupedRow> window_row, entry_row;
   RopeKind rope = RopeKind::kPlain;
+  bool norms_queries = true;  ///< each head's, before its rotation
 
   [[nodiscard]] bool has_entries() const { return ratio != 0; }
+  /// The layer, `block` itself or an earlier one, whose entries and index keys `block` reads.
+  [[nodiscard]] std::int64_t entries_of(std::int64_t block) const { return key_source.value_or(block); }
   /// Whether it makes entries, which it and later layers read.
   [[nodiscard]] bool makes_entries() const { return has_entries() && !key_source; }
   /// Whether an indexer of its own selects.
@@ -92,6 +95,8 @@ struct LayerAttention {
   }
   /// Whether it pools entries of several positions, and so a compressor has weights and rings.
   [[nodiscard]] bool compresses() const { return ratio > 1 && makes_entries(); }
+  /// Whether it pools index keys by themselves, not of its entries.
+  [[nodiscard]] bool pools_keys() const { return compresses() && indexed && entry_form == EntryForm::kPooled; }
   /// Columns of a compressor whose entries are `width` wide.
   [[nodiscard]] std::int64_t compressor_columns(std::int64_t width) const {
     return overlaps ? 2 * width : width;

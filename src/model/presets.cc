@@ -5,6 +5,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "model/engram_tables.h"
+#include "model/model_family.h"
 
 namespace baleen {
 namespace {
@@ -54,6 +56,45 @@ ModelConfig tiny_real_heads() {
   c.num_experts_per_tok = 6;
   c.num_hash_layers = 2;
   c.routed_scaling_factor = 2.5;
+  return c;
+}
+
+/// DeepSeek-V4.1 in small: a window layer, entries of two positions that two layers read, entries of one
+/// position that four layers read, among them the layer that chooses candidates and one that selects within
+/// them. Its vocabulary is that of the bundled stories' tokenizer, which n-grams are hashed by.
+ModelConfig tiny_v41() {
+  ModelConfig c = tiny_flash();
+  c.family = &kDeepSeekV41;
+  c.dense_format = c.fp8_format();
+  c.vocab_size = 4096;
+  c.num_hidden_layers = 7;
+  c.compress_ratios = {0, 2, 2, 1, 1, 1, 1, 0, 0, 0};
+  c.num_experts_per_tok = 3;
+  c.num_hash_layers = 0;
+  c.rms_norm_eps = 1e-20;
+  c.streams = {.kv_source_layer_ids = {1, 3},
+               .index_source_layer_ids = {1, 3, 5},
+               .candidate_source_layer_id = 3,
+               .candidate_topk_blocks = 4,
+               .candidate_block_size = 8};
+  c.engram = {.layer_ids = {1, 3},
+              .num_embeddings = {},
+              .max_ngram_size = 4,
+              .vocab_size = 97,
+              .n_heads = 2,
+              .head_dim = 64,
+              .pad_token_id = 2,
+              .compressed_vocab_size = 3372};
+  for (const EngramTable& table : engram_tables(*c.engram))
+    c.engram->num_embeddings.push_back(table.num_rows());
+  c.draft_kind = DraftKind::kDspark;
+  c.num_nextn_predict_layers = 3;
+  c.dspark = {.block_size = 5,
+              .noise_token_id = 4095,
+              .target_layer_ids = {4, 5, 6},
+              .markov_rank = 128,
+              .n_routed_experts = 4,
+              .num_experts_per_tok = 2};
   return c;
 }
 
@@ -133,10 +174,11 @@ ModelConfig tiny_dspark() { return with_dspark(tiny_flash(), 128, 511); }
 ModelConfig flash_0731() { return with_dspark(flash(), 256, 128799); }
 ModelConfig pro_0813() { return with_dspark(pro(), 512, 128799); }
 
-constexpr std::array<Preset, 8> kPresets{{
+constexpr std::array<Preset, 9> kPresets{{
     {"tiny-flash", "5 layers of every kind, width 256, heads of 128", tiny_flash},
     {"tiny-real-heads", "4 layers, width 256, the released heads of 512", tiny_real_heads},
     {"tiny-dspark", "tiny-flash with a DSpark head", tiny_dspark},
+    {"tiny-v41", "DeepSeek-V4.1 in 7 layers, for the tokenizer of models/stories", tiny_v41},
     {"bench-1b", "about 1.2 GB of weights, every layer kind", bench_1b},
     {"flash", "DeepSeek-V4-Flash: 43 layers, 256 experts, 160 GB", flash},
     {"pro", "DeepSeek-V4-Pro: 61 layers, 384 experts, 865 GB", pro},

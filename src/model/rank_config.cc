@@ -27,6 +27,9 @@ Stage stage_of(const ModelConfig& config, const ParallelPlan& plan, std::int64_t
 LayerAttention RankConfig::attention(std::int64_t block) const {
   LayerAttention shape = model_->attention(model_block(block));
   shape.num_heads = num_attention_heads();
+  for (std::optional<std::int64_t>* source : {&shape.key_source, &shape.index_source})
+    if (*source) **source -= stage_.begin;
+  if (shape.candidates) shape.candidates->source -= stage_.begin;
   return shape;
 }
 

@@ -53,7 +53,7 @@ class RankConfig {
   [[nodiscard]] bool is_hash_routed(std::int64_t block) const {
     return model_->is_hash_routed(model_block(block));
   }
-  /// With the rank's heads.
+  /// With the rank's heads, and sources counted as the rank has them.
   [[nodiscard]] LayerAttention attention(std::int64_t block) const;
 
   [[nodiscard]] std::int64_t num_attention_heads() const { return model_->num_attention_heads / share_.tp; }
@@ -63,6 +63,17 @@ class RankConfig {
   /// Inputs of one group, from the rank's heads.
   [[nodiscard]] std::int64_t group_dim() const { return q_dim() / o_groups(); }
   [[nodiscard]] std::int64_t o_dim() const { return o_groups() * model_->o_lora_rank; }
+  /// Routed experts of a block, of all ranks, and how many of them a token has.
+  [[nodiscard]] std::int64_t num_routed_experts(std::int64_t block) const {
+    return model_->num_routed_experts(model_block(block));
+  }
+  [[nodiscard]] std::int64_t num_selected_experts(std::int64_t block) const {
+    return model_->num_selected_experts(model_block(block));
+  }
+  /// Slots for routed experts of a block.
+  [[nodiscard]] std::int64_t num_experts_of(std::int64_t block) const {
+    return share_.num_experts(num_routed_experts(block));
+  }
   /// Slots for routed experts of a layer.
   [[nodiscard]] std::int64_t num_experts() const { return share_.num_experts(model_->n_routed_experts); }
 

@@ -220,9 +220,10 @@ class TableBuilder {
           .kind = TensorKind::kGate;
     }
     add_norm("attn.compressor.norm", c_.head_dim, kInBlock, AT(attention.compressor.norm), role);
-    add_unread("attn.indexer.wk.weight", {c_.index_head_dim, c_.head_dim}, Storage::kBf16,
-               TensorRole::kIndexer);
-    add_unread("attn.indexer.k_norm.weight", {c_.index_head_dim}, Storage::kBf16, TensorRole::kIndexer);
+    add("attn.indexer.wk.weight", {c_.index_head_dim, c_.head_dim}, Storage::kBf16, TensorRole::kIndexer,
+        kInBlock, AT(attention.indexer.wk));
+    add_norm("attn.indexer.k_norm", c_.index_head_dim, kInBlock, AT(attention.indexer.k_norm),
+             TensorRole::kIndexer);
   }
 
   /// A table of rows, and what makes keys and a value for the residual streams of those that a token reads.
@@ -429,9 +430,15 @@ const ModelFamily kDeepSeekV4{.tensors = built_table};
 const ModelFamily kDeepSeekV41{.tensors = built_table,
                                .name = "DeepSeek-V4.1",
                                .has_head_mixing = false,
+                               .norms_queries = false,
+                               .routing_sum_eps = 1e-20,
+                               .drafts_from_inputs = true,
                                .has_grouped_rows = true,
                                .fp8_format = WeightFormat::kFp8x32,
                                .activation_group = kSmallActivationGroup,
+                               .why_not_on_gpus = "DeepSeek-V4.1 runs on processors alone so far: GPUs "
+                                                  "have no kernels yet for its latents, its lagged "
+                                                  "mixing and its tables of n-grams",
                                .markov_names = {"embed", "head"}};
 
 std::string_view tensor_role_name(TensorRole role) {
@@ -522,7 +529,7 @@ std::vector<HeldArray> held_arrays(const TensorSpec& tensor, const StorageFormat
     DType dtype = stored.dtype;
     if (holding == Holding::kFloats) dtype = DType::kF32;
     if (holding == Holding::kIds) dtype = DType::kI32;
-    if (is_scale && formats.of(tensor) == WeightFormat::kFp8) dtype = DType::kF32;
+    if (is_scale && tensor.is_matrix() && formats.of(tensor) == WeightFormat::kFp8) dtype = DType::kF32;
     const bool any_address = holding == Holding::kMatrix && !is_scale;
     arrays.push_back({std::move(stored), dtype, any_address ? 1 : dtype_bytes(dtype)});
   }

@@ -80,6 +80,8 @@ struct TensorSpec {
   [[nodiscard]] std::int64_t num_elements() const;
   [[nodiscard]] bool is_linear() const { return kind == TensorKind::kLinear || kind == TensorKind::kGate; }
   [[nodiscard]] bool is_matrix() const { return storage == Storage::kDense || storage == Storage::kExpert; }
+  /// Codes with scales beside them, or rows that could have some: not one array of plain numbers.
+  [[nodiscard]] bool is_encoded() const { return is_matrix() || storage == Storage::kFp8Rows; }
 };
 
 /// How matrices of one storage lie in a file.

@@ -35,6 +35,12 @@ constexpr std::array<std::string_view, 12> kAtRoot{
     "transformers_version", "bos_token_id",        "eos_token_id", "pad_token_id",
     "image_token_id",       "quantization_config", "text_config",  "vision_config"};
 
+/// There are no hash layers, and formats and tokens are said beside the text model.
+bool is_beside_text(std::string_view field) {
+  return field == "num_hash_layers" || field == "expert_dtype" || field == "bos_token_id" ||
+         field == "eos_token_id";
+}
+
 /// Reads each field where V4.1 has it, and notes which those are.
 class V41Reader {
  public:
@@ -43,9 +49,8 @@ class V41Reader {
   template <class... Rest>
   void operator()(const char* name, Rest&&... rest) {
     const std::string_view field = name;
-    // There are no hash layers, and formats are said beside the text model.
-    if (field == "num_hash_layers" || field == "expert_dtype") return;
     if (field == "bos_token_id" || field == "eos_token_id") return root_(name, std::forward<Rest>(rest)...);
+    if (is_beside_text(field)) return;
     read_.insert(field);
     text_(name, std::forward<Rest>(rest)...);
   }
@@ -155,6 +160,46 @@ ModelConfig read_v41_config(const Json& object, std::string_view label,
   return config;
 }
 
+nlohmann::ordered_json v41_config_object(const ModelConfig& config) {
+  Json text = {{"model_type", "deepseek_v41_text"}};
+  const auto within_text = [&]<class... Rest>(const char* name, const Rest&... rest) {
+    if (is_beside_text(name)) return;
+    FieldWriter writer(text);
+    writer(name, rest...);
+  };
+  visit_fields(config, within_text);
+  visit_streams(*config.streams, within_text);
+  visit_engram(*config.engram, within_text);
+  if (config.draft_kind == DraftKind::kDspark) {
+    visit_dspark(config, within_text);
+    visit_draft_experts(config.dspark, within_text);
+  }
+  text["num_key_value_heads"] = 1;
+  text["topk_method"] = "noaux_tc";
+  text["hidden_act"] = "silu";
+  text["attention_bias"] = false;
+  text["attention_dropout"] = 0.0;
+  text["tie_word_embeddings"] = false;
+  text["initializer_range"] = 0.02;
+  text["use_cache"] = true;
+  Json object = {{"architectures", {"DeepseekV41ForCausalLM"}},
+                 {"model_type", kV41ModelType},
+                 {"dtype", "bfloat16"},
+                 {"bos_token_id", config.bos_token_id},
+                 {"eos_token_id", config.eos_token_id},
+                 {"pad_token_id", config.engram->pad_token_id}};
+  if (is_fp8(config.dense_format)) {
+    const int block = format_layout(config.fp8_format()).scale_rows;
+    object["quantization_config"] = {{"quant_method", "fp8"},
+                                     {"activation_scheme", "dynamic"},
+                                     {"scale_fmt", "ue8m0"},
+                                     {"weight_block_size", {block, block}},
+                                     {"expert_dtype", weight_format_name(config.expert_format)}};
+  }
+  object[kText] = std::move(text);
+  return object;
+}
+
 void check_shared_streams(const ModelConfig& config, std::string_view label) {
   const SharedStreams& streams = *config.streams;
   check_layers(config, label, "kv_source_layer_ids", streams.kv_source_layer_ids);
@@ -190,6 +235,18 @@ void check_shared_streams(const ModelConfig& config, std::string_view label) {
         "last of \"kv_source_layer_ids\", whose entries the candidates are, found {}",
         label, candidates);
   }
+}
+
+void check_selected_experts(const ModelConfig& config, std::string_view label) {
+  const auto check = [label](const char* name, std::int64_t count) {
+    if (count > 1) return;
+    fail(
+        "{}: \"{}\": expected at least 2, found {}: a single expert's weight is not divided by itself, which "
+        "is not computed here",
+        label, name, count);
+  };
+  check("num_experts_per_tok", config.num_experts_per_tok);
+  if (config.num_draft_blocks() > 0) check("dspark_num_experts_per_tok", config.dspark.num_experts_per_tok);
 }
 
 void check_engram(const ModelConfig& config, std::string_view label) {

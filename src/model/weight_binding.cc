@@ -12,7 +12,9 @@ Tree empty_tree(const RankConfig& rank) {
   Tree tree;
   tree.blocks.resize(static_cast<std::size_t>(rank.num_blocks()));
   tree.drafts.resize(static_cast<std::size_t>(rank.num_draft_blocks()));
-  for (auto& block : tree.blocks) block.moe.routed.resize(static_cast<std::size_t>(rank.num_experts()));
+  for (std::size_t block = 0; block < tree.blocks.size(); ++block)
+    tree.blocks[block].moe.routed.resize(
+        static_cast<std::size_t>(rank.num_experts_of(static_cast<std::int64_t>(block))));
   return tree;
 }
 

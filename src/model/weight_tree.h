@@ -65,12 +65,12 @@ struct RowLeaves {
   struct Placement {};
 };
 
-/// "compressor.*": ratio r, entries of width h, w = 2 for r = 4 and 1 for r = 128.
+/// "compressor.*": ratio r, entries of width h, w = 2 for r = 4 and 1 otherwise.
 template <class Leaves>
 struct CompressorWeightsOf {
-  Leaves::Table ape;     ///< [r, w h]
+  Leaves::Table ape;     ///< [r, w h]; latents have none
   Leaves::Matrix wkv;    ///< [w h, d] BF16
-  Leaves::Matrix wgate;  ///< [w h, d] BF16
+  Leaves::Matrix wgate;  ///< [w h, d] BF16; none with r = 1
   Leaves::Vector norm;   ///< [h]
 };
 using CompressorWeights = CompressorWeightsOf<ViewLeaves>;
@@ -80,6 +80,9 @@ struct IndexerWeightsOf {
   Leaves::Matrix wq_b;          ///< [H_I c_I, R_q]
   Leaves::Matrix weights_proj;  ///< [H_I, d] BF16
   CompressorWeightsOf<Leaves> compressor;
+  // Where keys are made of latents.
+  Leaves::Matrix wk;      ///< [c_I, c] BF16
+  Leaves::Vector k_norm;  ///< [c_I]
 };
 
 /// "attn.*"
@@ -93,8 +96,8 @@ struct AttentionWeightsOf {
   Leaves::Vector kv_norm;                  ///< [c]
   Leaves::Matrix wo_a;                     ///< [G R_o, H c / G]
   Leaves::Matrix wo_b;                     ///< [d, G R_o]
-  CompressorWeightsOf<Leaves> compressor;  ///< ratio 4 and 128
-  IndexerWeightsOf<Leaves> indexer;        ///< ratio 4
+  CompressorWeightsOf<Leaves> compressor;  ///< of layers that make entries of a projection
+  IndexerWeightsOf<Leaves> indexer;        ///< of layers that select, or make keys
 };
 using AttentionWeights = AttentionWeightsOf<ViewLeaves>;
 

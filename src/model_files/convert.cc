@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "model/config_fields.h"
+#include "model/model_family.h"
 #include "model/model_folder.h"
 #include "model/weight_checks.h"
 #include "model_files/folder.h"
@@ -298,6 +299,9 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
   const ModelFiles files = read_model_files(in);
   if (!files.kind.converts) fail("{}: {}", in.string(), files.kind.why_not);
   const ModelConfig config = parse_config(files.config_text, files.config_label, stored_drafts(files.kind));
+  if (config.streams) {
+    fail("{}: {} is not converted so far: it runs as it is published", in.string(), config.family->name);
+  }
   const Checkpoint& checkpoint = files.checkpoint;
   check_tensors(config, checkpoint);
   ConvertReport report;

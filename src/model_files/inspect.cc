@@ -239,10 +239,12 @@ EngramReport engram_report(CheckpointReport& report) {
 /// The config of what the files hold; nothing, and the sentence, of a V4.1 that has what is not known.
 std::optional<ModelConfig> described_config(const ModelFiles& files, CheckpointReport& report) {
   const std::optional<DraftBlocks> drafts = stored_drafts(report.kind);
-  if (report.kind.why_not.empty()) return parse_config(files.config_text, files.config_label, drafts);
-  if (!is_v41_config(files.config_text)) return std::nullopt;
+  if (!is_v41_config(files.config_text)) {
+    if (!report.kind.why_not.empty()) return std::nullopt;
+    return parse_config(files.config_text, files.config_label, drafts);
+  }
   try {
-    return read_config(files.config_text, files.config_label, drafts);
+    return parse_config(files.config_text, files.config_label, drafts);
   } catch (const Error& error) {
     report.why_not_described = error.what();
     return std::nullopt;
@@ -309,7 +311,7 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
   if (!report.is_described) {
     text += bytes_text(report);
     if (!report.why_not_described.empty()) line("not known", report.why_not_described);
-    line("cannot be run", report.kind.why_not);
+    if (!report.kind.why_not.empty()) line("cannot be run", report.kind.why_not);
     return text;
   }
   line("layers", fmt::format("{}, of which {} hash routed; {} of the draft head", c.num_hidden_layers,
@@ -341,6 +343,7 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
                                        size_text(c.num_draft_blocks() * report.kv.window_bytes()),
                                        size_text(report.kv.state_slot_bytes())));
   if (!report.kind.why_not.empty()) line("cannot be run", report.kind.why_not);
+  if (!c.family->why_not_on_gpus.empty()) line("not on GPUs", std::string(c.family->why_not_on_gpus));
   if (report.mismatches.empty()) {
     line("config and tensors", "fit together");
     return text;

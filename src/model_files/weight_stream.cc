@@ -78,7 +78,7 @@ class Stream {
       written_bytes_ += static_cast<std::int64_t>(bytes.size());
     };
     const Origin& origin = origins_.find(tensor.name)->second;
-    if (!origin.spec->is_matrix()) {
+    if (!origin.spec->is_encoded()) {
       source_.write_plain(*origin.spec, sink);
     } else if (origin.array > 0) {
       // The writer puts larger alignments first and keeps the order otherwise, so a weight precedes its

@@ -69,6 +69,7 @@ ModelShare RankWorker::share(Communicator& communicator, const PeerRank* peers) 
       .weights = tree,
       .plan = plan_rank_memory(config(), weight_bytes(tree, options_), layout_, options_),
       .experts = movable_experts(rank_config_, tree, layout_.plan(), options_),
+      .checkpoint = whole_->checkpoint(),
       .layout = layout_,
       .connection = {.communicator = &communicator, .peers = peers, .steps = ranks_with_batches(layout_)}};
 }

@@ -44,6 +44,8 @@ struct SequenceSlice {
   /// Every row sees the slice's last row too, and none sees further back than the first one does. In layers
   /// without compressed entries.
   bool sees_ahead = false;
+  /// The sequence's tokens before `start`, or the last of them: what n-grams look back at.
+  std::span<const TokenId> tokens_before{};
   /// Rows that a slice had before and behind these, where it was cut for ranks that share out a batch's rows.
   std::int64_t rows_before = 0, rows_behind = 0;
 

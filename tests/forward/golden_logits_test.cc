@@ -2,11 +2,8 @@
 // made), of checkpoints in the form of each release and of its repacks.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "model_files/convert.h"
-#include "tests/support/compare.h"
-#include "tests/support/golden_file.h"
+#include "tests/support/golden_logits.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/releases.h"
 #include "tests/support/run_sequence.h"
@@ -14,48 +11,7 @@
 namespace baleen {
 namespace {
 
-/// float32 sums in another order than NumPy's. Every position of the goldens stays within 2e-6.
-constexpr double kRelativeError = 1e-5;
-
-double norm(std::span<const float> values) {
-  double squares = 0;
-  for (const float value : values) squares += static_cast<double>(value) * value;
-  return std::sqrt(squares);
-}
-
-/// `got` [T, V] against the array called `name`: in full where the golden has it, elsewhere by norm and by
-/// the part of the difference that lies in the golden's random directions, scaled up to the whole.
-void expect_golden(const test::GoldenFile& golden, const std::string& name, std::span<const float> got) {
-  const std::vector<float> norms = golden.floats(name + ".norm"),
-                           projections = golden.floats(name + ".projection");
-  const std::vector<float> directions = golden.floats("directions");
-  const std::size_t num_directions = projections.size() / norms.size(),
-                    width = directions.size() / num_directions;
-  ASSERT_EQ(got.size(), norms.size() * width);
-  double worst = 0;
-  for (std::size_t t = 0; t < norms.size(); ++t) {
-    const auto row = got.subspan(t * width, width);
-    double squares = 0;
-    for (std::size_t i = 0; i < num_directions; ++i) {
-      double projection = 0;
-      for (std::size_t v = 0; v < width; ++v)
-        projection += static_cast<double>(row[v]) * directions[i * width + v];
-      squares += std::pow(projection - projections[t * num_directions + i], 2);
-    }
-    const double seen = std::sqrt(squares * static_cast<double>(width) / static_cast<double>(num_directions));
-    worst = std::max({worst, seen / norms[t], std::fabs(norm(row) - norms[t]) / norms[t]});
-  }
-  EXPECT_LE(worst, kRelativeError) << name;
-  testing::Test::RecordProperty(name, std::to_string(worst * 1e6) + "e-6");
-
-  const std::vector<std::int32_t> positions = golden.ints("positions");
-  const std::vector<float> rows = golden.floats(name);
-  for (std::size_t i = 0; i < positions.size(); ++i) {
-    EXPECT_CLOSE(got.subspan(static_cast<std::size_t>(positions[i]) * width, width),
-                 std::span(rows).subspan(i * width, width), {.norm = kRelativeError})
-        << name << " at position " << positions[i];
-  }
-}
+using test::expect_golden;
 
 /// The golden's weights in the form of another release.
 struct Form {

@@ -10,6 +10,8 @@ machines). Run in the repository root.
 PRESET.safetensors   logits in `exact` of a random checkpoint that `baleen init --preset PRESET --seed SEED` writes again
                      wherever the test runs: in full at a few positions, projected on eight directions at all of them
 PRESET-f32-scales.safetensors   the same with FP8 experts and F32 scales that are no powers of two (`OddScales`)
+tiny-v41.safetensors   the same of DeepSeek-V4.1 (v41_oracle.py) with an embedding divided by 4096; of short prompts
+                     also in `released`
 PRESET-nvfp4.safetensors   the same with the layers' experts in NVFP4, scales no powers of two (`OddNvfp4`), and MXFP4 in the MTP block
 stories_nll.json     ids of 20 held-out stories and the sums of their negative log-likelihoods in `released`
 operations.safetensors   inputs and outputs of single operations of models/stories in `released`, layer by kind
@@ -20,8 +22,8 @@ import numpy as np
 if len(sys.argv) != 4: sys.exit(__doc__)
 ORACLE, BALEEN, STORIES = sys.argv[1:]
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [ORACLE, os.path.join(HERE, '..', 'support')]
-import golden_arrays, oracle
+sys.path[:0] = [ORACLE, HERE, os.path.join(HERE, '..', 'support')]
+import golden_arrays, oracle, v41_oracle
 from golden_arrays import OddNvfp4, OddScales, checksum
 
 OUT = os.path.join(HERE, 'goldens')
@@ -29,6 +31,20 @@ MODEL = 'models/stories'
 F32 = np.float32
 
 def save(name, tensors): golden_arrays.save(os.path.join(OUT, name), tensors)
+
+# First and last, and around every boundary: blocks of 4, the window, blocks of 128, pages.
+POSITIONS = np.array([0, 2, 3, 7, 63, 127, 128, 131, 255, 256, 383, 418])
+
+def described(ids, arrays, positions=POSITIONS):
+    """Rows [T, V] in full at some positions, by norm and projections at all of them."""
+    width = next(iter(arrays.values())).shape[1]
+    directions = np.linalg.qr(np.random.default_rng(5).standard_normal((width, 8)))[0].T.astype(F32)
+    tensors = {'tokens': ids, 'positions': positions, 'directions': directions}
+    for name, x in arrays.items():
+        x64 = x.astype(np.float64)
+        tensors |= {name: x[positions], name + '.norm': np.linalg.norm(x64, axis=1).astype(F32),
+                    name + '.projection': (x64 @ directions.T.astype(np.float64)).astype(F32)}
+    return tensors
 
 # ------------------------------------------------------------------ logits of random checkpoints
 def logits_golden(preset, seed, form=''):
@@ -42,17 +58,33 @@ def logits_golden(preset, seed, form=''):
             m.ck = OddScales(fp8)
         if form == 'nvfp4': m.ck = OddNvfp4(folder)
         ids = np.random.default_rng(4).integers(0, m.cfg['vocab_size'], 420)
-        directions = np.linalg.qr(np.random.default_rng(5).standard_normal((m.cfg['vocab_size'], 8)))[0].T.astype(F32)
-        # First and last, and around every boundary: blocks of 4, the window, blocks of 128, pages.
-        positions = np.array([0, 2, 3, 7, 63, 127, 128, 131, 255, 256, 383, 418])
         logits, streams = m.forward(ids)
-        tensors = {'seed': np.array([seed]), 'checksum': np.array([checksum(folder)]), 'tokens': ids, 'positions': positions,
-                   'directions': directions}
-        for name, x in (('logits', logits), ('mtp_logits', m.mtp(streams, ids))):
-            x64 = x.astype(np.float64)
-            tensors |= {name: x[positions], name + '.norm': np.linalg.norm(x64, axis=1).astype(F32),
-                        name + '.projection': (x64 @ directions.T.astype(np.float64)).astype(F32)}
+        tensors = {'seed': np.array([seed]), 'checksum': np.array([checksum(folder)])}
+        tensors |= described(ids, {'logits': logits, 'mtp_logits': m.mtp(streams, ids)})
         save('-'.join(filter(None, (preset, form))) + '.safetensors', tensors)
+
+def v41_golden(seed):
+    """Streams that enter are as small as 2^-12: an epsilon of 1e-6 would be most of their mean square."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = os.path.join(parent, 'model')
+        subprocess.run([BALEEN, 'init', folder, '--preset', 'tiny-v41', '--seed', str(seed), '--tokenizer', MODEL], check=True,
+                       stdout=subprocess.DEVNULL)
+        def open_model(precision):
+            m = v41_oracle.open_model(folder, precision)
+            m.cache['embed.weight'] = (m.w('embed.weight') * F32(2.0 ** -12)).astype(F32)
+            return m
+        m = open_model('exact')
+        ids = np.random.default_rng(4).integers(0, m.cfg['vocab_size'], 419)   # ends with a pending token
+        tensors = {'seed': np.array([seed]), 'checksum': np.array([checksum(folder)])}
+        tensors |= described(ids, {'logits': m.step(v41_oracle.State(), ids)}, np.array([0, 1, 128, 257, 418]))
+        # In `released` a sum in another order may round another value, and all that follows is then off: prompts so short
+        # that many agree beyond that.
+        m, begins, length = open_model('released'), np.arange(0, 400, 10), 3
+        rows = np.concatenate([m.step(v41_oracle.State(), ids[b:b + length]) for b in begins]).astype(np.float64)
+        save('tiny-v41.safetensors', tensors | {
+            'short_begins': begins, 'short_length': np.array([length]),
+            'released.norm': np.linalg.norm(rows, axis=1).astype(F32),
+            'released.projection': (rows @ tensors['directions'].T.astype(np.float64)).astype(F32)})
 
 # ------------------------------------------------------------------ held-out stories
 def story_ids():
@@ -148,6 +180,7 @@ logits_golden('tiny-flash', 1)
 logits_golden('tiny-real-heads', 2)
 logits_golden('tiny-flash', 3, 'f32-scales')
 logits_golden('tiny-flash', 4, 'nvfp4')
+v41_golden(5)
 stories = story_ids()
 operations_golden((stories[0] + stories[1])[:280])
 stories_golden(stories)

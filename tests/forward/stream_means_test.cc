@@ -64,7 +64,7 @@ class PromptPass {
     const Activations<3> streams = forward_.run(batch);
     logits.resize(static_cast<std::size_t>(kPromptTokens * config_.vocab_size));
     const std::array<std::int64_t, 2> shape{kPromptTokens, config_.vocab_size};
-    forward_.logits(streams, {logits.data(), shape});
+    forward_.logits(streams, {}, {logits.data(), shape});
     draft_logits.resize(logits.size());
     const MtpPass pass(config_, weights_, device_, Precision::kReleased);
     pass.logits(forward_, forward_.run_drafts(batch, {}, pass.over(streams)), {draft_logits.data(), shape});

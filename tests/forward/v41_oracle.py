@@ -7,8 +7,12 @@ Slow and plain; what is V4's is taken from `oracle`, which must be on the path. 
     logits = model.step(State(), ids)          # of a whole sequence
     state = State()                            # or in pieces, which keep what the next one needs
     logits = [model.step(state, piece) for piece in pieces]
+
+A checkpoint in the released layout, with the tokenizer by which n-grams are hashed, is such a model too:
+
+    model = open_model(folder, 'released')
 """
-import dataclasses
+import dataclasses, json, os, re, unicodedata
 import numpy as np
 import oracle
 from oracle import F32, bf16, e2m1, e4m3, fp4_sim, fp8_sim, rope, rope_table, sigmoid, softplus
@@ -57,6 +61,41 @@ class EngramHashes:
         return np.array(rows)
 
 
+def compressed_ids(tokenizer_json):
+    """Of each token the id of its text without accents, case and kinds of space (source: releases 2.7, 9.C)."""
+    with open(tokenizer_json) as f: tokenizer = json.load(f)
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in printable]
+    character = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
+    byte = {c: b for b, c in character.items()}
+    texts = {added['id']: added['content'].encode() for added in tokenizer['added_tokens']}
+    for form, token in tokenizer['model']['vocab'].items():
+        if token not in texts: texts[token] = bytes(byte[c] for c in form)
+
+    def key(raw):
+        try: text = raw.decode()
+        except UnicodeDecodeError: text = '\ufffd'
+        if '\ufffd' in text: return ''.join(character[b] for b in raw)
+        folded = unicodedata.normalize('NFD', unicodedata.normalize('NFKC', text))
+        folded = ''.join(c for c in folded if unicodedata.category(c) != 'Mn').lower()
+        folded = re.sub('[ \t\r\n]+', ' ', folded)
+        return folded if folded == ' ' else folded.strip() or text
+
+    ids = {}
+    return [ids.setdefault(key(texts[token]), len(ids)) for token in range(len(texts))]
+
+
+class V41Checkpoint(oracle.Checkpoint):
+    """FP8 with a scale for 32 x 32 weights, and rows of tables with one for 32 columns."""
+    def get(self, k):
+        if self.kind(k) != 'F8_E4M3': return super().get(k)
+        codes = self.raw(k)[1]
+        scales = np.ldexp(F32(1), self.raw(k.replace('.weight', '.scale'))[1].astype(np.int32) - 127)
+        down = 1 if scales.shape[0] == codes.shape[0] else GROUP
+        blocks = np.repeat(np.repeat(scales, down, 0), GROUP, 1)[:codes.shape[0], :codes.shape[1]]
+        return (oracle.E4M3_LUT[codes] * blocks).astype(F32)
+
+
 class Arrays:
     """In place of `oracle.Checkpoint`: `quantised` says which matrices FP8 activations stand before."""
     def __init__(self, arrays, quantised): self.arrays, self.quantised = arrays, quantised
@@ -84,7 +123,8 @@ def appended(rows, key, new):
 class V41Model(oracle.Model):
     def __init__(self, config, arrays, compressed, precision='exact', quantised=()):
         oracle.EXACT = precision == 'exact'
-        self.cfg, self.ck, self.quant = config, Arrays(arrays, set(quantised)), precision == 'released'
+        self.cfg, self.quant = config, precision == 'released'
+        self.ck = arrays if isinstance(arrays, oracle.Checkpoint) else Arrays(arrays, set(quantised))
         self.eps, self.kept, self.keep, self.cache = F32(config['rms_norm_eps']), {}, None, {}
         self.hashes = EngramHashes(config, compressed) if config['engram_layer_ids'] else None
 
@@ -256,3 +296,8 @@ class V41Model(oracle.Model):
         state.ids = (state.ids + ids)[1 - self.cfg['engram_max_ngram_size']:]
         self.last_found = found
         return (self.norm(self.collapse(x, pre), 'norm') @ self.w('head.weight').T).astype(F32)
+
+
+def open_model(folder, precision='exact', kind=V41Model):
+    with open(os.path.join(folder, 'config.json')) as f: config = json.load(f)['text_config']
+    return kind(config, V41Checkpoint(folder), compressed_ids(os.path.join(folder, 'tokenizer.json')), precision)

@@ -8,6 +8,9 @@
 #include "model/cache_geometry.h"
 #include "model/model_family.h"
 #include "model/model_folder.h"
+#include "model/parallel_plan.h"
+#include "model/presets.h"
+#include "model/rank_layout.h"
 #include "model/tensor_table.h"
 #include "tests/support/header_only.h"
 #include "tests/support/temporary_folder.h"
@@ -20,11 +23,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr DraftBlocks kStages{DraftKind::kDspark, 3};
 
-ModelConfig v41_flash() { return read_config(test::v41_config().dump(), "config.json", kStages); }
+ModelConfig v41_flash() { return parse_config(test::v41_config().dump(), "config.json", kStages); }
 
 std::string v41_refusal(const Json& config) {
   try {
-    static_cast<void>(read_config(config.dump(), "config.json", kStages));
+    static_cast<void>(parse_config(config.dump(), "config.json", kStages));
   } catch (const Error& error) {
     return error.what();
   }
@@ -55,17 +58,11 @@ TEST(V41Config, FieldsOfTheRelease) {
   EXPECT_EQ(config.engram_table(2), std::nullopt);
 }
 
-TEST(V41Config, RunningItIsRefusedInOneSentence) {
-  try {
-    static_cast<void>(parse_config(test::v41_config().dump(), "config.json"));
-    FAIL() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_TRUE(
-        std::string(error.what())
-            .starts_with("config.json: \"model_type\" is \"deepseek_v41\": this is DeepSeek-V4.1, which "
-                         "is not supported yet: "))
-        << error.what();
-  }
+TEST(V41Config, WhatIsWrittenIsReadBack) {
+  const ModelConfig config = v41_flash();
+  EXPECT_EQ(parse_config(config_text(config), "config.json", kStages), config);
+  const ModelConfig tiny = preset_config("tiny-v41");
+  EXPECT_EQ(parse_config(config_text(tiny), "config.json", kStages), tiny);
 }
 
 TEST(V41Config, EveryDamageHasItsSentence) {
@@ -110,6 +107,7 @@ TEST(V41Config, EveryDamageHasItsSentence) {
        {1, 40},
        "\"engram_layer_ids\": expected ascending layers from 0 to 39"},
       {"/text_config/engram_pad_token_id", 129280, "\"engram_pad_token_id\" 129280"},
+      {"/text_config/num_experts_per_tok", 1, "\"num_experts_per_tok\": expected at least 2, found 1"},
       {"/text_config/dspark_target_layer_ids",
        {38, 39, 40},
        "\"dspark_target_layer_ids\": expected ascending"},
@@ -145,7 +143,8 @@ TEST(V41Layers, AreValuesThatNameTheirSources) {
                             .index_dim = 128,
                             .window_row = GroupedRow{.codes = GroupedCodes::kFp8, .width = 512},
                             .entry_row = GroupedRow{.codes = GroupedCodes::kFp4, .width = 512},
-                            .rope = RopeKind::kScaled};
+                            .rope = RopeKind::kScaled,
+                            .norms_queries = false};
   EXPECT_EQ(config.attention(2), full);
   EXPECT_EQ(config.attention(8), full);
   LayerAttention reused = full;
@@ -169,10 +168,46 @@ TEST(V41Layers, AreValuesThatNameTheirSources) {
   EXPECT_EQ(config.num_layers_of(LayerKind::kReindexed), 4);
   EXPECT_EQ(config.num_layers_of(LayerKind::kReused), 30);
   EXPECT_EQ(config.num_layers_of(LayerKind::kHca), 0);
-  EXPECT_EQ(
-      why_not_runnable(full),
-      "latents of ratio 2 with keys that layers share (DeepSeek-V4.1's CSA2), which no operation makes yet; "
-      "expected 0, 4 or 128");
+  EXPECT_EQ(why_not_runnable(full), "");
+  EXPECT_EQ(why_not_runnable(source), "");
+  LayerAttention coarse = full;
+  coarse.ratio = 4;
+  EXPECT_EQ(why_not_runnable(coarse), "latents of 4 positions; expected of 1 or 2");
+  EXPECT_EQ(last.entries_of(39), 20);
+  EXPECT_EQ(source.entries_of(20), 20);
+  EXPECT_TRUE(full.makes_entries() && full.compresses() && full.selects() && !full.pools_keys());
+  EXPECT_TRUE(source.makes_entries() && !source.compresses());
+  EXPECT_TRUE(!reindexed.makes_entries() && reindexed.selects() && !last.selects());
+}
+
+TEST(V41Layers, ARankCountsSourcesAsItCountsLayers) {
+  const ModelConfig config = v41_flash();
+  const RankConfig decoder(config, {.begin = 20, .end = 40, .first = false, .last = true}, {});
+  EXPECT_EQ(decoder.attention(0).key_source, std::nullopt);
+  EXPECT_EQ(decoder.attention(0).candidates->source, 0);
+  EXPECT_EQ(decoder.attention(19).key_source, 0);
+  EXPECT_EQ(decoder.attention(19).index_source, 16);
+  EXPECT_EQ(decoder.attention(20).key_source, std::nullopt);  // the draft head's first block
+}
+
+TEST(V41Layers, StagesAreCutWhereEntriesBegin) {
+  const ModelConfig config = v41_flash();
+  const auto refusal = [&](std::vector<std::int64_t> layers) -> std::string {
+    ParallelPlan plan{.num_devices = 2, .pp = 2, .stage_layers = std::move(layers)};
+    try {
+      check_runnable(resolved(plan, config), config);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({20, 20}), "");
+  EXPECT_EQ(refusal({14, 26}), "");
+  EXPECT_NE(
+      refusal({21, 19}).find("stage 1 begins with layer 21, and layer 21 reads what layer 20 of a stage "
+                             "before it makes"),
+      std::string::npos)
+      << refusal({21, 19});
 }
 
 TEST(V41Layers, TheCacheTakes890BytesAToken) {
@@ -199,7 +234,7 @@ class V41Files : public testing::Test {
   }
   static std::vector<std::string> mismatches_of(const std::filesystem::path& folder) {
     const ModelFiles files = read_model_files(folder);
-    const ModelConfig config = read_config(files.config_text, files.config_label, stored_drafts(files.kind));
+    const ModelConfig config = parse_config(files.config_text, files.config_label, stored_drafts(files.kind));
     return mismatches(config, files.checkpoint);
   }
 
@@ -225,9 +260,7 @@ TEST_F(V41Files, EveryPublishedTensorIsInTheTableOrLeftUnreadByName) {
   EXPECT_EQ(kind.contradictions, std::vector<std::string>{});
   EXPECT_EQ(left_out_text(kind.left_out),
             "vision (vision.*, aligner.*, image_*, gate.bias_vl), 309 tensors, 970.6 MB");
-  EXPECT_TRUE(kind.why_not.starts_with("this is DeepSeek-V4.1, which is not supported yet: "))
-      << kind.why_not;
-  EXPECT_FALSE(kind.converts);
+  EXPECT_EQ(kind.why_not, "");
 }
 
 TEST_F(V41Files, WhatAnotherReleaseMayHaveIsNamed) {

@@ -12,9 +12,11 @@ namespace baleen::test {
 /// Same config and seed, same weights on every machine.
 class RandomCheckpoint {
  public:
-  explicit RandomCheckpoint(const ModelConfig& config, std::uint64_t seed = 1) {
+  /// `tokenizer`: folder that it is copied from; empty: there is none.
+  explicit RandomCheckpoint(const ModelConfig& config, std::uint64_t seed = 1,
+                            const std::filesystem::path& tokenizer = {}) {
     ThreadPool pool(1);
-    init_checkpoint(folder_ / "model", config, {.seed = seed}, pool);
+    init_checkpoint(folder_ / "model", config, {.seed = seed, .tokenizer = tokenizer}, pool);
   }
   explicit RandomCheckpoint(std::string_view preset, std::uint64_t seed = 1)
       : RandomCheckpoint(preset_config(preset), seed) {}

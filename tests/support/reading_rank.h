@@ -102,7 +102,7 @@ class ReadingRank {
                                         {kMaxReadingRows, config_.hc_mult, config_.hidden_size}});
     }
     const RowRange kept = layout_.kept(num_rows);
-    forward_.logits(all.slice(kept.begin, kept.end),
+    forward_.logits(all.slice(kept.begin, kept.end), {},
                     {logits_.data(), ElementType::kF32, {num_rows, config_.vocab_size}});
     device_.synchronise();
     std::vector<float> out(static_cast<std::size_t>(num_rows * config_.vocab_size));

@@ -99,6 +99,12 @@ class StepRecorder {
   [[nodiscard]] Activations<2> stream_rows(std::int64_t count) {
     return {unused(), type_, {count, model_.config().model().hc_dim()}};
   }
+  /// What collapses streams; empty where that has weights of its own.
+  [[nodiscard]] Activations<2> mixing_rows(std::int64_t count) {
+    const ModelConfig& c = model_.config().model();
+    if (!c.lags_mixing()) return {};
+    return {unused(), ElementType::kF32, {count, c.hc_mult}};
+  }
   [[nodiscard]] Activations<2> logits(std::int64_t count) {
     return {unused(), ElementType::kF32, {count, model_.config().model().vocab_size}};
   }
@@ -144,12 +150,14 @@ class StepRecorder {
   void gather(std::int64_t count) {
     const std::vector<RowPair> pairs(static_cast<std::size_t>(count));
     device_.execute<ops::GatherRows>({.from = stream_rows(count), .pairs = pairs, .to = stream_rows(count)});
+    if (const Activations<2> left = mixing_rows(count); !left.empty())
+      device_.execute<ops::GatherRows>({.from = left, .pairs = pairs, .to = mixing_rows(count)});
   }
   /// Logits of `count` rows, and the tokens chosen from them unless they have a loss.
   void choose(std::int64_t count) {
     const ModelConfig& c = model_.config().model();
     forward_.logits(stream_rows(kept(count)).reshaped<3>({kept(count), c.hc_mult, c.hidden_size}),
-                    logits(count));
+                    mixing_rows(kept(count)), logits(count));
     if (!workload_.trains) sample(count);
   }
   void sample(std::int64_t count) {

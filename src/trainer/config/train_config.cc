@@ -14,6 +14,7 @@
 #include "base/quoted_text.h"
 #include "base/typed_fields.h"
 #include "model/config_fields.h"
+#include "model/model_family.h"
 #include "model/model_folder.h"
 #include "model/presets.h"
 #include "model/tensor_table.h"
@@ -190,6 +191,12 @@ ModelConfig read_model(const ConfigFile& file, const std::filesystem::path& from
     }
   }
   validate(model, file.label() + ": [model]");
+  if (model.streams) {
+    fail(
+        "{}: {} is not trained so far, whose layers share entries; a preset or a checkpoint of DeepSeek-V4 "
+        "is",
+        file.label(), model.family->name);
+  }
   return model;
 }
 
