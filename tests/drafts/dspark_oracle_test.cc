@@ -7,6 +7,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/every_target.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/golden_logits.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/releases.h"
 #include "tests/support/run_sequence.h"
@@ -24,10 +25,13 @@ constexpr double kConfidenceError = 1e-4;
 class GoldenEngine {
  public:
   GoldenEngine(bool has_f32_scales, Precision precision)
-      : golden(fmt::format("tests/drafts/goldens/tiny-dspark{}.safetensors",
-                           has_f32_scales ? "-f32-scales" : "")),
+      : GoldenEngine(has_f32_scales ? "tiny-dspark-f32-scales" : "tiny-dspark", "tiny-dspark", has_f32_scales,
+                     precision) {}
+  GoldenEngine(std::string_view name, std::string_view preset, bool has_f32_scales, Precision precision,
+               const std::filesystem::path& tokenizer = {})
+      : golden(fmt::format("tests/drafts/goldens/{}.safetensors", name)),
         tokens(golden.ints("tokens")),
-        made_("tiny-dspark", static_cast<std::uint64_t>(golden.scalar("seed"))) {
+        made_(preset_config(preset), static_cast<std::uint64_t>(golden.scalar("seed")), tokenizer) {
     EXPECT_EQ(test::checksum(made_.weights()), golden.scalar("checksum")) << "`init` writes other weights";
     std::filesystem::path model = made_.path();
     if (has_f32_scales) {
@@ -151,6 +155,50 @@ INSTANTIATE_TEST_SUITE_P(Cases, DsparkOracle,
                                          Case{"f32_scales_from_prompts", true, 0},
                                          Case{"f32_scales_from_chunks", true, 33}),
                          [](const auto& tested) { return std::string(tested.param.name); });
+
+/// V4.1's head: means of what enters its target layers, lagged mixing, fewer experts than the layers.
+class V41DsparkOracle : public testing::TestWithParam<std::size_t> {
+ protected:
+  std::vector<float> come_to(std::int64_t length) {
+    if (GetParam() == 0) engine_.start_anew();
+    return engine_.come_to(length, GetParam() == 0 ? 512 : GetParam());
+  }
+
+  GoldenEngine engine_{"tiny-v41", "tiny-v41", false, Precision::kExact, "models/stories"};
+};
+
+TEST_P(V41DsparkOracle, LogitsConfidencesAndLikeliestTokens) {
+  const std::vector<float> confidence = engine_.golden.floats("confidence"),
+                           likeliest_confidence = engine_.golden.floats("likeliest_confidence");
+  const std::vector<TokenId> likeliest = engine_.golden.ints("likeliest");
+  std::vector<float> logits, draft_logits;
+  std::size_t at = 0;
+  for (const std::int32_t length : engine_.golden.ints("lengths")) {
+    SCOPED_TRACE(fmt::format("behind {} positions", length));
+    const std::vector<float> last = come_to(length);
+    logits.insert(logits.end(), last.begin(), last.end());
+    for (std::int64_t depth = 0; depth < kBlock; ++depth) {
+      const DraftOutput output = engine_.draft(engine_.token(length + depth), depth);
+      const auto row = output.logits.row(0);
+      draft_logits.insert(draft_logits.end(), row.begin(), row.end());
+      EXPECT_NEAR(output.confidence[0], confidence[at + static_cast<std::size_t>(depth)], kConfidenceError);
+    }
+    TokenId token = engine_.token(length);
+    for (std::int64_t depth = 0; depth < kBlock; ++depth, ++at) {
+      const DraftOutput output = engine_.draft(token, depth);
+      const auto row = output.logits.row(0);
+      token = static_cast<TokenId>(std::ranges::max_element(row) - row.begin());
+      EXPECT_EQ(token, likeliest[at]) << "depth " << depth;
+      EXPECT_NEAR(output.confidence[0], likeliest_confidence[at], kConfidenceError) << "depth " << depth;
+    }
+  }
+  EXPECT_LE(std::ranges::max(test::row_errors(engine_.golden, "logits", logits)), kRelativeError);
+  EXPECT_LE(std::ranges::max(test::row_errors(engine_.golden, "draft_logits", draft_logits)), kRelativeError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Chunks, V41DsparkOracle,
+                         testing::Values(std::size_t{0}, std::size_t{33}, std::size_t{1}),
+                         testing::PrintToStringParamName());
 
 class DsparkOracleReleased : public test::EveryTarget {};
 

@@ -9,6 +9,8 @@ Run in the repository root. Checks the DSpark of dspark_oracle.py first: what mu
 tiny-dspark.safetensors   logits and confidences in `exact` of blocks behind prompts of several lengths, for
     given tokens and for the likeliest ones, of the checkpoint that `baleen init --preset tiny-dspark --seed
     SEED` writes again wherever the test runs; behind a few tokens also in `released`
+tiny-v41.safetensors   the same in `exact` of DeepSeek-V4.1's head (v41_dspark_oracle.py, which has its own test), of
+    `baleen init --preset tiny-v41`; logits by norms and projections on eight directions
 tiny-dspark-f32-scales.safetensors   the same with F32 scales that are no powers of two (`OddScales`)
 """
 import os, subprocess, sys, tempfile
@@ -17,9 +19,10 @@ import numpy as np
 if len(sys.argv) != 3: sys.exit(__doc__)
 ORACLE, BALEEN = sys.argv[1:]
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [ORACLE, HERE, os.path.join(HERE, '..', 'support')]
-import golden_arrays
+sys.path[:0] = [ORACLE, HERE, os.path.join(HERE, '..', 'support'), os.path.join(HERE, '..', 'forward')]
+import golden_arrays, v41_oracle
 from dspark_oracle import DsparkModel
+from v41_dspark_oracle import V41DsparkModel
 
 # Few positions, beyond top-k (16 entries of 4 tokens), the ring's wrap, a page of 256, where the ring's first
 # row is the last one of a page.
@@ -141,5 +144,32 @@ def golden(name, seed, f32_scales):
             'likeliest_confidence': np.stack([block.confidence for block in likeliest]),
             **({} if f32_scales else released(folder))})
 
+def v41_golden(seed):
+    with tempfile.TemporaryDirectory() as parent:
+        folder = os.path.join(parent, 'model')
+        subprocess.run([BALEEN, 'init', folder, '--preset', 'tiny-v41', '--seed', str(seed), '--tokenizer', 'models/stories'],
+                       check=True, stdout=subprocess.DEVNULL)
+        model, state = v41_oracle.open_model(folder, 'exact', V41DsparkModel), v41_oracle.State()
+        ids = prompt(model)
+        logits, given, likeliest = [], [], []
+        for length in LENGTHS:
+            logits.append(model.step(state, ids[state.position:length])[-1])
+            given.append(model.draft(state, ids[length:length + 5]))
+            likeliest.append(model.draft(state, ids[length:length + 1]))
+            two = np.sort(likeliest[-1].logits, -1)[:, -2:]
+            assert (two[:, 1] - two[:, 0]).min() > LEAST_MARGIN, 'a tie: take another seed'
+        directions = np.linalg.qr(np.random.default_rng(5).standard_normal((model.cfg['vocab_size'], 8)))[0].T
+        tensors = {'seed': np.array([seed]), 'checksum': np.array([golden_arrays.checksum(folder)]), 'tokens': ids,
+                   'lengths': np.array(LENGTHS), 'directions': directions.astype(np.float32),
+                   'confidence': np.stack([block.confidence for block in given]),
+                   'likeliest': np.array([b.fed[1:] + [int(b.logits[-1].argmax())] for b in likeliest]),
+                   'likeliest_confidence': np.stack([block.confidence for block in likeliest])}
+        for name, rows in (('logits', logits), ('draft_logits', [row for block in given for row in block.logits])):
+            rows = np.stack(rows).astype(np.float64)
+            tensors |= {name + '.norm': np.linalg.norm(rows, axis=1).astype(np.float32),
+                        name + '.projection': (rows @ tensors['directions'].T.astype(np.float64)).astype(np.float32)}
+        golden_arrays.save(os.path.join(HERE, 'goldens', 'tiny-v41.safetensors'), tensors)
+
 golden('tiny-dspark.safetensors', 3, False)
 golden('tiny-dspark-f32-scales.safetensors', 2, True)
+v41_golden(6)

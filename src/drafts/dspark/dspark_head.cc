@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "model/model_family.h"
 #include "ops/operations.h"
 
 namespace baleen {
@@ -67,7 +68,9 @@ class DsparkHead final : public DraftHead {
         sizes_(config_, parts.sizes),
         arrays_(parts.rank, parts.sizes, &parts.arena),
         first_kept_(static_cast<std::size_t>(parts.sizes.max_sequences), 0) {
-    parts_.forward.leave_means({.layers = config_.dspark.target_layer_ids, .values = arrays_.means});
+    parts_.forward.leave_means({.layers = config_.dspark.target_layer_ids,
+                                .of_inputs = config_.family->drafts_from_inputs,
+                                .values = arrays_.means});
     const std::int64_t begin = parts.rank.num_layers(), end = parts.rank.num_blocks();
     record_ = {.begin = begin, .end = end, .enter = [this](const DraftRecord::Rows& rows) { take_up(rows); }};
     blocks_ = {.begin = begin, .end = end, .enter = [this](const DraftRows& rows) { embed(rows); }};
@@ -99,6 +102,11 @@ class DsparkHead final : public DraftHead {
   [[nodiscard]] const DraftBlockWeights& last() const { return parts_.weights.drafts.back(); }
   /// Other data-parallel groups take part in every call.
   [[nodiscard]] bool is_awaited() const { return parts_.layout.plan().dp > 1; }
+  /// What collapses the streams of the latest pass over the blocks.
+  [[nodiscard]] FinalMixing mixing() const {
+    if (config_.lags_mixing()) return ConstActivations<2>(parts_.forward.left_mixing());
+    return last().mixings.at("hc_head");
+  }
   [[nodiscard]] float eps() const { return static_cast<float>(config_.rms_norm_eps); }
 
   /// u of the rows of a step.
@@ -182,7 +190,7 @@ void DsparkHead::run_blocks(std::span<const DraftRow> rows, std::span<const Toke
   const Activations<3> streams =
       parts_.forward.run_drafts({.tokens = tokens, .slices = slices}, chosen, blocks_);
   if (rows.empty()) return;
-  parts_.forward.collapse(streams, last().mixings.at("hc_head"), arrays_.collapsed);
+  parts_.forward.collapse(streams, mixing(), arrays_.collapsed);
   gather(arrays_.collapsed, kept, arrays_.hidden);
 }
 
@@ -224,8 +232,8 @@ void DsparkHead::link(std::span<const DraftRow> rows, std::int64_t depth, std::s
 void DsparkHead::run_all(const RaggedBatch& batch, Activations<2> logits) {
   parts_.forward.record_drafts(batch, {}, record_);
   const Activations<3> streams = parts_.forward.run_drafts(batch, {}, blocks_);
-  parts_.forward.logits(streams.slice(0, parts_.layout.kept(logits.extent(0)).size()),
-                        last().mixings.at("hc_head"), last().vectors.at("norm"), logits);
+  parts_.forward.logits(streams.slice(0, parts_.layout.kept(logits.extent(0)).size()), mixing(),
+                        last().vectors.at("norm"), logits);
 }
 
 }  // namespace
