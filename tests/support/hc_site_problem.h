@@ -28,6 +28,7 @@ namespace baleen::test {
 struct HcSiteResults {
   std::vector<float> streams, post, comb, y, scales;
   std::vector<std::uint8_t> codes;
+  std::vector<float> pre;  ///< where mixing lags
 };
 
 struct HcSiteProblem {
@@ -45,6 +46,9 @@ struct HcSiteProblem {
     post = random_values(static_cast<std::size_t>(rows * n), seed + 5);
     comb = random_values(static_cast<std::size_t>(rows * n * n), seed + 6, 0.5F);
   }
+
+  /// From now on the streams are summed up by other weights, and the site's own are kept.
+  void lag() { incoming = random_values(static_cast<std::size_t>(rows * n), 7); }
 
   [[nodiscard]] HcWeights weights() { return {{fn.data(), {kMixes, n * width}}, base, scale}; }
 
@@ -68,13 +72,18 @@ struct HcSiteProblem {
                         cuda.allocate<float>(width / kActivationGroup * scale_stride), scale_stride};
     const View<Bf16Bits, 3> streams_view(device_streams, {count, n, width});
     const View<Bf16Bits, 2> y_view(y, {count, width});
-    const HcPreArgs pre{.streams = View<const Bf16Bits, 3>(streams_view),
-                        .weights = {.fn = {cuda.upload(fn), {kMixes, n * width}},
-                                    .base = {cuda.upload(base), base.size()},
-                                    .scale = {cuda.upload(scale), scale.size()}},
-                        .u = y_view,
-                        .post = {new_post, {count, n}},
-                        .comb = {new_comb, {count, n, n}}};
+    HcPreArgs pre{.streams = View<const Bf16Bits, 3>(streams_view),
+                  .weights = {.fn = {cuda.upload(fn), {kMixes, n * width}},
+                              .base = {cuda.upload(base), base.size()},
+                              .scale = {cuda.upload(scale), scale.size()}},
+                  .u = y_view,
+                  .post = {new_post, {count, n}},
+                  .comb = {new_comb, {count, n, n}}};
+    float* const mixing = incoming.empty() ? nullptr : cuda.upload(part(incoming, n));
+    if (mixing != nullptr) {
+      pre.incoming = View<const float, 2>(mixing, {count, n});
+      pre.pre = {mixing, {count, n}};
+    }
     const RmsNormArgs norm{.x = View<const Bf16Bits, 2>(y_view),
                            .weight = {cuda.upload(norm_weight), norm_weight.size()},
                            .y = y_view,
@@ -95,7 +104,8 @@ struct HcSiteProblem {
             cuda.download(new_comb, count * n * n),
             cuda.download_bf16(y, count * width),
             cuda.download(y_fp8.scales, width / kActivationGroup * scale_stride),
-            cuda.download(y_fp8.codes, count * width)};
+            cuda.download(y_fp8.codes, count * width),
+            mixing == nullptr ? std::vector<float>() : cuda.download(mixing, count * n)};
   }
 
   /// Empty where every row of `got` agrees with the references, else what differs. What follows the streams
@@ -116,15 +126,22 @@ struct HcSiteProblem {
     std::vector<float> u(static_cast<std::size_t>(rows * width)), want_post(got.post.size()),
         want_comb(got.comb.size());
     const Activations<2> u_view(u.data(), {rows, width});
-    hc_pre_ref({.streams = {after.data(), {rows, n, width}},
-                .weights = weights(),
-                .u = u_view,
-                .post = {want_post.data(), {rows, n}},
-                .comb = {want_comb.data(), {rows, n, n}}});
+    HcPreArgs reference{.streams = {after.data(), {rows, n, width}},
+                        .weights = weights(),
+                        .u = u_view,
+                        .post = {want_post.data(), {rows, n}},
+                        .comb = {want_comb.data(), {rows, n, n}}};
+    std::vector<float> want_pre(got.pre.size());
+    if (!incoming.empty()) {
+      reference.incoming = {incoming.data(), {rows, n}};
+      reference.pre = {want_pre.data(), {rows, n}};
+    }
+    hc_pre_ref(reference);
     rms_norm_ref({.x = u_view, .weight = norm_weight, .y = u_view});
     // Float32 sums of up to 28,672 products, of which the largest partial sums are a few.
     text += named("post", test::difference(got.post, want_post, {.absolute = 3e-6}));
     text += named("comb", test::difference(got.comb, want_comb, {.absolute = 3e-6}));
+    text += named("pre", test::difference(got.pre, want_pre, {.absolute = 3e-6}));
     text += named("y", test::difference(got.y, u, {.absolute = 1e-6, .relative = 0x1p-6, .norm = 5e-4}));
     const std::int64_t wrong = count_wrong_codes(got);
     if (wrong > 0) text += std::to_string(wrong) + " codes and scales that are not those of y\n";
@@ -157,6 +174,7 @@ struct HcSiteProblem {
   std::int64_t rows, width;
   std::vector<float> fn, base, norm_weight, streams, f, post, comb;
   std::vector<float> scale = {0.7F, 1.3F, -0.9F};
+  std::vector<float> incoming;  ///< empty: mixing does not lag
 };
 
 /// Row `row` of `many` is row 0 of `one`, to the bit.

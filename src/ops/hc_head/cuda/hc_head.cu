@@ -24,6 +24,7 @@ struct HcHeadKernelArgs {
   const float* fn;
   const float* base;
   const float* scale;
+  const float* given;  ///< [T, 4] pre; null: made by the others
   float norm_eps;
   float hc_eps;
   std::uint16_t* y;
@@ -53,8 +54,9 @@ __global__ void __launch_bounds__(kThreads)
   const std::uint16_t* const streams = args.streams + row * num_inputs;
 
   float sums[kSums] = {};
+  const int num_products = args.given == nullptr ? num_inputs : 0;
 #pragma unroll 4
-  for (int i = kValues * thread; i < num_inputs; i += kValues * kThreads) {
+  for (int i = kValues * thread; i < num_products; i += kValues * kThreads) {
     float x[kValues];
     unpack_bf16(*reinterpret_cast<const uint4*>(streams + i), x);
 #pragma unroll
@@ -76,8 +78,12 @@ __global__ void __launch_bounds__(kThreads)
       product += warp_sums[warp][thread];
       squares += warp_sums[warp][kHcStreams];
     }
-    const float rho = inverse_rms(squares, num_inputs, args.norm_eps);
-    pre[thread] = sigmoid(product * rho * args.scale[0] + args.base[thread]) + args.hc_eps;
+    if (args.given != nullptr) {
+      pre[thread] = __ldcg(args.given + row * kHcStreams + thread);
+    } else {
+      const float rho = inverse_rms(squares, num_inputs, args.norm_eps);
+      pre[thread] = sigmoid(product * rho * args.scale[0] + args.base[thread]) + args.hc_eps;
+    }
   }
   __syncthreads();
 
@@ -101,15 +107,18 @@ void hc_head(const HcHeadArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.precision == Precision::kReleased);
   BALEEN_CHECK_EQ(args.streams.extent(1), kHcStreams);
   BALEEN_CHECK_EQ(width % kValues, 0);
-  BALEEN_CHECK(args.streams.dense() && args.weights.fn.dense());
-  BALEEN_CHECK(args.weights.fn.extent(0) == kHcStreams && args.weights.fn.extent(1) == kHcStreams * width);
+  const bool is_given = !args.given.empty();
+  BALEEN_CHECK(args.streams.dense() && args.weights.fn.dense() && args.given.dense());
+  BALEEN_CHECK(is_given ||
+               (args.weights.fn.extent(0) == kHcStreams && args.weights.fn.extent(1) == kHcStreams * width));
   BALEEN_CHECK(args.y.extent(0) == num_rows && args.y.extent(1) == width && args.y.stride(0) % kValues == 0);
   if (num_rows == 0) return;
-  launch_kernel("hc_head", hc_head_kernel,
-                {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = kThreads}, context.stream,
-                HcHeadKernelArgs{args.streams.bf16().data(), args.weights.fn.data(), args.weights.base.data(),
-                                 args.weights.scale.data(), args.norm_eps, args.hc_eps, args.y.bf16().data(),
-                                 args.y.stride(0), static_cast<int>(width)});
+  launch_kernel(
+      "hc_head", hc_head_kernel, {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = kThreads},
+      context.stream,
+      HcHeadKernelArgs{args.streams.bf16().data(), args.weights.fn.data(), args.weights.base.data(),
+                       args.weights.scale.data(), is_given ? args.given.f32().data() : nullptr, args.norm_eps,
+                       args.hc_eps, args.y.bf16().data(), args.y.stride(0), static_cast<int>(width)});
 }
 
 }  // namespace baleen::BALEEN_ARCH

@@ -13,7 +13,6 @@ std::span<const CudaVariant<ops::HcHead>> hc_head_variants() {
         .run = hc_head,
         .why_not = [](const HcHeadArgs& args, const DeviceTraits& /*traits*/) -> std::optional<Reason> {
           if (!args.products.empty()) return "keeps no products";
-          if (!args.given.empty()) return "makes the weights of streams itself";
           return std::nullopt;
         }}}};
   return kVariants;

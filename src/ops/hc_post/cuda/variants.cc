@@ -17,7 +17,6 @@ std::optional<Reason> why_not_one_pass(const HcPostArgs& post, const HcPreArgs& 
                                        const DeviceTraits& /*traits*/) {
   if (post.streams.address() != pre.streams.address()) return "enters the streams that it leaves";
   if (norm.x.address() != pre.u.address()) return "normalises the vector that it makes";
-  if (pre.lags() || !pre.pre.empty()) return "sums streams up with their own weights alone";
   return std::nullopt;
 }
 

@@ -106,7 +106,9 @@ __global__ void __launch_bounds__(kHcRowsThreads)
     if (lane < kHcMixes) {
       const float logit = product * inverse * mix_scale + mix_base;
       if (lane < n) {
-        pre[lane] = sigmoid(logit) + args.hc_eps;
+        const float own = sigmoid(logit) + args.hc_eps;
+        pre[lane] = args.incoming == nullptr ? own : __ldcg(args.incoming + row * n + lane);
+        if (args.pre != nullptr) args.pre[row * n + lane] = own;
       } else if (lane < 2 * n) {
         args.post[row * n + lane - n] = 2.0F * sigmoid(logit);
       } else {

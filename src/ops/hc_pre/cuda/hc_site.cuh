@@ -34,6 +34,14 @@ namespace baleen::BALEEN_ARCH {
   args.sinkhorn_iterations = pre.sinkhorn_iterations;
   args.post = pre.post.f32().data();
   args.comb = pre.comb.f32().data();
+  if (pre.lags()) {
+    BALEEN_CHECK(pre.incoming.dense() && pre.incoming.extent(1) == kHcStreams);
+    args.incoming = pre.incoming.f32().data();
+  }
+  if (!pre.pre.empty()) {
+    BALEEN_CHECK(pre.pre.dense() && pre.pre.extent(1) == kHcStreams);
+    args.pre = pre.pre.f32().data();
+  }
   args.y = y.bf16().data();
   args.y_stride = y.stride(0);
   args.num_rows = static_cast<int>(num_rows);

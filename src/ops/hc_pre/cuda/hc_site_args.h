@@ -20,8 +20,10 @@ struct HcSiteArgs {
   float norm_eps = 0.0F;
   float hc_eps = 0.0F;
   int sinkhorn_iterations = 0;
-  float* post = nullptr;  ///< [T, 4]
-  float* comb = nullptr;  ///< [T, 4, 4]
+  float* post = nullptr;            ///< [T, 4]
+  float* comb = nullptr;            ///< [T, 4, 4]
+  const float* incoming = nullptr;  ///< [T, 4] what the streams are summed up with; null: the site's own pre
+  float* pre = nullptr;             ///< [T, 4] that one, which may be `incoming`; null: not kept
   // Its norm.
   const float* norm_weight = nullptr;  ///< [d]
   float rms_eps = 0.0F;

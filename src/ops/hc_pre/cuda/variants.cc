@@ -14,7 +14,6 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 
 std::optional<Reason> why_not(const HcPreArgs& args, const DeviceTraits& /*traits*/) {
   if (!args.products.empty()) return "keeps no products";
-  if (args.lags() || !args.pre.empty()) return "sums streams up with their own weights alone";
   return std::nullopt;
 }
 

@@ -28,6 +28,7 @@ struct RouteParams {
   RouteScoring scoring;
   bool normalise;
   float scale;
+  float sum_eps;
   const float* bias;               ///< or null
   const std::int32_t* hash_table;  ///< or null
   std::int64_t hash_stride;
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(kMaxExperts)
   }
   __syncthreads();
   if (thread >= p.num_selected) return;
-  float sum = 0.0F;
+  float sum = p.sum_eps;
 #pragma unroll 1
   for (int i = 0; i < p.num_selected; ++i) sum += scores[chosen[i]];
   const int id = chosen[thread];
@@ -205,6 +206,7 @@ void route(const RouteArgs& args, CudaContext& context) {
       .scoring = args.scoring,
       .normalise = args.normalise,
       .scale = args.scale,
+      .sum_eps = args.sum_eps,
       .bias = args.bias.empty() ? nullptr : args.bias.data(),
       .hash_table = hashed ? args.hash_table.data() : nullptr,
       .hash_stride = hashed ? args.hash_table.stride(0) : 0,

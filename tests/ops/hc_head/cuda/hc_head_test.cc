@@ -57,6 +57,30 @@ TEST(HcHeadOnGpu, AgreesWithTheReferenceInAnyCompany) {
   }
 }
 
+TEST(HcHeadOnGpu, SumsWithGivenWeights) {
+  BALEEN_NEEDS_GPU();
+  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 8}, {3, 256}, {2, 5120}}) {
+    TestCuda cuda;
+    Problem problem(rows, width);
+    const std::vector<float> given = test::random_values(static_cast<std::size_t>(rows * 4), 5);
+    std::vector<float> want(static_cast<std::size_t>(rows * width));
+    Bf16Bits* y = cuda.allocate<Bf16Bits>(rows * width);
+    HcHeadArgs args{.streams = {problem.streams.data(), {rows, 4, width}},
+                    .weights = {},
+                    .y = {want.data(), {rows, width}},
+                    .given = {given.data(), {rows, 4}}};
+    hc_head_ref(args);
+    args.streams = View<const Bf16Bits, 3>(cuda.upload_bf16(problem.streams), {rows, 4, width});
+    args.y = View<Bf16Bits, 2>(y, {rows, width});
+    args.given = View<const float, 2>(cuda.upload(given), {rows, 4});
+    BALEEN_ARCH::hc_head(args, cuda.context());
+    cuda.synchronise();
+    EXPECT_CLOSE(cuda.download_bf16(y, rows * width), want,
+                 {.absolute = 2e-5, .relative = 0x1p-7, .norm = 5e-4})
+        << rows << " of " << width;
+  }
+}
+
 TEST(HcHeadOnGpu, NonFiniteStreamsSpoilTheirOwnRowOnly) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;

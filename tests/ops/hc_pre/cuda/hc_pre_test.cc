@@ -31,6 +31,20 @@ TEST(HcPreNormOnGpu, AgreesWithTheReferences) {
   }
 }
 
+TEST(HcPreNormOnGpu, LaggedMixingAgreesWithTheReferences) {
+  BALEEN_NEEDS_GPU();
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{1, 128}, {5, 256}, {11, 4096}, {3, 5120}, {40, 5120}}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows of " << width);
+    for (const bool leaving : {false, true}) {
+      TestCuda cuda;
+      HcSiteProblem problem(rows, width);
+      problem.lag();
+      EXPECT_EQ(problem.difference(problem.run(cuda, leaving, 0, rows), leaving), "");
+    }
+  }
+}
+
 TEST(HcPreNormOnGpu, SteepLogitsStayDoublyStochastic) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;

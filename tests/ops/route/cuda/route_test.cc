@@ -101,6 +101,17 @@ void expect_as_reference(Problem& problem, const std::string& where) {
   EXPECT_EQ(got.load, want.load) << where;
 }
 
+TEST(RouteOnGpu, WhatIsAddedToTheSumCounts) {
+  BALEEN_NEEDS_GPU();
+  for (const float sum_eps : {1e-20F, 0.5F}) {
+    Problem problem({20, 384, 6});
+    problem.args.sum_eps = sum_eps;
+    // sqrt(softplus(-92)) = 1.05e-20
+    if (sum_eps < 0.5F) problem.logits.assign(problem.logits.size(), -92.0F);
+    expect_as_reference(problem, std::to_string(sum_eps));
+  }
+}
+
 constexpr RouteScoring kScorings[] = {RouteScoring::kSqrtSoftplus, RouteScoring::kSigmoid,
                                       RouteScoring::kSoftmax};
 
