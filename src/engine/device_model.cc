@@ -51,8 +51,10 @@ std::unique_ptr<EngramStore> open_engram(Device& device, const ModelShare& share
   const ModelConfig& config = share.rank.model();
   if (!share.plan.engram_place) return nullptr;
   EngramHashes hashes(config, compressed_ids);
-  auto tables = std::make_shared<const EngramTables>(stored_engram_tables(config, share.checkpoint),
-                                                     *share.plan.engram_place, device.memory());
+  const EngramPlace place = *share.plan.engram_place;
+  Memory& memory = place == EngramPlace::kHost ? device.host_visible_memory() : device.memory();
+  auto tables =
+      std::make_shared<const EngramTables>(stored_engram_tables(config, share.checkpoint), place, memory);
   return std::make_unique<EngramStore>(std::move(hashes), std::move(tables),
                                        device.traits().padded_rows(buffered_rows(options)), device.memory(),
                                        device.host_visible_memory());
