@@ -1,5 +1,5 @@
 /// Where experts lie in two memories: now and then, those that are used much change places with those that
-/// are not, without a change of any output.
+/// are not, and others are cached in the copy buffers, without a change of any output.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,22 @@ class ExpertPromotion {
   /// `store`: null where all experts lie in one memory. Both outlive this.
   ExpertPromotion(const MainPass& pass, ExpertStore* store) : pass_(pass), store_(store) {}
 
-  void before_step();
+  /// `num_rows`: tokens of the step.
+  void before_step(std::int64_t num_rows);
+  /// Before a pass of drafts that is no part of a step.
+  void before_drafts(std::int64_t num_rows) {
+    if (store_ != nullptr) store_->make_room(num_rows);
+  }
 
  private:
+  void exchange();
+  void cache(std::int64_t most);
+
   const MainPass& pass_;
   ExpertStore* store_;
   ExpertUse use_;
   std::int64_t steps_since_change_ = 0;
+  std::int64_t most_rows_ = 0;  ///< of steps since the latest change whose kernels copy experts
 };
 
 }  // namespace baleen

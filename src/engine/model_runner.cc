@@ -45,8 +45,8 @@ void ModelRunner::capture_steps() {
 ConstActivations<3> ModelRunner::run(std::span<const StepInput> inputs) {
   BALEEN_CHECK(queued_.empty());
   for (const StepInput& input : inputs) BALEEN_CHECK_EQ(input.num_drafts, 0);
-  promotion_.before_step();
   batch_.lay_out(inputs);
+  promotion_.before_step(batch_.num_rows());
   return pass_.run(batch_.rows());
 }
 
@@ -93,8 +93,8 @@ bool ModelRunner::read_results(std::span<const StepInput> inputs, ConstActivatio
 void ModelRunner::begin(std::span<const StepInput> inputs, std::int64_t num_links) {
   BALEEN_CHECK(limits_.queues);
   BALEEN_CHECK(queued_.takes_another(num_links));
-  promotion_.before_step();
   batch_.lay_out(inputs);
+  promotion_.before_step(batch_.num_rows());
   const std::span<TokenId> left = queued_.tokens_for_next();
   std::vector<std::vector<std::int64_t>> drafts(inputs.size());
   if (drafts_) drafts = drafts_->queue(inputs, num_links, left);

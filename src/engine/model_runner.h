@@ -85,6 +85,7 @@ class ModelRunner {
   }
   /// Of inputs with which nothing is wrong.
   [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+    promotion_.before_drafts(std::ssize(inputs));
     return drafts_->draft(inputs, depth);
   }
 

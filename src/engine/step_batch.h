@@ -30,6 +30,7 @@ class StepBatch {
 
   /// Valid until the next layout, or until one of the sequences changes.
   [[nodiscard]] RaggedBatch rows() const { return {.tokens = tokens_, .slices = slices_}; }
+  [[nodiscard]] std::int64_t num_rows() const { return std::ssize(tokens_); }
   /// Of each input.
   [[nodiscard]] std::span<const SequenceSlice> slices() const { return slices_; }
   /// Those of inputs with draws come first.

@@ -74,7 +74,7 @@ std::vector<ExpertSwap> ExpertPlacement::improvements(std::span<const std::vecto
       std::ranges::stable_sort(nearer, std::less(), use_of);
       for (std::size_t i = 0; i < std::min(farther.size(), nearer.size()); ++i) {
         const double more = use_of(farther[i]), less = use_of(nearer[i]);
-        if (more < kGain * less || more - less < kLeastGain) break;
+        if (!is_clearly_more(more, less)) break;
         const double step = cost(level(block, farther[i])) - cost(level(block, nearer[i]));
         candidates.push_back({{block, farther[i], nearer[i]}, step * (more - less)});
         taken[static_cast<std::size_t>(farther[i])] = taken[static_cast<std::size_t>(nearer[i])] = true;

@@ -2,6 +2,7 @@
 /// knows no addresses.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -40,6 +41,18 @@ struct ExpertCounts {
     return num_in_all() == 0 ? 0 : static_cast<double>(num_away()) / static_cast<double>(num_in_all());
   }
   [[nodiscard]] std::int64_t num_to_choose_from() const { return num_routed > 0 ? num_routed : num_experts; }
+  /// Places of the two buffers for copies of a block's experts.
+  [[nodiscard]] std::int64_t num_buffer_places() const { return 2 * most_away_of_a_block(); }
+  /// Those of them, the first ones, that a step of `num_rows` tokens may copy to by its kernels. What other
+  /// groups' tokens choose is not known.
+  [[nodiscard]] std::int64_t num_buffer_places_for(std::int64_t num_rows) const {
+    const std::int64_t most = most_away_of_a_block();
+    return num_groups > 1 || num_selected == 0 ? most : std::min(most, num_rows * num_selected);
+  }
+  /// Experts of the host's memory that the other places hold between steps of many tokens.
+  [[nodiscard]] std::int64_t most_cached(std::int64_t num_rows) const {
+    return std::min(num_on_host, num_buffer_places() - num_buffer_places_for(num_rows));
+  }
   bool operator==(const ExpertCounts&) const = default;
 };
 
@@ -88,6 +101,9 @@ class ExpertPlacement {
   /// varies, and a swap that is taken back later costs two copies each way.
   static constexpr double kGain = 1.25;
   static constexpr double kLeastGain = 4;  ///< and by at least so many tokens
+  [[nodiscard]] static constexpr bool is_clearly_more(double use, double other) {
+    return use >= kGain * other && use - other >= kLeastGain;
+  }
   /// What reading from disk takes, in copies over PCIe: some 5 GB/s against 51.
   static constexpr double kDiskCost = 10;
 

@@ -19,8 +19,7 @@ constexpr int kPromptMark = 2;  // of copies out of the first half of the prompt
 
 std::int64_t num_device_blocks(const ExpertCounts& counts) {
   constexpr std::int64_t kSpare = 1;
-  return counts.num_on_device() + kSpare + 2 * counts.most_away_of_a_block() +
-         counts.num_blocks * counts.num_slots;
+  return counts.num_on_device() + kSpare + counts.num_buffer_places() + counts.num_blocks * counts.num_slots;
 }
 
 std::vector<ExpertBlock> shapes_of(std::span<const BlockWeights> blocks) {
@@ -59,6 +58,7 @@ std::int64_t ExpertStore::host_bytes(const ExpertCounts& counts, std::int64_t bl
 ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device,
                          Memory& host, BackgroundCopies* copies, std::shared_ptr<const MadeBytes> made)
     : placement_(counts),
+      cached_(counts),
       shapes_(shapes_of(blocks.first(static_cast<std::size_t>(counts.num_blocks)))),
       unit_(std::ranges::max(shapes_, {}, &ExpertBlock::bytes).bytes()),
       device_(device),
@@ -88,7 +88,7 @@ ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCount
   first_on_host_ = static_cast<std::int32_t>((host_begin - begin) / unit);
   spare_ = first_on_device_ + static_cast<std::int32_t>(counts.num_on_device());
   first_in_buffers_ = spare_ + 1;
-  first_slot_ = first_in_buffers_ + static_cast<std::int32_t>(2 * counts.most_away_of_a_block());
+  first_slot_ = first_in_buffers_ + static_cast<std::int32_t>(counts.num_buffer_places());
   fill(blocks, made.get());
 }
 
@@ -104,7 +104,8 @@ void ExpertStore::fill(std::span<const BlockWeights> blocks, const MadeBytes* ma
                              : level == ExpertLevel::kHost ? next_on_host++
                                                            : kOnDisk;
     }
-    write_tables(block);
+    write_places(block);
+    empty_slots(block);
   }
   Progress progress("loading experts", "MB",
                     (num_blocks * num_experts - placement_.counts().num_on_disk) * unit_ / kMegabyte);
@@ -141,24 +142,67 @@ void ExpertStore::for_each_away(std::int64_t block, Each each) const {
   }
 }
 
-void ExpertStore::write_tables(std::int64_t block) {
+void ExpertStore::write_places(std::int64_t block) {
   const std::int64_t num_experts = placement_.counts().num_experts;
   const Tables tables(num_experts);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(tables.bytes));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tables.state));
   const auto write = [&](std::int64_t offset, const auto& values) {
     std::memcpy(bytes.data() + offset, values.data(), values.size() * sizeof(values[0]));
   };
   std::vector<std::int32_t> places;
-  for (std::int64_t expert = 0; expert < num_experts; ++expert) places.push_back(place(block, expert));
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+    const auto cached = cached_.place_of({block, expert});
+    places.push_back(cached ? first_in_buffers_ + static_cast<std::int32_t>(*cached) : place(block, expert));
+  }
   write(tables.of_expert, places);
   std::int32_t next = copy_buffer(block);
-  for_each_away(block, [&](std::int64_t expert) { places[static_cast<std::size_t>(expert)] = next++; });
+  for_each_away(block, [&](std::int64_t expert) {
+    if (!cached_.place_of({block, expert})) places[static_cast<std::size_t>(expert)] = next;
+    ++next;
+  });
   write(tables.buffered, places);
   write(tables.copied, places);
+  device_.upload(const_cast<std::byte*>(tables_of(block)), bytes);
+}
+
+void ExpertStore::empty_slots(std::int64_t block) {
   ExpertSlotState state{};
   std::ranges::fill(state.expert, -1);
-  std::memcpy(bytes.data() + tables.state, &state, sizeof(state));
-  device_.upload(const_cast<std::byte*>(tables_of(block)), bytes);
+  device_.upload(const_cast<std::byte*>(tables_of(block)) + Tables(placement_.counts().num_experts).state,
+                 std::as_bytes(std::span(&state, 1)));
+}
+
+void ExpertStore::cache(std::span<const CachedExperts::Change> changes) {
+  std::set<std::int64_t> blocks;
+  for (const auto& [place_in_buffers, next] : changes) {
+    BALEEN_CHECK(placement_.level(next.block, next.expert) == ExpertLevel::kHost);
+    if (const auto replaced = cached_.at(place_in_buffers)) blocks.insert(replaced->block);
+    drop_cached(next, blocks);
+    blocks.insert(next.block);
+    cached_.put(place_in_buffers, next);
+    device_.upload(at(first_in_buffers_ + static_cast<std::int32_t>(place_in_buffers)),
+                   {at(place(next.block, next.expert)), static_cast<std::size_t>(unit_)});
+  }
+  for (const std::int64_t block : blocks) write_places(block);
+}
+
+void ExpertStore::make_room(std::int64_t num_rows) {
+  drop_cached(placement_.counts().num_buffer_places_for(num_rows));
+}
+
+void ExpertStore::drop_cached(std::int64_t count) {
+  std::set<std::int64_t> blocks;
+  for (std::int64_t place = 0; place < count; ++place) {
+    if (const auto expert = cached_.at(place)) drop_cached(*expert, blocks);
+  }
+  for (const std::int64_t block : blocks) write_places(block);
+}
+
+void ExpertStore::drop_cached(const BlockExpert& expert, std::set<std::int64_t>& blocks) {
+  const auto place = cached_.place_of(expert);
+  if (!place) return;
+  cached_.drop(*place);
+  blocks.insert(expert.block);
 }
 
 ExpertPlaces ExpertStore::places_in(const std::byte* table) const {
@@ -178,6 +222,7 @@ ExpertSlots ExpertStore::slots_of(std::int64_t block) const {
   std::byte* const own = tables_.data() + block * tables.bytes;
   return {.count = static_cast<std::int32_t>(counts.num_slots),
           .first = first_slot_ + static_cast<std::int32_t>(block * counts.num_slots),
+          .buffer = first_in_buffers_,
           .buffered = reinterpret_cast<const std::int32_t*>(own + tables.buffered),
           .copied = reinterpret_cast<std::int32_t*>(own + tables.copied),
           .state = reinterpret_cast<ExpertSlotState*>(own + tables.state),
@@ -303,6 +348,7 @@ void ExpertStore::copy_from_disk(std::int64_t block, std::int64_t expert, std::b
 
 void ExpertStore::begin_pass(std::int64_t begin, std::int64_t end) {
   pass_end_ = end;
+  drop_cached(cached_.num_places());
   copies_->wait_for_operations();  // of the step before, which may read the copy buffers
   copy_to_buffer(begin);
   if (begin + 1 < end) copy_to_buffer(begin + 1);
@@ -339,6 +385,8 @@ void ExpertStore::swap(const ExpertSwap& swap) {
   std::int32_t& demoted = place(swap.block, swap.demoted);
   const auto size = static_cast<std::size_t>(unit_);
   const bool from_disk = promoted == kOnDisk;
+  std::set<std::int64_t> blocks;  // the swap's alone
+  for (const std::int64_t expert : {swap.promoted, swap.demoted}) drop_cached({swap.block, expert}, blocks);
   const std::int32_t freed = demoted;
   if (placement_.on_device(swap.block, swap.demoted)) {
     if (from_disk) {
@@ -359,7 +407,7 @@ void ExpertStore::swap(const ExpertSwap& swap) {
     promoted = freed;
   }
   placement_.apply(swap);
-  write_tables(swap.block);
+  write_places(swap.block);
 }
 
 }  // namespace baleen

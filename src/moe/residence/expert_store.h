@@ -5,18 +5,22 @@
 ///
 /// Kernels of a step of few tokens fetch those of the experts outside the GPU's memory that are chosen: the
 /// device alone knows which. They come to slots of their block, where the next tokens find them, or, where
-/// these are taken, to one of two buffers. A step of many tokens, which needs nearly all of them, finds them
-/// copied to these buffers: a block's experts come while the block before it is computed.
+/// these are taken, to a buffer. A step of many tokens, which needs nearly all of them, finds them copied to
+/// two buffers: a block's experts come while the block before it is computed. Between such steps the buffers
+/// hold copies of experts that are used much (`CachedExperts`), so that kernels find these like those that
+/// lie in the GPU's memory.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "device/background_copies.h"
 #include "model/weight_tree.h"
+#include "moe/residence/cached_experts.h"
 #include "moe/residence/expert_block.h"
 #include "moe/residence/expert_computer.h"
 #include "moe/residence/expert_guesses.h"
@@ -49,9 +53,17 @@ class ExpertStore {
   /// Makes `tree`'s blocks read their routed experts here.
   void bind(WeightTree& tree) const;
   /// Exchanges the bytes of two experts between steps: after all that was queued, before what is queued next.
-  /// A swap is one block each way; of an expert on disk one is read and none written. Its block's slots are
-  /// empty afterwards.
+  /// A swap is one block each way; of an expert on disk one is read and none written. What was cached of them
+  /// is not any more.
   void swap(const ExpertSwap& swap);
+
+  /// Copies of experts in the copy buffers.
+  [[nodiscard]] const CachedExperts& cached() const { return cached_; }
+  /// Between steps, like a swap: copies experts of the host's memory to places of the buffers. A step of many
+  /// tokens, and `make_room`, give these places up.
+  void cache(std::span<const CachedExperts::Change> changes);
+  /// Before a step of `num_rows` tokens whose kernels copy experts: the buffers' places for these are free.
+  void make_room(std::int64_t num_rows);
 
   /// What experts that lie outside the GPU's memory take by either way, with so many threads that compute.
   /// Before steps. Wants experts of one shape and format FP4, some of them in the host's memory or on disk.
@@ -165,9 +177,15 @@ class ExpertStore {
   void copy_to_buffer(std::int64_t block);
   void copy_from_disk(std::int64_t block, std::int64_t expert, std::byte* to);
   void fill(std::span<const BlockWeights> blocks, const MadeBytes* made);
-  void write_tables(std::int64_t block);
+  /// The first `count` places of the buffers hold no cached expert afterwards.
+  void drop_cached(std::int64_t count);
+  void drop_cached(const BlockExpert& expert, std::set<std::int64_t>& blocks);
+  /// Of a block, where experts lie. Slots keep what they have: the same bytes, wherever else they lie.
+  void write_places(std::int64_t block);
+  void empty_slots(std::int64_t block);
 
   ExpertPlacement placement_;
+  CachedExperts cached_;
   std::vector<ExpertBlock> shapes_;  ///< one a block
   std::int64_t unit_;                ///< from place to place: bytes of the largest
   Memory& device_;

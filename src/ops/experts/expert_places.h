@@ -168,12 +168,14 @@ struct ComputedExperts {
 
 /// Places in the device's memory for experts of one block that come from outside. An expert that is chosen
 /// and away goes to a slot, where it stays until a chosen expert finds no other; those for which there is no
-/// slot go to a buffer, which the block after the next one overwrites.
+/// slot go to a buffer, one behind the other, which the next block overwrites.
 struct ExpertSlots {
-  std::int32_t count = 0;                  ///< up to kMaxSlotsOfBlock
-  std::int32_t first = 0;                  ///< place of slot 0
-  const std::int32_t* buffered = nullptr;  ///< [E] places in the buffer; of experts on the device, their own
-  std::int32_t* copied = nullptr;          ///< [E] `ExpertPlaces::copied`
+  std::int32_t count = 0;   ///< up to kMaxSlotsOfBlock
+  std::int32_t first = 0;   ///< place of slot 0
+  std::int32_t buffer = 0;  ///< first place of the buffer
+  /// [E] places for copies of all experts away, in steps of many tokens; of experts on the device, their own.
+  const std::int32_t* buffered = nullptr;
+  std::int32_t* copied = nullptr;  ///< [E] `ExpertPlaces::copied`
   ExpertSlotState* state = nullptr;
   ExpertFetchCounts* counts = nullptr;
   /// Set once the router of a step has chosen: fetching ahead stops.

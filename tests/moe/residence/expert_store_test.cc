@@ -229,11 +229,83 @@ TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
       // The buffers are free for the kernels of a step of fewer tokens.
       EXPECT_TRUE(copies.are_done());
     };
+    const auto fill = [&] {
+      store.cache(store.cached().improvements(store.placement(), {}, 0, store.cached().num_places()));
+      EXPECT_FALSE(store.cached().empty());
+    };
     pass(0, num_blocks);
+    fill();
     pass(0, num_blocks - 1);
+    EXPECT_TRUE(store.cached().empty()) << "the buffers are taken";
+    fill();
     pass(num_blocks - 1, num_blocks);  // the MTP block alone
+    fill();
     store.swap({1, counts.num_experts - 1, 0});
     pass(0, num_blocks);
+  }
+}
+
+/// Copies in the buffers, while experts change places and steps need room: kernels find the expert's bytes at
+/// the place that the table says, and what is cached like what the device has.
+TEST_P(ExpertStoreOf, KernelsFindCachedExperts) {
+  const std::int64_t num_blocks = weights_->config().num_hidden_layers;
+  const std::int64_t num_experts = weights_->config().n_routed_experts, all = num_blocks * num_experts;
+  for (const ExpertCounts& counts : {ExpertCounts{.num_blocks = num_blocks,
+                                    .num_experts = num_experts,
+                                    .num_on_host = all - num_blocks,
+                                    .num_selected = 2},
+                                     ExpertCounts{.num_blocks = num_blocks,
+                                     .num_experts = num_experts,
+                                     .num_on_host = all / 3,
+                                     .num_on_disk = all / 3,
+                                     .num_selected = 1}}) {
+    DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+    ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), nullptr);
+    store.bind(copy.tree());
+    std::mt19937 random(1);
+    std::int64_t most_cached = 0;
+    for (int trial = 0; trial < 60; ++trial) {
+      std::vector<std::vector<double>> use(static_cast<std::size_t>(num_blocks));
+      for (std::vector<double>& of_block : use) {
+        for (std::int64_t i = 0; i < num_experts; ++i)
+          of_block.push_back(static_cast<double>(random() % 100));
+      }
+      store.cache(store.cached().improvements(store.placement(), use, 0, 1 + random() % 8));
+      const ExpertSwap swap{static_cast<std::int64_t>(random()) % num_blocks,
+                            static_cast<std::int64_t>(random()) % num_experts,
+                            static_cast<std::int64_t>(random()) % num_experts};
+      if (store.placement().level(swap.block, swap.promoted) >
+          store.placement().level(swap.block, swap.demoted))
+        store.swap(swap);
+      const std::int64_t num_rows = trial % 5 == 0 ? static_cast<std::int64_t>(random()) % 4 : 0;
+      store.make_room(num_rows);
+      std::set<std::int32_t> taken;
+      std::int64_t num_cached = 0;
+      const MoeWeights& first = copy.tree().block(0).moe;
+      for (std::int64_t block = 0; block < num_blocks; ++block) {
+        const ExpertPlaces& places = copy.tree().block(block).moe.places;
+        for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+          const std::int32_t place = places.of_expert[expert];
+          const auto cached = store.cached().place_of({block, expert});
+          num_cached += cached ? 1 : 0;
+          EXPECT_EQ(place < 0, store.placement().level(block, expert) == ExpertLevel::kDisk);
+          if (place < 0) continue;
+          EXPECT_TRUE(taken.insert(place).second) << "no two experts at a place";
+          ASSERT_TRUE(has_bytes(store.shape(block),
+                                first.routed[0].w1.data + place * first.places.block_bytes, block, expert))
+              << block << " " << expert;
+          EXPECT_EQ(place == places.slots.buffered[expert],
+                    cached || store.placement().on_device(block, expert));
+          EXPECT_EQ(places.copied[expert], places.slots.buffered[expert]);
+        }
+        // What a step of so many tokens copies to.
+        for (std::int64_t i = 0; i < counts.num_buffer_places_for(num_rows); ++i)
+          EXPECT_FALSE(taken.contains(places.slots.buffer + static_cast<std::int32_t>(i)));
+      }
+      most_cached = std::max(most_cached, num_cached);
+    }
+    EXPECT_GT(most_cached, 0);
+    expect_bytes(store);
   }
 }
 

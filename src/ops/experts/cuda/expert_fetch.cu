@@ -112,7 +112,7 @@ __device__ OwnExpert assign_slots(const FetchParams& p, FetchPlan& plan) {
     plan.taken_by[own.slot] = thread;
   }
   own.comes = own.away && (own.slot != kNoSlot || !p.guess);
-  own.target = own.slot != kNoSlot ? p.slots.first + own.slot : own.away ? p.slots.buffered[thread] : 0;
+  own.target = own.slot != kNoSlot ? p.slots.first + own.slot : p.slots.buffer + rank - num_free;
   __syncthreads();
   return own;
 }
