@@ -40,14 +40,19 @@ ROWS = [
     row("24gb-prompt", "tok/s", 2500, 5000, *PREFILL, "--zipf", "0", gpu_bytes=GB24),
     row("80gb-even", "tok/s", 40, 50, "--at", "4096", "--prompt", "0", "--decode", "64", "--chunk", "512", "--zipf", "0", gpu_bytes=GB80),
 ]
-# Of a card's memory no weights take: context, kernels and graphs, the cache and activations of such steps.
-REST_BYTES = {"--chunk 512": 2.2e9, "--chunk 8192": 4.4e9}
+# Cards with so much memory.
+CARDS = {GB24: "rtx-4090", GB80: "a100-80gb"}
 
 
-def weight_bytes(entry):
-    total = int(entry["gpu_bytes"][:-2]) * 10**9
-    chunk = entry["arguments"][entry["arguments"].index("--chunk") + 1]
-    return int(total - REST_BYTES[f"--chunk {chunk}"])
+def weight_bytes(options, entry):
+    """What `plan` leaves to weights of such a card, beside the cache and activations of such steps."""
+    said = dict(zip(entry["arguments"][::2], entry["arguments"][1::2]))
+    positions = sum(int(said.get(name, "0")) for name in ("--at", "--prompt", "--decode", "--warm-up"))
+    sequences = int(said.get("--sequences", "1"))
+    command = [options.program, "plan", "--device", CARDS[entry["gpu_bytes"]], "--preset", "flash", "--max-batch-tokens",
+               said["--chunk"], "--max-sequences", str(sequences), "--context", str(sequences * positions), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit, check=True)
+    return json.loads(done.stdout)["weight_bytes"]
 
 
 def bench(options, entry, *more):
@@ -66,7 +71,7 @@ def bench(options, entry, *more):
     else:
         source = ["--preset", "flash", "--device", "cuda"]
         if entry["gpu_bytes"] and not (entry["gpu_bytes"] == GB80 and options.device_gb <= 80):
-            more = (*more, "--gpu-weights-bytes", str(weight_bytes(entry)))
+            more = (*more, "--gpu-weights-bytes", str(weight_bytes(options, entry)))
     command = [options.program, "bench", *source, *arguments, *more, "--json"]
     if options.cores:
         command = ["taskset", "-c", f"0-{options.cores - 1}", *command]
