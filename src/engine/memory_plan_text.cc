@@ -29,9 +29,10 @@ std::string experts_text(const MemoryPlan& plan) {
   };
   std::string text = line("on the host", plan.host_expert_bytes,
                           fmt::format(" pinned: {} of {} routed experts ({:.1f}%), fetched over PCIe or "
-                                      "computed there; {} slots of a layer keep what came last",
+                                      "computed there; {} slots of a layer keep what came last, buffers "
+                                      "cache {} between prompts",
                                       experts.num_on_host, experts.num_in_all(), percent(experts.num_on_host),
-                                      experts.num_slots));
+                                      experts.num_slots, experts.most_cached(1)));
   if (experts.num_on_disk > 0) {
     text += line("on disk", plan.disk_expert_bytes,
                  fmt::format(": {} routed experts ({:.1f}%), read when they are needed", experts.num_on_disk,

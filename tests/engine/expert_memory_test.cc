@@ -35,6 +35,8 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   EXPECT_EQ(plan.host_expert_bytes, (plan.experts.num_on_host + 1) * kBlockBytes);
   EXPECT_NE(to_text(plan).find(fmt::format("{} of 11008 routed experts", plan.experts.num_on_host)),
             std::string::npos);
+  EXPECT_NE(to_text(plan).find(fmt::format("buffers cache {} ", plan.experts.most_cached(1))),
+            std::string::npos);
 
   // A smaller budget of the GPU: more on the host; and a limit of the host's memory: a sentence.
   MemoryPlan less = whole;
