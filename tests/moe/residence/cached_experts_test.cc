@@ -65,9 +65,9 @@ TEST(CachedExperts, AreThoseUsedMost) {
   EXPECT_EQ(cached.at(3), (BlockExpert{1, 2}));
   // Another one is used more, but not clearly; then it is.
   Use next = use;
-  next[0][2] = 24;
+  next[0][2] = 54;
   EXPECT_TRUE(cached.improvements(placement, next, 2, kAll).empty());
-  next[0][2] = 25;
+  next[0][2] = 57;
   EXPECT_EQ(cached.improvements(placement, next, 2, kAll), (std::vector<Change>{{3, {0, 2}}}));
   EXPECT_EQ(cached.improvements(placement, next, 0, kAll), (std::vector<Change>{{0, {0, 2}}, {1, {2, 2}}}))
       << "there are empty places";

@@ -123,11 +123,32 @@ TEST(ExpertPlacement, ImprovementsComeToAnEnd) {
           if (placement.on_device(b, host) || !placement.on_device(b, device)) continue;
           const double more = use[block][static_cast<std::size_t>(host)];
           const double less = use[block][static_cast<std::size_t>(device)];
-          EXPECT_TRUE(more < ExpertPlacement::kGain * less || more - less < ExpertPlacement::kLeastGain);
+          EXPECT_FALSE(ExpertPlacement::is_clearly_more(more, less));
         }
       }
     }
   }
+}
+
+/// Of experts that are used alike, none moves by chance; one that is used much is found within a few looks.
+TEST(ExpertPlacement, ChanceMovesNothing) {
+  const ExpertCounts counts{.num_blocks = 43, .num_experts = 256, .num_on_host = 10'700, .num_selected = 6};
+  const ExpertPlacement placement(counts);
+  std::mt19937 random(5);
+  for (const double mean : {0.4, 4.0, 20.0}) {
+    std::poisson_distribution<int> tokens(mean);
+    std::vector<std::vector<double>> use(43, std::vector<double>(256));
+    for (auto& block : use) {
+      for (double& value : block) value = tokens(random);
+    }
+    EXPECT_LE(placement.improvements(use, 1000).size(), 2U) << mean;
+  }
+  EXPECT_TRUE(ExpertPlacement::is_clearly_more(17, 0));
+  EXPECT_TRUE(ExpertPlacement::is_clearly_more(60, 20));
+  EXPECT_FALSE(ExpertPlacement::is_clearly_more(12, 0));
+  EXPECT_FALSE(ExpertPlacement::is_clearly_more(40, 20));
+  EXPECT_FALSE(ExpertPlacement::is_clearly_more(1200, 1000)) << "less than a quarter more";
+  EXPECT_FALSE(ExpertPlacement::is_clearly_more(0, 0));
 }
 
 TEST(ExpertUse, OlderCountsWeighLess) {
