@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -169,6 +170,28 @@ void read(benchmark::State& state) {
   rate.set(kBytes);
 }
 
+/// One expert of which each thread has read a megabyte before, which is not timed.
+void read_before(benchmark::State& state, const std::string& instruction_set) {
+  limit_instruction_set(instruction_set);
+  Call call(1);
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  Arena scratch(stated_experts_scratch_bytes(1, 1, kWidth, kInner));
+  std::int64_t next = 0;
+  std::clock_t busy = 0;
+  for (auto _ : state) {
+    const StatedExpertRows entry = call.rows(next++, 0);
+    if (state.range(1) != 0) read_stated_experts({entry.expert, 1}, pool, [] { return false; });
+    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin_busy = std::clock();
+    stated_experts({&entry, 1}, 10.0F, pool, scratch);
+    busy += std::clock() - begin_busy;
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  const double all = static_cast<double>(kExpertBytes) * static_cast<double>(state.iterations()) * 1e-9;
+  state.counters["GB/s"] = benchmark::Counter(all, benchmark::Counter::kIsRate);
+  state.counters["GB/s_a_core"] = all * CLOCKS_PER_SEC / static_cast<double>(busy);
+}
+
 void register_cases() {
   const int most = default_num_threads();
   std::vector<std::int64_t> threads;
@@ -176,6 +199,15 @@ void register_cases() {
   threads.push_back(most);
   for (const std::int64_t count : threads)
     benchmark::RegisterBenchmark("Read", read)->Args({count})->ArgNames({"threads"})->UseRealTime();
+  const std::string best = available_instruction_sets().front();
+  for (const std::int64_t count : threads) {
+    for (const std::int64_t reads : {0, 1}) {
+      benchmark::RegisterBenchmark(("ReadBefore/" + best).c_str(), read_before, best)
+          ->Args({count, reads})
+          ->ArgNames({"threads", "reads"})
+          ->UseManualTime();
+    }
+  }
   for (const std::string& instruction_set : available_instruction_sets()) {
     for (const std::int64_t count : threads) {
       for (const std::int64_t num_rows : {1, 2, 4, 8, 16}) {

@@ -1,7 +1,6 @@
 #include "moe/residence/expert_computer.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -36,16 +35,6 @@ void pause_briefly() {
 #endif
 }
 
-/// A thread reads so much between looks for a request.
-constexpr std::size_t kReadAheadBytes = std::size_t{8} << 10;
-
-void touch(std::span<const std::byte> bytes) {
-  constexpr std::size_t kLine = 64;
-  unsigned sum = 0;
-  for (std::size_t at = 0; at < bytes.size(); at += kLine) sum += std::to_integer<unsigned>(bytes[at]);
-  asm volatile("" : : "r"(sum));
-}
-
 std::int64_t scale_groups(const ExpertWeights& like) { return like.w1.cols / like.w1.activation_group; }
 
 double ns_since(Clock::time_point begin) {
@@ -75,6 +64,7 @@ ExpertComputer::ExpertComputer(Source source, const ExpertWeights& like, float s
       pool_(num_threads) {
   weights_.reserve(kMaxExpertsOfBlock);
   rows_.reserve(kMaxExpertsOfBlock);
+  guessed_.reserve(HostExpertGuess::kMaxExperts);
 }
 
 ExpertComputer::~ExpertComputer() {
@@ -86,7 +76,7 @@ ExpertComputer::~ExpertComputer() {
 ComputedExperts ExpertComputer::host(std::int64_t block) const {
   return {.request = &request(),
           .state = state_,
-          .guess = source_.bytes ? reinterpret_cast<HostExpertGuess*>(guess_.data()) : nullptr,
+          .guess = source_.on_host ? reinterpret_cast<HostExpertGuess*>(guess_.data()) : nullptr,
           .codes = reinterpret_cast<std::uint8_t*>(codes_.data()),
           .scales = reinterpret_cast<float*>(scales_.data()),
           .y = reinterpret_cast<const Bf16Bits*>(y_.data()),
@@ -202,25 +192,18 @@ void ExpertComputer::serve(const std::stop_token& stop) {
 }
 
 void ExpertComputer::read_ahead() {
-  if (!source_.bytes) return;
+  if (!source_.on_host) return;
   const auto& guess = *reinterpret_cast<const HostExpertGuess*>(guess_.data());
   const std::uint64_t posted = read_word(guess.posted);
   if (posted == read_) return;
   read_ = posted;
-  std::array<std::span<const std::byte>, HostExpertGuess::kMaxExperts> experts;
-  const std::size_t count =
-      std::min({rows_.size(), static_cast<std::size_t>(std::max(guess.count, 0)), experts.size()});
-  for (std::size_t i = 0; i < count; ++i) experts[i] = source_.bytes(guess.places[i]);
-  const int num_threads = pool_.num_threads();
-  pool_.parallel_for(num_threads, [&](std::int64_t thread, int) {
-    for (const std::span<const std::byte> bytes : std::span(experts).first(count)) {
-      for (std::size_t at = static_cast<std::size_t>(thread) * kReadAheadBytes; at < bytes.size();
-           at += static_cast<std::size_t>(num_threads) * kReadAheadBytes) {
-        if (read_word(request().posted) != answered_) return;
-        touch(bytes.subspan(at, std::min(kReadAheadBytes, bytes.size() - at)));
-      }
-    }
-  });
+  const std::int64_t count =
+      std::min({std::ssize(rows_), std::int64_t{guess.count}, std::int64_t{HostExpertGuess::kMaxExperts}});
+  guessed_.clear();
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (const auto expert = source_.on_host(guess.places[i])) guessed_.push_back(*expert);
+  }
+  read_stated_experts(guessed_, pool_, [this] { return read_word(request().posted) != answered_; });
 }
 
 void ExpertComputer::answer() {

@@ -1,7 +1,8 @@
 /// Experts computed where they lie: a thread of the host answers kernels that ask for rows of experts outside
 /// the GPU's memory (`HostExpertRequest`), with the same bits as the GPU's (ops/experts/stated_sums.h). It
 /// spins while steps run, for a layer waits for it, and looks now and then when none has come for a while.
-/// Between requests it reads what is guessed for the next layer into the cores' caches.
+/// Between requests its threads read, of what is guessed for the next layer, what each of them would multiply
+/// into their cores' caches.
 #pragma once
 
 #include <atomic>
@@ -37,8 +38,8 @@ class ExpertComputer {
     std::function<ExpertWeights(std::int64_t block, std::int64_t expert, std::int32_t place)> find;
     /// Of experts on disk: before and after their weights are read; both may be empty.
     std::function<void(const ExpertWeights&)> acquire, release;
-    /// What lies at a place of the host's memory; empty for others. Null: nothing is read ahead.
-    std::function<std::span<const std::byte>(std::int32_t place)> bytes = nullptr;
+    /// The expert at a place of the host's memory; none at others. Null: nothing is read ahead.
+    std::function<std::optional<ExpertWeights>(std::int32_t place)> on_host = nullptr;
   };
   /// `like`: the experts' shape. `pinned`: memory that kernels reach at the same addresses as the host does;
   /// `state`, zeroed, in theirs.
@@ -75,8 +76,8 @@ class ExpertComputer {
   [[nodiscard]] Fp8Rows tokens(std::int64_t num_tokens) const;
   void serve(const std::stop_token& stop);
   void answer();
-  /// Reads what is guessed for the next request, as much as the latest one had, so that it lies in the cores'
-  /// caches. Stops when a request comes.
+  /// Of what is guessed for the next request, as many experts as the latest one had at most. Stops when a
+  /// request comes.
   void read_ahead();
   void publish(const HostExpertTimes& times) const;
   void publish_rates();
@@ -95,6 +96,7 @@ class ExpertComputer {
   bool held_ = false;
   std::vector<ExpertWeights> weights_;  ///< the request's that is under way
   std::vector<StatedExpertRows> rows_;
+  std::vector<ExpertWeights> guessed_;
   std::uint64_t answered_ = 0;  ///< request
   std::uint64_t read_ = 0;      ///< guess
   double latest_ns_ = 0;        ///< that the cores took for the request before

@@ -246,10 +246,10 @@ ExpertWeights ExpertStore::weights_at(std::int64_t block, std::int64_t expert, s
   return place == kOnDisk ? reader_->weights(block, expert) : shape(block).at(at(place));
 }
 
-std::span<const std::byte> ExpertStore::bytes_on_host(std::int32_t place) const {
+std::optional<ExpertWeights> ExpertStore::expert_on_host(std::int32_t place) const {
   const std::int64_t number = std::int64_t{place} - first_on_host_;
-  if (number < 0 || number >= placement_.counts().num_on_host) return {};
-  return {at(place), static_cast<std::size_t>(unit_)};
+  if (number < 0 || number >= placement_.counts().num_on_host) return std::nullopt;
+  return shape(0).at(at(place));
 }
 
 double ExpertStore::measured_piece_ns() {
@@ -279,7 +279,7 @@ HostExpertTimes ExpertStore::measure_host(float swiglu_limit, int num_threads) {
   ExpertComputer::Source source{
       .find = [this](std::int64_t block, std::int64_t expert,
                      std::int32_t place) { return weights_at(block, expert, place); },
-      .bytes = [this](std::int32_t place) { return bytes_on_host(place); }};
+      .on_host = [this](std::int32_t place) { return expert_on_host(place); }};
   if (reader_ && reader_->made() != nullptr) {
     const MadeBytes* const made = reader_->made();
     source.acquire = [=, this](const ExpertWeights& weights) {

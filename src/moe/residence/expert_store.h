@@ -167,8 +167,8 @@ class ExpertStore {
   [[nodiscard]] ExpertSlots slots_of(std::int64_t block) const;
   /// An expert in the host's memory or, place -1, in the checkpoint.
   [[nodiscard]] ExpertWeights weights_at(std::int64_t block, std::int64_t expert, std::int32_t place) const;
-  /// Of a place in the host's memory; empty for others.
-  [[nodiscard]] std::span<const std::byte> bytes_on_host(std::int32_t place) const;
+  /// Where all blocks' experts have one shape.
+  [[nodiscard]] std::optional<ExpertWeights> expert_on_host(std::int32_t place) const;
   /// Nanoseconds that copying a piece takes.
   [[nodiscard]] double measured_piece_ns();
   /// `each(expert)` of the block's experts outside the GPU's memory, in the order of their copies.

@@ -3,12 +3,17 @@
 // activation and packs it; (3) outputs of w2. An item waits for the earlier ones whose results it reads,
 // which other threads have begun before: so there is no barrier between the products of an expert, at which
 // memory would pause.
+//
+// Each piece of an expert's weights has a thread of its own, whose cache has it if `read_stated_experts` has
+// read it; threads that have done their pieces take those of others.
 
 #include "ops/experts/stated_experts.h"
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <thread>
 
@@ -108,6 +113,36 @@ void wait_for(const Counter& counter, std::int64_t wanted) {
   }
 }
 
+// Pieces of an expert are shared out to threads.
+
+constexpr int kMaxShares = 64;  ///< of more threads, several have one
+/// Counters on cache lines of their own.
+constexpr std::int64_t kCounterStride = 64 / sizeof(Counter);
+
+int num_shares_of(const ThreadPool& pool) { return std::min(pool.num_threads(), kMaxShares); }
+
+/// Pieces of an expert that a share has at most.
+std::int64_t most_pieces(std::int64_t num_pieces, int num_shares) {
+  return (num_pieces + num_shares - 1) / num_shares;
+}
+
+/// The `number`th of them; none if it is not less than there are. The first pieces of experts are of different
+/// shares, for some shares have one more.
+std::int64_t piece_of_share(const ExpertWeights& expert, std::int64_t number, int share, int num_shares) {
+  constexpr std::uintptr_t kPage = 4096;
+  const auto first = static_cast<int>(reinterpret_cast<std::uintptr_t>(expert.w1.data) / kPage %
+                                      static_cast<std::uintptr_t>(num_shares));
+  return number * num_shares + (share + first) % num_shares;
+}
+
+/// Brings what is there to the core's cache.
+void touch(std::span<const std::byte> bytes) {
+  constexpr std::size_t kLine = 64;
+  unsigned sum = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += kLine) sum += std::to_integer<unsigned>(bytes[at]);
+  asm volatile("" : : "r"(sum));
+}
+
 Counter* zero_counters(std::int64_t count, Arena& scratch) {
   auto* counters = scratch.allocate<Counter>(count);
   std::uninitialized_value_construct_n(counters, count);
@@ -201,6 +236,42 @@ void run_outer(const Entry& entry, std::int64_t piece, bool rounds, const Store&
   }
 }
 
+/// Items of one kind: pieces of every entry, in shares.
+class SharedItems {
+ public:
+  /// `next`: a counter of each share, zeroed.
+  SharedItems(std::span<const Entry> entries, std::int64_t num_pieces, int num_shares, Counter* next)
+      : entries_(entries),
+        num_pieces_(num_pieces),
+        num_shares_(num_shares),
+        most_(most_pieces(num_pieces, num_shares)),
+        next_(next) {}
+
+  /// Calls run(entry, piece) for all that no thread has begun, the thread's own first.
+  template <class Run>
+  void drain(int thread, const Run& run) const {
+    const std::int64_t end = std::ssize(entries_) * most_;
+    for (int distance = 0; distance < num_shares_; ++distance) {
+      const int share = (thread + distance) % num_shares_;
+      Counter& next = next_[share * kCounterStride];
+      while (next.load(std::memory_order_relaxed) < end) {
+        const std::int64_t item = next.fetch_add(1, std::memory_order_relaxed);
+        if (item >= end) break;
+        const Entry& entry = entries_[static_cast<std::size_t>(item / most_)];
+        const std::int64_t piece = piece_of_share(*entry.expert, item % most_, share, num_shares_);
+        if (piece < num_pieces_) run(entry, piece);
+      }
+    }
+  }
+
+ private:
+  std::span<const Entry> entries_;
+  std::int64_t num_pieces_;
+  int num_shares_;
+  std::int64_t most_;  ///< pieces of an entry that a share has
+  Counter* next_;
+};
+
 /// A row of x that entries have.
 template <class Rows>
 struct PackedRow {
@@ -230,8 +301,11 @@ void run(std::span<const Rows> experts, float limit, bool rounds, ThreadPool& po
   auto* packed_inner = scratch.allocate<StatedSlice>(num_rows * widths.inner_slices());
   auto* gate = scratch.allocate<float>(2 * num_rows * widths.inner);
   float* up = gate + num_rows * widths.inner;
-  Counter* counters = zero_counters(1 + num_entries * (widths.inner_slices() + 1), scratch);
+  Counter* counters = zero_counters(2 + num_entries * (widths.inner_slices() + 1), scratch);
+  Counter* rows_begun = counters++;
   Counter* rows_done = counters++;
+  const int num_shares = num_shares_of(pool);
+  Counter* next = zero_counters(2 * num_shares * kCounterStride, scratch);
 
   std::int64_t num_packed = 0, first = 0, which = 0;
   for (const Rows& rows : experts) {
@@ -259,27 +333,25 @@ void run(std::span<const Rows> experts, float limit, bool rounds, ThreadPool& po
     }
   }
 
-  const std::int64_t inner_pieces = widths.inner / kInnerOutputs;
-  const std::int64_t outer_pieces = widths.outputs / kOutputs;
-  const std::int64_t num_inner_items = num_entries * inner_pieces;
-  pool.parallel_for(num_packed + num_inner_items + num_entries * outer_pieces, [&](std::int64_t item, int) {
-    if (item < num_packed) {
-      pack(*packed_rows[item].rows, packed_rows[item].row, widths, packed_x + item * widths.slices());
+  const std::span<const Entry> all(entries, static_cast<std::size_t>(num_entries));
+  const SharedItems inner_items(all, widths.inner / kInnerOutputs, num_shares, next);
+  const SharedItems outer_items(all, widths.outputs / kOutputs, num_shares,
+                                next + num_shares * kCounterStride);
+  pool.parallel_for(pool.num_threads(), [&](std::int64_t, int thread) {
+    for (std::int64_t row; (row = rows_begun->fetch_add(1, std::memory_order_relaxed)) < num_packed;) {
+      pack(*packed_rows[row].rows, packed_rows[row].row, widths, packed_x + row * widths.slices());
       rows_done->fetch_add(1, std::memory_order_release);
-      return;
     }
-    item -= num_packed;
-    if (item < num_inner_items) {
-      wait_for(*rows_done, num_packed);
-      return run_inner(entries[item / inner_pieces], widths, item % inner_pieces, limit);
-    }
-    item -= num_inner_items;
-    const std::int64_t of = item / outer_pieces;
-    wait_for(*entries[of].slices, widths.inner_slices());
-    run_outer(entries[of], item % outer_pieces, rounds,
-              [&](std::int64_t row, std::int64_t begin, std::int64_t count, const float* values) {
-                store(*rows_of_entries[of], row * widths.outputs + begin, count, values);
-              });
+    wait_for(*rows_done, num_packed);
+    inner_items.drain(
+        thread, [&](const Entry& entry, std::int64_t piece) { run_inner(entry, widths, piece, limit); });
+    outer_items.drain(thread, [&](const Entry& entry, std::int64_t piece) {
+      wait_for(*entry.slices, widths.inner_slices());
+      run_outer(entry, piece, rounds,
+                [&](std::int64_t row, std::int64_t begin, std::int64_t count, const float* values) {
+                  store(*rows_of_entries[&entry - entries], row * widths.outputs + begin, count, values);
+                });
+    });
   });
 }
 
@@ -327,7 +399,44 @@ std::int64_t stated_experts_scratch_bytes(std::int64_t num_experts, std::int64_t
          Arena::bytes_for<StatedSlice>(num_rows * slices) +
          Arena::bytes_for<StatedSlice>(num_rows * inner_slices) +
          Arena::bytes_for<float>(2 * num_rows * inner_width) +
-         Arena::bytes_for<Counter>(1 + num_experts * (inner_slices + 1));
+         Arena::bytes_for<Counter>(2 + num_experts * (inner_slices + 1)) +
+         Arena::bytes_for<Counter>(2 * kMaxShares * kCounterStride);
+}
+
+void read_stated_experts(std::span<const ExpertWeights> experts, ThreadPool& pool,
+                         const std::function<bool()>& stops) {
+  // Less than the second-level cache of a core that has 2 MB.
+  constexpr std::int64_t kMostBytes = std::int64_t{3} << 19, kChunkBytes = std::int64_t{8} << 10;
+  const int num_shares = num_shares_of(pool);
+  pool.parallel_for(pool.num_threads(), [&](std::int64_t, int thread) {
+    if (thread >= num_shares) return;
+    std::int64_t left = kMostBytes;
+    const auto read = [&](const std::byte* data, std::int64_t size) {
+      for (std::int64_t at = 0; at < size && left > 0; at += kChunkBytes) {
+        if (stops()) left = 0;
+        touch({data + at, static_cast<std::size_t>(std::min(kChunkBytes, size - at))});
+      }
+      left -= size;
+    };
+    const auto read_pieces = [&](const ExpertWeights& expert, std::initializer_list<const WeightMatrix*> of,
+                                 std::int64_t rows_of_piece) {
+      const std::int64_t num_pieces = (*of.begin())->rows / rows_of_piece;
+      for (std::int64_t i = 0; i < most_pieces(num_pieces, num_shares) && left > 0; ++i) {
+        const std::int64_t piece = piece_of_share(expert, i, thread, num_shares);
+        if (piece >= num_pieces) return;
+        for (const WeightMatrix* weight : of) {
+          const std::int64_t codes = rows_of_piece * weight->cols / 2,
+                             scales = rows_of_piece * weight->cols / 32;
+          read(weight->data + piece * codes, codes);
+          read(reinterpret_cast<const std::byte*>(weight->group_scales) + piece * scales, scales);
+        }
+      }
+    };
+    for (const ExpertWeights& expert : experts) {
+      read_pieces(expert, {&expert.w1, &expert.w3}, kInnerOutputs);
+      read_pieces(expert, {&expert.w2}, kOutputs);
+    }
+  });
 }
 
 void stated_experts(std::span<const StatedExpertRows> experts, float swiglu_limit, ThreadPool& pool,

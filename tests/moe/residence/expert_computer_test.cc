@@ -39,12 +39,12 @@ class ExpertComputerOf : public testing::Test {
                        },
                    .acquire = [this](const ExpertWeights&) { ++num_acquired_; },
                    .release = [this](const ExpertWeights&) { ++num_released_; },
-                   .bytes =
-                       [this](std::int32_t place) {
-                         read_ahead_.push_back(place);
-                         ++num_read_ahead_;
-                         return std::span<const std::byte>();
-                       }},
+                   .on_host = [this](std::int32_t place) -> std::optional<ExpertWeights> {
+                     read_ahead_.push_back(place);
+                     ++num_read_ahead_;
+                     if (place % 2 == 0) return std::nullopt;
+                     return weights_of(0, 0);
+                   }},
                   weights_of(0, 0), kLimit, 2, host_memory(), &state_) {}
 
   [[nodiscard]] const ExpertWeights& weights_of(std::int64_t block, std::int64_t expert) const {
