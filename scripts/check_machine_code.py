@@ -30,10 +30,6 @@ LOCAL_MEMORY = {
     "inner_few_kernel<3, 1>": 56,
     "down_few_kernel<3, 1>": 8,
     # A few addresses, beside sums in registers.
-    "many_kernel<2, false>": 24,
-    "inner_many_kernel<3>": 16,
-    "down_many_kernel<2>": 8,
-    "down_many_kernel<3>": 8,
     "hc_products_kernel<true, 0>": 8,
     "attention_any_kernel<V32Row>": 8,
     # Attention: 192 registers hold sums and queries.

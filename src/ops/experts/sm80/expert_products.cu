@@ -1,7 +1,5 @@
 #include "ops/experts/sm80/expert_products.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
@@ -103,6 +101,38 @@ __device__ void store_output(const ExpertProducts& p, const TileExpert& expert, 
   }
 }
 
+/// The same for four outputs.
+__device__ void store_inner(const ExpertProducts& p, const TokenTile& tile, int token, int output,
+                            const float4& gate, const float4& up) {
+  const std::int64_t row = tile.first_row + token;
+  const float limit = clamp_limit(p.swiglu_limit), weight = p.row_weight[row];
+  const auto pair = [&](float gate_0, float up_0, float gate_1, float up_1) {
+    return activate(gate_0, up_0, limit, weight) |
+           static_cast<std::uint32_t>(activate(gate_1, up_1, limit, weight)) << 16;
+  };
+  *reinterpret_cast<uint2*>(p.inner + row * p.inner_pitch + output) = {pair(gate.x, up.x, gate.y, up.y),
+                                                                       pair(gate.z, up.z, gate.w, up.w)};
+}
+/// And for eight.
+__device__ void store_output(const ExpertProducts& p, const TileExpert& expert, int token, int output,
+                             const float4& first, const float4& second) {
+  const ExpertOutputs& to = expert.is_shared ? p.y.shared : p.y.routed;
+  const std::int64_t at = std::int64_t{expert.tile.first_row + token} * p.width + output;
+  const uint4 rounded = {pack_bf16(first.x, first.y), pack_bf16(first.z, first.w),
+                         pack_bf16(second.x, second.y), pack_bf16(second.z, second.w)};
+  if (to.partial == nullptr) {
+    *reinterpret_cast<uint4*>(to.rounded + at) = rounded;
+    return;
+  }
+  auto* const y = reinterpret_cast<float4*>(to.partial + at);
+  y[0] = to.rounds ? float4{bf16_low(rounded.x), bf16_high(rounded.x), bf16_low(rounded.y),
+                            bf16_high(rounded.y)}
+                   : first;
+  y[1] = to.rounds ? float4{bf16_low(rounded.z), bf16_high(rounded.z), bf16_low(rounded.w),
+                            bf16_high(rounded.w)}
+                   : second;
+}
+
 template <WeightFormat kWeights, int kTiles>
 __device__ void inner_few(const ExpertProducts& p, const TileExpert& expert,
                           FewTokensShared<kTiles, 2>& shared) {
@@ -189,14 +219,11 @@ __device__ ManyTokensWork<kWeights> work_of(const PlacedMatrix<kWeights>& matrix
   return work;
 }
 
-constexpr int kDownRows = kManyRows<WeightFormat::kFp8>;
-static_assert(kDownRows == kManyRows<WeightFormat::kFp4>);
 /// Outputs of either matrix in a block of the inner half.
-constexpr int kInnerRows = kDownRows / 2;
+constexpr int kInnerRows = kManyRows / 2;
 
 template <WeightFormat kWeights>
-__device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, std::byte* dynamic) {
-  auto& shared = *reinterpret_cast<ManyTokensShared<kWeights, true>*>(dynamic);
+__device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, ManyTokensShared& shared) {
   const int first = static_cast<int>(blockIdx.x) * kInnerRows;
   const ExpertMatrices& matrices = expert.matrices(p);
   if (first >= matrices.inner_width) return;
@@ -210,45 +237,27 @@ __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, st
     work.block_scales[1] = up.block_scales(first);
   }
   ManyTokens<kWeights, true> products(work, shared);
-  ManyTokensSums<kWeights> sums = {};
+  ManyTokensSums sums = {};
   products.multiply(sums);
-#pragma unroll
-  for (int n = 0; n < ManyTokensCut<kWeights>::kTokenTiles; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int token = products.token_of_tile(n) + 2 * products.quad() + i % 2;
-      const int row = products.row_of_tile(0) + products.group() + i / 2 * 8;
-      if (token < work.num_tokens)
-        store_inner(p, expert.tile, token, first + row, sums[0][n][i], sums[1][n][i]);
-    }
-  }
+  products.finish(sums, [&](int token, int row, const float4& gate_sums, const float4& up_sums) {
+    store_inner(p, expert.tile, token, first + row, gate_sums, up_sums);
+  });
 }
 
 template <WeightFormat kWeights>
-__device__ void down_many(const ExpertProducts& p, const TileExpert& expert, std::byte* dynamic) {
-  auto& shared = *reinterpret_cast<ManyTokensShared<kWeights, true>*>(dynamic);
-  const int first = static_cast<int>(blockIdx.x) * kDownRows;
+__device__ void down_many(const ExpertProducts& p, const TileExpert& expert, ManyTokensShared& shared) {
+  const int first = static_cast<int>(blockIdx.x) * kManyRows;
   const ExpertMatrices& matrices = expert.matrices(p);
   const PlacedMatrix<kWeights> down(matrices.down, expert.place, matrices.inner_width);
-  const int num_rows = min(kDownRows, p.width - first);
+  const int num_rows = min(kManyRows, p.width - first);
   const ManyTokensWork<kWeights> work =
       work_of(down, first, num_rows, p.inner_fp8, p.inner_pitch, expert.tile);
   ManyTokens<kWeights, true> products(work, shared);
-  ManyTokensSums<kWeights> sums = {};
+  ManyTokensSums sums = {};
   products.multiply(sums);
-#pragma unroll
-  for (int tile = 0; tile < kWarpRowTiles; ++tile) {
-#pragma unroll
-    for (int n = 0; n < ManyTokensCut<kWeights>::kTokenTiles; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int token = products.token_of_tile(n) + 2 * products.quad() + i % 2;
-        const int row = products.row_of_tile(tile) + products.group() + i / 2 * 8;
-        if (token < work.num_tokens && row < num_rows)
-          store_output(p, expert, token, first + row, sums[tile][n][i]);
-      }
-    }
-  }
+  products.finish(sums, [&](int token, int row, const float4& first_sums, const float4& second_sums) {
+    if (row < num_rows) store_output(p, expert, token, first + row, first_sums, second_sums);
+  });
 }
 
 /// Grid: (128 outputs of w1 and w3 each, token tiles).
@@ -256,11 +265,12 @@ template <WeightFormat kRouted>
 __global__ void __launch_bounds__(kManyThreads, 1)
     inner_many_kernel(const __grid_constant__ ExpertProducts p, NextAtOnce order) {
   extern __shared__ __align__(16) std::byte dynamic[];
+  auto& shared = *reinterpret_cast<ManyTokensShared*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
   TileExpert expert;
   if (!expert.find(p, static_cast<int>(blockIdx.y))) return;
-  with_format<kRouted>(expert, [&](auto format) { inner_many<decltype(format)::value>(p, expert, dynamic); });
+  with_format<kRouted>(expert, [&](auto format) { inner_many<decltype(format)::value>(p, expert, shared); });
 }
 
 /// Grid: (256 outputs, token tiles).
@@ -268,18 +278,15 @@ template <WeightFormat kRouted>
 __global__ void __launch_bounds__(kManyThreads, 1)
     down_many_kernel(const __grid_constant__ ExpertProducts p, NextAtOnce order) {
   extern __shared__ __align__(16) std::byte dynamic[];
+  auto& shared = *reinterpret_cast<ManyTokensShared*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
   TileExpert expert;
   if (!expert.find(p, static_cast<int>(blockIdx.y))) return;
-  with_format<kRouted>(expert, [&](auto format) { down_many<decltype(format)::value>(p, expert, dynamic); });
+  with_format<kRouted>(expert, [&](auto format) { down_many<decltype(format)::value>(p, expert, shared); });
 }
 
 using Kernel = void (*)(ExpertProducts, NextAtOnce);
-
-template <WeightFormat kRouted>
-constexpr std::int64_t kManySharedBytes = std::max(sizeof(ManyTokensShared<kRouted, true>),
-                                                   sizeof(ManyTokensShared<WeightFormat::kFp8, true>));
 
 void launch(Kernel kernel, std::int64_t num_outputs, int outputs_of_block, int threads,
             std::int64_t shared_bytes, const ExpertProducts& products, CudaContext& context) {
@@ -304,7 +311,7 @@ void multiply_inner(const ExpertProducts& products, WeightFormat routed_format, 
     launch(kernel, products.inner_pitch, kTileOutputs, kFewThreads, 0, products, context);
   } else {
     const Kernel kernel = fp4 ? inner_many_kernel<WeightFormat::kFp4> : inner_many_kernel<WeightFormat::kFp8>;
-    launch(kernel, products.inner_pitch, kInnerRows, kManyThreads, kManySharedBytes<WeightFormat::kFp4>,
+    launch(kernel, products.inner_pitch, kInnerRows, kManyThreads, sizeof(ManyTokensShared),
            products, context);
   }
 }
@@ -318,7 +325,7 @@ void multiply_down(const ExpertProducts& products, WeightFormat routed_format, T
     launch(kernel, products.width, kTileOutputs, kFewThreads, 0, products, context);
   } else {
     const Kernel kernel = fp4 ? down_many_kernel<WeightFormat::kFp4> : down_many_kernel<WeightFormat::kFp8>;
-    launch(kernel, products.width, kDownRows, kManyThreads, kManySharedBytes<WeightFormat::kFp4>, products,
+    launch(kernel, products.width, kManyRows, kManyThreads, sizeof(ManyTokensShared), products,
            context);
   }
 }

@@ -90,14 +90,14 @@ __device__ void spread_query(ScoreSpace& space) {
 
 /// A lane's group of a key.
 struct KeyGroup {
-  uint4 codes[1];
+  uint4 codes;
   std::uint32_t scales;  ///< the four groups' codes
 
   __device__ void load(const KeyPages& pool, PageId page_of_key, int key, int quad) {
     const int rows_per_page = 1 << pool.log2_rows, row = key & (rows_per_page - 1);
     const auto page = static_cast<std::uint64_t>(static_cast<std::uint32_t>(page_of_key));
     const std::byte* base = pool.base + page * pool.page_stride_bytes;
-    codes[0] = __ldcg(reinterpret_cast<const uint4*>(base + row * kCodeBytes) + quad);
+    codes = __ldcg(reinterpret_cast<const uint4*>(base + row * kCodeBytes) + quad);
     scales = __ldcg(reinterpret_cast<const std::uint32_t*>(base + rows_per_page * kCodeBytes) + row);
   }
   [[nodiscard]] __device__ std::uint32_t largest_scale() const {

@@ -27,16 +27,15 @@ void run(const Bf16Work& work, bool adds, CudaContext& context) {
     shape.all_outputs += output.weight->rows;
     shape.weight_bytes += static_cast<double>(output.weight->size_bytes());
   }
-  const int many_outputs = many_tile_outputs(format);
   // A tile lies in one group.
   const bool cuts_groups =
-      work.num_groups > 1 && work.outputs.front().weight->rows % (work.num_groups * many_outputs) != 0;
+      work.num_groups > 1 && work.outputs.front().weight->rows % (work.num_groups * kManyTileOutputs) != 0;
   const bool few = cuts_groups || few_seconds(shape, context.num_sms, context.rates) <=
                                       many_seconds(shape, context.num_sms, context.rates);
   ProductList list{.tokens = work.x,
                    .token_bytes = work.row_stride * kElementBytes,
                    .group_bytes = work.group_stride * kElementBytes,
-                   .tile_outputs = few ? kFewTileOutputs : many_outputs,
+                   .tile_outputs = few ? kFewTileOutputs : kManyTileOutputs,
                    .group_outputs = std::numeric_limits<std::int32_t>::max(),
                    .num_tokens = static_cast<std::int32_t>(work.num_rows),
                    .adds = adds,

@@ -143,8 +143,10 @@ __device__ void multiply_few_tokens(const LaneRows<kWeights> (&weights)[kMatrice
 #pragma unroll
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           std::uint32_t upper[2], lower[2];
-          weight_operand<kWeights>(pieces[matrix].strips[0], step, multipliers[matrix][0], upper);
-          weight_operand<kWeights>(pieces[matrix].strips[1], step, multipliers[matrix][1], lower);
+          weight_operand<kWeights>(pieces[matrix].strips[0][step / kPieceSteps<kWeights>],
+                                   step % kPieceSteps<kWeights>, multipliers[matrix][0], upper);
+          weight_operand<kWeights>(pieces[matrix].strips[1][step / kPieceSteps<kWeights>],
+                                   step % kPieceSteps<kWeights>, multipliers[matrix][1], lower);
 #pragma unroll
           for (int tile = 0; tile < kTiles; ++tile)
             ptx::mma_16x8x16(products[matrix][tile], upper[0], lower[0], upper[1], lower[1], b[tile][0],

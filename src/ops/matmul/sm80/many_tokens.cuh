@@ -1,6 +1,9 @@
-/// Products of weights with many tokens, by a block: 256 weight rows (BF16: 128) and 64 tokens. Operands come
-/// to shared memory slice by slice, some slices ahead, as they lie in device memory; codes of tokens become
-/// BF16 there, once for all warps. A warp has 32 rows and all tokens (BF16: half of them).
+/// Products of weights with many tokens, by a block: 256 weight rows and 64 tokens. A warp has 32 rows, which
+/// no other warp reads, and all tokens.
+///
+/// Weights come by cp.async in strips, some strips ahead, each lane's for itself: no barrier is between their
+/// arrival and their use. Tokens are BF16 in shared memory, once for all warps: those of the next slice are
+/// brought there while a slice is multiplied, so there is one barrier a slice.
 #pragma once
 
 #include <cstddef>
@@ -13,55 +16,72 @@
 namespace baleen::sm80 {
 
 inline constexpr int kManyTokens = 64;  // of a block
+inline constexpr int kTokenTiles = kManyTokens / kTileTokens;
 inline constexpr int kManyThreads = 256;
+inline constexpr int kManyWarps = kManyThreads / kWarpLanes;
 inline constexpr int kWarpRowTiles = 2;
+inline constexpr int kLaneRows = 2 * kWarpRowTiles;  ///< of a warp's rows a lane has pieces of four
 inline constexpr int kWarpRows = kWarpRowTiles * kTileOutputs;
+inline constexpr int kManyRows = kManyWarps * kWarpRows;
 
-/// How a block's rows and tokens are cut over its warps. Two slices of BF16 weights are as large as four of
-/// FP8: with half the rows they fit.
-template <WeightFormat kWeights>
-struct ManyTokensCut {
-  static constexpr int kRows = kWeights == WeightFormat::kBF16 ? 128 : 256;
-  static constexpr int kRowWarps = kRows / kWarpRows;  // side by side
-  static constexpr int kTokenWarps = kManyThreads / kWarpLanes / kRowWarps;
-  static constexpr int kWarpTokens = kManyTokens / kTokenWarps;
-  static constexpr int kTokenTiles = kWarpTokens / kTileTokens;
-};
-template <WeightFormat kWeights>
-inline constexpr int kManyRows = ManyTokensCut<kWeights>::kRows;
-
-/// Strips lie one behind the other, a little apart, so that the pieces of a row that threads copy together
-/// fall into different banks.
-inline constexpr int kTokenStripBytes = kManyTokens * kStripBytes + kStripBytes;
-
-/// A stage of shared memory.
-template <WeightFormat kWeights, bool kFp8Tokens>
-struct ManyTokensStage {
-  static constexpr int kWeightStrip = kManyRows<kWeights> * kStripBytes + kStripBytes;
-  alignas(16) std::byte weights[kWeightStrips<kWeights>][kWeightStrip];
-  alignas(16) std::byte tokens[kTokenStrips<kFp8Tokens>][kTokenStripBytes];
-  alignas(16) float token_scales[kFp8Tokens ? kManyTokens : 1];
-  std::uint32_t group_scales[kWeights == WeightFormat::kFp4 ? kManyRows<kWeights> : 1];  ///< four bytes a row
-};
-
-/// All of it: stages and the tokens of the slice in hand as BF16, and in the end the sums.
-template <WeightFormat kWeights, bool kFp8Tokens>
 struct ManyTokensShared {
-  using Tokens = std::byte[kTokenStrips<false>][kTokenStripBytes];
-  static constexpr int kMaxBytes = 99 << 10;  // GPUs of 8.6, 8.9 and 12.0 have no more
-  static constexpr int kStageBytes = static_cast<int>(sizeof(ManyTokensStage<kWeights, kFp8Tokens>));
-  static constexpr int kTokenBytes = kFp8Tokens ? static_cast<int>(sizeof(Tokens)) : 16;
-  static constexpr int kMaxStages = (kMaxBytes - kTokenBytes) / kStageBytes;
-  static constexpr int kStages = kMaxStages < 4 ? kMaxStages : 4;
-  static_assert(kStages >= 2);
-  struct Operands {
-    ManyTokensStage<kWeights, kFp8Tokens> stages[kStages];
-    alignas(16) std::byte tokens[kTokenBytes];  ///< `Tokens` where they were codes
-  };
-  union {
-    Operands operands;
-    float sums[kManyTokens][kManyRows<kWeights> + 4];
-  };
+  static constexpr int kStages = 4;  ///< strips of weights, of 16 KiB
+  /// Strips of tokens lie a little apart, so that the pieces of neighbouring strips that threads copy together
+  /// fall into different banks.
+  static constexpr int kTokenStripBytes = kManyTokens * kStripBytes + 2 * kPieceBytes;
+
+  uint4 weights[kManyWarps][kStages][kLaneRows][kWarpLanes];
+  alignas(16) std::byte tokens[2][kTokenStrips<false>][kTokenStripBytes];  ///< of a slice and the next, BF16
+  alignas(16) float token_scales[2][kManyTokens];
+};
+static_assert(sizeof(ManyTokensShared) <= 99 << 10);  // GPUs of 8.6, 8.9 and 12.0 have no more
+
+/// Operands where tokens are converted once for 256 rows. Weights in FP8 are then taken as BF16's tiniest
+/// numbers, 2^-120 times what they are, which saves a product for two codes; tokens are 2^118 times what they
+/// are instead. FP4 weights are 2^-kFp4Shift times what they are, tokens 2^kFp4Shift times. No rounding is in
+/// it, so sums are powers of two apart from those of a few tokens.
+template <WeightFormat kWeights, bool kFp8Tokens>
+struct ManyOperands {
+  static constexpr bool kTiny = kFp8Tokens && kWeights == WeightFormat::kFp8;
+  static constexpr int kTokenShift = kTiny ? kE4m3ToBf16 - 2 : kFp4Shift;  // 2^120 times 448 is no BF16 number
+  static constexpr float kProductScale = kTiny ? 4.0F : 1.0F;
+
+  /// Words of the lane's piece for its step `step`.
+  static __device__ void weight(const uint4& piece, int step, std::uint32_t multiplier,
+                                std::uint32_t (&words)[2]) {
+    if constexpr (kTiny) {
+      tiny_e4m3_pairs(word_of(piece, step), words);
+    } else {
+      weight_operand<kWeights>(piece, step, multiplier, words);
+      if constexpr (kWeights == WeightFormat::kBF16) {
+        // An instruction wants its words in neighbouring registers, in another order than a row has them. The
+        // compiler would move them there for each instruction anew, were they not results.
+#pragma unroll
+        for (std::uint32_t& word : words) word = ptx::multiply_bf16_pair(word, bf16_power_of_two(kE8m0Bias));
+      }
+    }
+  }
+  static __device__ void token(const uint4 (&codes)[kTokenStrips<kFp8Tokens>], int step,
+                               std::uint32_t multiplier, std::uint32_t (&words)[2]) {
+    token_operand<kWeights, kFp8Tokens>(codes, step, multiplier, words);
+#pragma unroll
+    for (std::uint32_t& word : words)
+      word = ptx::multiply_bf16_pair(word, bf16_power_of_two(kE8m0Bias + kTokenShift));
+  }
+};
+
+/// Scales of a lane's rows for a slice.
+template <WeightFormat kWeights>
+struct ManyRowScales {
+  float blocks[kWeights == WeightFormat::kFp8 ? kWarpRowTiles : 1];
+  std::uint32_t codes[kWeights == WeightFormat::kFp4 ? kLaneRows : 1];
+
+  [[nodiscard]] __device__ float block(int tile) const {
+    return kWeights == WeightFormat::kFp8 ? blocks[tile] : 1.0F;
+  }
+  [[nodiscard]] __device__ std::uint32_t multiplier(int row) const {
+    return kWeights == WeightFormat::kFp4 ? fp4_multiplier(codes[row]) : e4m3_multiplier(1.0F);
+  }
 };
 
 /// What a block multiplies. Rows and tokens by their numbers in the block.
@@ -73,233 +93,280 @@ struct ManyTokensWork {
                                  ///< another one, whose first row is here: a warp has 16 rows of either
   const std::uint8_t* group_scales[2];  ///< FP4: of rows and of second_rows
   const float* block_scales[2];         ///< FP8: of the first 128 rows and of second_rows, one a slice
-  int num_rows;                         ///< rows that a matrix has here
+  int num_rows;                         ///< rows that a matrix has here, at least one
   const std::byte* tokens;
   std::int64_t token_bytes;   ///< from token to token
   const float* token_scales;  ///< FP8: of token 0, the others behind it
   std::int64_t scale_stride;  ///< from slice to slice
-  int num_tokens;
+  int num_tokens;             ///< at least one
   int num_slices;
 };
 
-template <WeightFormat kWeights>
-using ManyTokensSums = float[kWarpRowTiles][ManyTokensCut<kWeights>::kTokenTiles][4];
+/// A lane has of its warp's row tile m and token tile n what mma_16x8x16 leaves it.
+using ManyTokensSums = float[kWarpRowTiles][kTokenTiles][4];
 
 template <WeightFormat kWeights, bool kFp8Tokens>
 class ManyTokens {
-  using Cut = ManyTokensCut<kWeights>;
-  using Shared = ManyTokensShared<kWeights, kFp8Tokens>;
-  using Stage = ManyTokensStage<kWeights, kFp8Tokens>;
-  using Sums = ManyTokensSums<kWeights>;
-  static constexpr int kTokenTiles = Cut::kTokenTiles;
+  using Operands = ManyOperands<kWeights, kFp8Tokens>;
+  using Shared = ManyTokensShared;
+  static constexpr int kStrips = kWeightStrips<kWeights>;
+  static constexpr int kTokensOfStrip = kTokenStrips<false> / kStrips;  ///< strips that a strip of weights meets
+  static constexpr int kStages = Shared::kStages;
+  static_assert(kStages % kStrips == 0);
 
  public:
   __device__ ManyTokens(const ManyTokensWork<kWeights>& work, Shared& shared)
-      : work_(work),
-        shared_(shared),
+      : shared_(shared),
+        num_tokens_(work.num_tokens),
+        num_slices_(work.num_slices),
+        two_matrices_(work.second_rows != nullptr),
         thread_(static_cast<int>(threadIdx.x)),
-        row_warp_(thread_ / kWarpLanes % Cut::kRowWarps),
-        token_warp_(thread_ / kWarpLanes / Cut::kRowWarps),
-        group_(thread_ % kWarpLanes / 4),
-        quad_(thread_ % 4) {}
-
-  /// By all threads; ends with a barrier. A lane has of its warp's row tile m and token tile n what
-  /// mma_16x8x16 leaves it.
-  __device__ void multiply(Sums& sums) {
+        warp_(thread_ / kWarpLanes),
+        lane_(thread_ % kWarpLanes),
+        group_(lane_ / 4),
+        quad_(lane_ % 4),
+        scale_stride_(work.scale_stride) {
 #pragma unroll
-    for (int stage = 0; stage < Shared::kStages - 1; ++stage) {
-      if (stage < work_.num_slices) copy(stage);
-      ptx::cp_async_commit();
-    }
-    for (int slice = 0; slice < work_.num_slices; ++slice) {
-      ptx::cp_async_wait<Shared::kStages - 2>();
-      __syncthreads();
-      const int ahead = slice + Shared::kStages - 1;
-      if (ahead < work_.num_slices) copy(ahead);
-      ptx::cp_async_commit();
-      if constexpr (kFp8Tokens) {
-        convert(slice);
-        __syncthreads();
+    for (int i = 0; i < kLaneRows; ++i) {
+      // Rows that are not there are computed as the last one, and not stored.
+      const int row = min(row_of_tile(i / 2) + i % 2 * 8 + group_, work.num_rows - 1);
+      const bool second = two_matrices_ && i / 2 == 1;
+      rows_[i] = (second ? work.second_rows : work.rows) + row * work.row_bytes + quad_ * kPieceBytes;
+      if constexpr (kWeights == WeightFormat::kFp4) {
+        group_scales_[i] = (second ? work.group_scales[1] : work.group_scales[0]) +
+                           std::int64_t{row} * (4 * num_slices_) + quad_;
       }
-      add(slice, sums);
     }
-    ptx::cp_async_wait<0>();
+    if constexpr (kWeights == WeightFormat::kFp8) {
+#pragma unroll
+      for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+        const int row = min(row_of_tile(tile), work.num_rows - 1);
+        const float* const of_rows = two_matrices_ && tile == 1 ? work.block_scales[1] : work.block_scales[0];
+        block_scales_[tile] = of_rows + row / kSliceWidth * num_slices_;
+      }
+    }
+    // Here a quad brings a token to shared memory.
+    tokens_ = work.tokens + min(thread_ / 4, num_tokens_ - 1) * work.token_bytes;
+    if constexpr (kFp8Tokens) token_scales_ = work.token_scales + min(thread_ % kManyTokens, num_tokens_ - 1);
+  }
+
+  /// By all threads.
+  __device__ void multiply(ManyTokensSums& sums) {
+    begin();
+    for (int slice = 0; slice < num_slices_; ++slice) {
+      const bool more = slice + 1 < num_slices_;
+      if constexpr (!kFp8Tokens) {
+        if (more) copy_tokens(slice + 1);
+        ptx::cp_async_commit();
+      }
+      const ManyRowScales<kWeights> scales = next_scales_;
+      if (more) load_scales(slice + 1);
+      float products[kWarpRowTiles][kTokenTiles][4] = {};
+#pragma unroll
+      for (int strip = 0; strip < kStrips; ++strip) {
+        const int next = slice * kStrips + strip + 1;
+        copy_weights(next - 1 + kStages);
+        ptx::cp_async_commit();
+#pragma unroll
+        for (int pair = 0; pair < kTokensOfStrip; ++pair) {
+          const int token_strip = strip * kTokensOfStrip + pair;
+          std::uint32_t words[kLaneRows][2][2];  // [row][instruction of the strip of tokens]
+#pragma unroll
+          for (int row = 0; row < kLaneRows; ++row) {
+#pragma unroll
+            for (int odd = 0; odd < 2; ++odd)
+              Operands::weight(pieces_[row], 2 * pair + odd, scales.multiplier(row), words[row][odd]);
+          }
+          if (pair == kTokensOfStrip - 1) {
+            // Copies that began after that of the next strip: of strips, and of tokens for as many slices as
+            // began in between.
+            constexpr int kCopies = kStages - 1 + (kFp8Tokens ? 0 : kStages / kStrips - 1);
+            if (kFp8Tokens || strip == kStrips - 1) {
+              ptx::cp_async_wait<kCopies>();
+            } else {
+              ptx::cp_async_wait<kCopies + 1>();
+            }
+            read_weights(next);
+          }
+#pragma unroll
+          for (int n = 0; n < kTokenTiles; ++n) {
+            const uint4 b = *reinterpret_cast<const uint4*>(
+                shared_.tokens[slice % 2][token_strip] +
+                (n * kTileTokens + group_) * kStripBytes + quad_ * kPieceBytes);
+#pragma unroll
+            for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+              const auto& upper = words[2 * tile];
+              const auto& lower = words[2 * tile + 1];
+              ptx::mma_16x8x16(products[tile][n], upper[0][0], lower[0][0], upper[0][1], lower[0][1], b.x, b.y);
+              ptx::mma_16x8x16(products[tile][n], upper[1][0], lower[1][0], upper[1][1], lower[1][1], b.z, b.w);
+            }
+          }
+          if constexpr (kFp8Tokens) {
+            if (more) convert_tokens(token_strip, slice + 1);
+          }
+        }
+      }
+      add(scales, slice, products, sums);
+      if constexpr (kFp8Tokens) {
+        load_tokens(slice + 2);
+      } else {
+        ptx::cp_async_wait<kStrips>();
+      }
+      __syncthreads();
+    }
+  }
+
+  /// Calls `store(token, row, first, second)` once for each four outputs of each matrix or each eight of one:
+  /// values of rows `row` to `row + 3` of the first matrix, and of the second matrix or the next four rows.
+  template <class Store>
+  __device__ void finish(const ManyTokensSums& sums, Store store) {
+    constexpr int kPitch = kWarpRows + 4;  // of what a warp stores at a time, lanes hit different banks
+    auto* const staged = reinterpret_cast<float(*)[kPitch]>(shared_.weights[warp_]);
+    const int first = (two_matrices_ ? 4 : 8) * quad_, second = first + (two_matrices_ ? kTileOutputs : 4);
+    const int row = row_of_tile(0) + first;
+#pragma unroll
+    for (int n = 0; n < kTokenTiles; ++n) {
+      __syncwarp();
+#pragma unroll
+      for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          staged[2 * quad_ + i % 2][tile * kTileOutputs + group_ + i / 2 * 8] = sums[tile][n][i];
+      }
+      __syncwarp();
+      const int token = n * kTileTokens + group_;
+      if (token < num_tokens_) {
+        store(token, row, *reinterpret_cast<const float4*>(&staged[group_][first]),
+              *reinterpret_cast<const float4*>(&staged[group_][second]));
+      }
+    }
+  }
+
+ private:
+  /// First row of the warp's row tile `tile`, in its matrix where there are two.
+  [[nodiscard]] __device__ int row_of_tile(int tile) const {
+    return two_matrices_ ? warp_ * kTileOutputs : warp_ * kWarpRows + tile * kTileOutputs;
+  }
+
+  __device__ void begin() {
+    load_scales(0);
+#pragma unroll
+    for (int strip = 0; strip < kStages; ++strip) {
+      if (!kFp8Tokens && strip % kStrips == 0) {
+        if (strip == 0) copy_tokens(0);
+        ptx::cp_async_commit();
+      }
+      copy_weights(strip);
+      ptx::cp_async_commit();
+    }
+    if constexpr (kFp8Tokens) {
+      load_tokens(0);
+#pragma unroll
+      for (int strip = 0; strip < kTokenStrips<false>; ++strip) convert_tokens(strip, 0);
+      load_tokens(1);
+    }
+    ptx::cp_async_wait<kStages - 1>();
+    read_weights(0);
     __syncthreads();
   }
 
-  /// First row of the warp's row tile `tile`, in its matrix where there are two.
-  [[nodiscard]] __device__ int row_of_tile(int tile) const {
-    return work_.second_rows == nullptr ? row_warp_ * kWarpRows + tile * kTileOutputs
-                                        : row_warp_ * kTileOutputs;
-  }
-  [[nodiscard]] __device__ int token_of_tile(int tile) const {
-    return token_warp_ * Cut::kWarpTokens + tile * kTileTokens;
-  }
-  [[nodiscard]] __device__ int group() const { return group_; }
-  [[nodiscard]] __device__ int quad() const { return quad_; }
-
- private:
-  __device__ Stage& stage_of(int slice) const { return shared_.operands.stages[slice % Shared::kStages]; }
-  /// Tokens of the slice in hand as BF16.
-  __device__ std::byte* strip_of(Stage& stage, int strip) const {
-    return kFp8Tokens ? shared_.operands.tokens + strip * kTokenStripBytes
-                      : stage.tokens[strip % kTokenStrips<kFp8Tokens>];
-  }
-
-  /// Begins to copy a slice.
-  __device__ void copy(int slice) {
-    Stage& stage = stage_of(slice);
-    constexpr int kRowPieces = 4 * kWeightStrips<kWeights>, kTokenPieces = 4 * kTokenStrips<kFp8Tokens>;
+  /// The lane's pieces of a strip. Strips come in order.
+  __device__ void copy_weights(int strip) {
+    if (strip >= num_slices_ * kStrips) return;
+    uint4(&to)[kLaneRows][kWarpLanes] = shared_.weights[warp_][strip % kStages];
 #pragma unroll
-    for (int i = thread_; i < kManyRows<kWeights> * kRowPieces; i += kManyThreads) {
-      const int row = i / kRowPieces, piece = i % kRowPieces;
-      const Row from = row_at(row);
-      ptx::cp_async_16(stage.weights[piece / 4] + row * kStripBytes + piece % 4 * kPieceBytes,
-                       from.data + std::int64_t{slice} * (kRowPieces * kPieceBytes) + piece * kPieceBytes,
-                       from.exists);
+    for (int row = 0; row < kLaneRows; ++row) {
+      ptx::cp_async_16(&to[row][lane_], rows_[row]);
+      rows_[row] += kStripBytes;
     }
+  }
+  __device__ void read_weights(int strip) {
+#pragma unroll
+    for (int row = 0; row < kLaneRows; ++row) pieces_[row] = shared_.weights[warp_][strip % kStages][row][lane_];
+  }
+
+  __device__ void load_scales(int slice) {
     if constexpr (kWeights == WeightFormat::kFp4) {
-      static_assert(kManyRows<kWeights> == kManyThreads);
-      const Row from = row_at(thread_);
-      ptx::cp_async_4(&stage.group_scales[thread_], from.group_scales + 4 * slice, from.exists);
-    }
 #pragma unroll
-    for (int i = thread_; i < kManyTokens * kTokenPieces; i += kManyThreads) {
-      const int token = i / kTokenPieces, piece = i % kTokenPieces;
+      for (int row = 0; row < kLaneRows; ++row) next_scales_.codes[row] = __ldg(group_scales_[row] + 4 * slice);
+    } else if constexpr (kWeights == WeightFormat::kFp8) {
+#pragma unroll
+      for (int tile = 0; tile < kWarpRowTiles; ++tile)
+        next_scales_.blocks[tile] = __ldg(block_scales_[tile] + slice);
+    }
+  }
+
+  /// BF16 tokens: a thread's pieces of a slice.
+  __device__ void copy_tokens(int slice) {
+#pragma unroll
+    for (int i = 0; i < kTokenStrips<false>; ++i) {
+      const int piece = 4 * i + quad_;
       const int2 to = strip_of_token_piece<kWeights, kFp8Tokens>(piece);
-      const bool exists = token < work_.num_tokens;
-      ptx::cp_async_16(stage.tokens[to.x] + token * kStripBytes + to.y * kPieceBytes,
-                       work_.tokens + (exists ? token : 0) * work_.token_bytes +
-                           std::int64_t{slice} * (kTokenPieces * kPieceBytes) + piece * kPieceBytes,
-                       exists);
-    }
-    if constexpr (kFp8Tokens) {
-      if (thread_ < kManyTokens) {
-        const bool exists = thread_ < work_.num_tokens;
-        ptx::cp_async_4(&stage.token_scales[thread_],
-                        work_.token_scales + slice * work_.scale_stride + (exists ? thread_ : 0), exists);
-      }
+      ptx::cp_async_16(shared_.tokens[slice % 2][to.x] + thread_ / 4 * kStripBytes + to.y * kPieceBytes,
+                       tokens_ + (std::int64_t{slice} * (4 * kTokenStrips<false>) + piece) * kPieceBytes);
     }
   }
 
-  struct Row {
-    const std::byte* data;
-    const std::uint8_t* group_scales;
-    bool exists;
-  };
-  /// Row `row` of the block; where there is none, row 0 stands in.
-  __device__ Row row_at(int row) const {
-    const bool two = work_.second_rows != nullptr;
-    const int which = two ? row / kTileOutputs % 2 : 0;
-    const int in_matrix = two ? row / kWarpRows * kTileOutputs + row % kTileOutputs : row;
-    const bool exists = in_matrix < work_.num_rows;
-    const std::int64_t at = exists ? in_matrix : 0;
-    const std::uint8_t* const scales = which == 0 ? work_.group_scales[0] : work_.group_scales[1];
-    return {(which == 0 ? work_.rows : work_.second_rows) + at * work_.row_bytes,
-            kWeights == WeightFormat::kFp4 ? scales + at * (4 * work_.num_slices) : nullptr, exists};
+  /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of one token.
+  __device__ void load_tokens(int slice) {
+    if (slice >= num_slices_) return;
+    const std::byte* const from = tokens_ + std::int64_t{slice} * kSliceWidth;
+#pragma unroll
+    for (int strip = 0; strip < kTokenStrips<true>; ++strip) {
+      codes_[strip] = __ldg(reinterpret_cast<const uint4*>(
+          from + token_piece<kWeights, true>(strip, quad_) * kPieceBytes));
+    }
+    if (thread_ < kManyTokens) token_scale_ = __ldg(token_scales_ + slice * scale_stride_);
+  }
+  /// A strip of the slice in registers to shared memory.
+  __device__ void convert_tokens(int strip, int slice) {
+    if (strip == 0) {
+      token_multiplier_ = token_multiplier<true>(codes_);
+      if (thread_ < kManyTokens) shared_.token_scales[slice % 2][thread_] = token_scale_;
+    }
+    std::uint32_t even[2], odd[2];
+    Operands::token(codes_, 2 * strip, token_multiplier_, even);
+    Operands::token(codes_, 2 * strip + 1, token_multiplier_, odd);
+    *reinterpret_cast<uint4*>(shared_.tokens[slice % 2][strip] + thread_ / 4 * kStripBytes +
+                              quad_ * kPieceBytes) = {even[0], even[1], odd[0], odd[1]};
   }
 
-  /// Codes of the slice's tokens to BF16, in the order of the instructions: a thread has of one token what a
-  /// lane of a quad feeds.
-  __device__ void convert(int slice) {
-    static_assert(kManyTokens * 4 == kManyThreads);
-    Stage& stage = stage_of(slice);
-    const int token = thread_ / 4;
-    uint4 codes[kTokenStrips<kFp8Tokens>];
-#pragma unroll
-    for (int strip = 0; strip < kTokenStrips<kFp8Tokens>; ++strip)
-      codes[strip] = piece_at(stage.tokens[strip], token);
-    const std::uint32_t multiplier = token_multiplier<kFp8Tokens>(codes);
-#pragma unroll
-    for (int strip = 0; strip < kTokenStrips<false>; ++strip) {
-      std::uint32_t even[2], odd[2];
-      token_operand<kWeights, kFp8Tokens>(codes, 2 * strip, multiplier, even);
-      token_operand<kWeights, kFp8Tokens>(codes, 2 * strip + 1, multiplier, odd);
-      *reinterpret_cast<uint4*>(strip_of(stage, strip) + token * kStripBytes + quad_ * kPieceBytes) = {
-          even[0], even[1], odd[0], odd[1]};
-    }
-  }
-
-  __device__ void add(int slice, Sums& sums) {
-    Stage& stage = stage_of(slice);
-    const int first_row = row_warp_ * kWarpRows + group_, first_token = token_of_tile(0) + group_;
-    uint4 rows[kWarpRowTiles][2][kWeightStrips<kWeights>];
-    std::uint32_t multipliers[kWarpRowTiles][2];
-#pragma unroll
-    for (int tile = 0; tile < kWarpRowTiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = first_row + tile * kTileOutputs + 8 * half;
-#pragma unroll
-        for (int strip = 0; strip < kWeightStrips<kWeights>; ++strip)
-          rows[tile][half][strip] = piece_at(stage.weights[strip], row);
-        if constexpr (kWeights == WeightFormat::kFp4) {
-          multipliers[tile][half] = fp4_multiplier(stage.group_scales[row] >> (8 * quad_) & 0xFFu);
-        } else {
-          multipliers[tile][half] = e4m3_multiplier(1.0F);
-        }
-      }
-    }
-
-    float products[kWarpRowTiles][kTokenTiles][4] = {};
-#pragma unroll
-    for (int strip = 0; strip < kSliceSteps / 2; ++strip) {
-      std::uint32_t upper[kWarpRowTiles][2][2], lower[kWarpRowTiles][2][2];  // [tile][step of the strip]
-#pragma unroll
-      for (int tile = 0; tile < kWarpRowTiles; ++tile) {
-#pragma unroll
-        for (int odd = 0; odd < 2; ++odd) {
-          weight_operand<kWeights>(rows[tile][0], 2 * strip + odd, multipliers[tile][0], upper[tile][odd]);
-          weight_operand<kWeights>(rows[tile][1], 2 * strip + odd, multipliers[tile][1], lower[tile][odd]);
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kTokenTiles; ++n) {
-        const uint4 b = piece_at(strip_of(stage, strip), first_token + n * kTileTokens);
-#pragma unroll
-        for (int tile = 0; tile < kWarpRowTiles; ++tile) {
-          ptx::mma_16x8x16(products[tile][n], upper[tile][0][0], lower[tile][0][0], upper[tile][0][1],
-                           lower[tile][0][1], b.x, b.y);
-          ptx::mma_16x8x16(products[tile][n], upper[tile][1][0], lower[tile][1][0], upper[tile][1][1],
-                           lower[tile][1][1], b.z, b.w);
-        }
-      }
-    }
-
-    float weight_scales[kWarpRowTiles];
-#pragma unroll
-    for (int tile = 0; tile < kWarpRowTiles; ++tile) {
-      weight_scales[tile] = 1.0F;
-      if constexpr (kWeights == WeightFormat::kFp8) {
-        const bool second = work_.second_rows != nullptr && tile == 1;
-        const float* const of_rows = second ? work_.block_scales[1] : work_.block_scales[0];
-        const int block = row_of_tile(tile) < work_.num_rows ? row_of_tile(tile) / kSliceWidth : 0;
-        weight_scales[tile] = __ldg(of_rows + block * work_.num_slices + slice);
-      }
-    }
+  __device__ void add(const ManyRowScales<kWeights>& row_scales, int slice,
+                      const ManyTokensSums& products, ManyTokensSums& sums) {
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       float2 scales{1.0F, 1.0F};
-      if constexpr (kFp8Tokens)
-        scales = *reinterpret_cast<const float2*>(&stage.token_scales[token_of_tile(n) + 2 * quad_]);
+      if constexpr (kFp8Tokens) {
+        scales = *reinterpret_cast<const float2*>(
+            &shared_.token_scales[slice % 2][n * kTileTokens + 2 * quad_]);
+      }
 #pragma unroll
       for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+        const float of_rows = row_scales.block(tile) * Operands::kProductScale;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float scale = (i % 2 == 0 ? scales.x : scales.y) * weight_scales[tile];
-          sums[tile][n][i] = add_slice(slice_value<kWeights>(products[tile][n][i]), scale, sums[tile][n][i]);
+          sums[tile][n][i] =
+              add_slice(products[tile][n][i], (i % 2 == 0 ? scales.x : scales.y) * of_rows, sums[tile][n][i]);
         }
       }
     }
   }
 
-  __device__ uint4 piece_at(const std::byte* strip, int row) const {
-    return *reinterpret_cast<const uint4*>(strip + row * kStripBytes + quad_ * kPieceBytes);
-  }
-
-  const ManyTokensWork<kWeights>& work_;
   Shared& shared_;
-  const int thread_, row_warp_, token_warp_, group_, quad_;
+  const int num_tokens_, num_slices_;
+  const bool two_matrices_;
+  const int thread_, warp_, lane_, group_, quad_;
+  const std::byte* rows_[kLaneRows];  ///< the next strip's pieces
+  const std::uint8_t* group_scales_[kLaneRows];
+  const float* block_scales_[kWarpRowTiles];
+  const std::byte* tokens_;
+  const float* token_scales_;
+  std::int64_t scale_stride_;
+  uint4 pieces_[kLaneRows];  ///< the strip of weights in hand
+  ManyRowScales<kWeights> next_scales_;
+  uint4 codes_[kTokenStrips<true>];  ///< FP8 tokens: the next slice's
+  std::uint32_t token_multiplier_;
+  float token_scale_;
 };
 
 }  // namespace baleen::sm80

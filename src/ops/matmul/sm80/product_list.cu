@@ -75,25 +75,62 @@ __global__ void __launch_bounds__(kFewThreads, kWeights == WeightFormat::kBF16 &
       });
 }
 
-/// Grid: (passes of 64 tokens, tiles of outputs): neighbours share weights.
+/// Eight outputs of a token.
+__device__ void store_outputs(const ProductList& list, const ProductList::Product& product, std::int64_t token,
+                              int output, const float4& first, const float4& second) {
+  if (product.y_takes_vectors && !list.adds && output + 8 <= product.num_outputs) {
+    const std::int64_t at = token * product.y_stride + output;
+    if (product.y_is_bf16) {
+      *reinterpret_cast<uint4*>(reinterpret_cast<Bf16Bits*>(product.y) + at) = {
+          pack_bf16(first.x, first.y), pack_bf16(first.z, first.w), pack_bf16(second.x, second.y),
+          pack_bf16(second.z, second.w)};
+    } else {
+      auto* const y = reinterpret_cast<float4*>(reinterpret_cast<float*>(product.y) + at);
+      y[0] = first;
+      y[1] = second;
+    }
+    return;
+  }
+  const float values[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (output + i < product.num_outputs) store_output(list, product, token, output + i, values[i]);
+  }
+}
+
+/// A block's tile of outputs and pass over tokens. Blocks that run at the same time share both weights and
+/// tokens: kTogether tiles of outputs go through all passes side by side.
+struct TileAndPass {
+  int tile, pass;
+
+  __device__ TileAndPass(int block, int num_tiles, int num_passes) {
+    constexpr int kTogether = 8;
+    const int first = block / (kTogether * num_passes) * kTogether;
+    const int together = min(kTogether, num_tiles - first);
+    const int in_group = block - first * num_passes;
+    tile = first + in_group % together;
+    pass = in_group / together;
+  }
+};
+
 template <WeightFormat kWeights, bool kFp8Tokens>
 __global__ void __launch_bounds__(kManyThreads, 1)
     many_kernel(const __grid_constant__ ProductList list, NextAtOnce order) {
-  constexpr int kRows = kManyRows<kWeights>;
-  static_assert(kRows == many_tile_outputs(kWeights));
+  static_assert(kManyRows == kManyTileOutputs);
   extern __shared__ __align__(16) std::byte dynamic[];
-  auto& shared = *reinterpret_cast<ManyTokensShared<kWeights, kFp8Tokens>*>(dynamic);
+  auto& shared = *reinterpret_cast<ManyTokensShared*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
-  const ProductList::Product& product = product_of(list, static_cast<int>(blockIdx.y));
-  const int first_output = (static_cast<int>(blockIdx.y) - product.first_tile) * kRows;
-  const int first_token = static_cast<int>(blockIdx.x) * kManyTokens;
+  const TileAndPass at(static_cast<int>(blockIdx.x), list.num_tiles, static_cast<int>(pieces_of(list.num_tokens, kManyTokens)));
+  const ProductList::Product& product = product_of(list, at.tile);
+  const int first_output = (at.tile - product.first_tile) * kManyRows;
+  const int first_token = at.pass * kManyTokens;
   ManyTokensWork<kWeights> work{};
   work.row_bytes = std::int64_t{list.num_slices} * (kWeightStrips<kWeights> * kStripBytes);
   work.rows = product.weight + first_output * work.row_bytes;
   if constexpr (kWeights == WeightFormat::kFp8)
     work.block_scales[0] = product.block_scales + first_output / kSliceWidth * list.num_slices;
-  work.num_rows = min(kRows, product.num_outputs - first_output);
+  work.num_rows = min(kManyRows, product.num_outputs - first_output);
   work.tokens = tokens_of(list, first_output) + first_token * list.token_bytes;
   work.token_bytes = list.token_bytes;
   if constexpr (kFp8Tokens) {
@@ -103,27 +140,11 @@ __global__ void __launch_bounds__(kManyThreads, 1)
   work.num_tokens = min(kManyTokens, list.num_tokens - first_token);
   work.num_slices = list.num_slices;
   ManyTokens<kWeights, kFp8Tokens> products(work, shared);
-  ManyTokensSums<kWeights> sums = {};
+  ManyTokensSums sums = {};
   products.multiply(sums);
-
-  // By way of shared memory, so that neighbouring threads store neighbouring outputs.
-#pragma unroll
-  for (int tile = 0; tile < kWarpRowTiles; ++tile) {
-#pragma unroll
-    for (int n = 0; n < ManyTokensCut<kWeights>::kTokenTiles; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        shared.sums[products.token_of_tile(n) + 2 * products.quad() + i % 2]
-                   [products.row_of_tile(tile) + products.group() + i / 2 * 8] = sums[tile][n][i];
-      }
-    }
-  }
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < work.num_tokens * kRows; i += kManyThreads) {
-    const int token = i / kRows, row = i % kRows;
-    if (row < work.num_rows)
-      store_output(list, product, first_token + token, first_output + row, shared.sums[token][row]);
-  }
+  products.finish(sums, [&](int token, int row, const float4& first, const float4& second) {
+    store_outputs(list, product, first_token + token, first_output + row, first, second);
+  });
 }
 
 template <WeightFormat kWeights, bool kFp8Tokens, int kTiles>
@@ -138,10 +159,9 @@ void launch_few(const ProductList& list, CudaContext& context) {
 template <WeightFormat kWeights, bool kFp8Tokens>
 void launch_many(const ProductList& list, CudaContext& context) {
   launch_kernel("multiplying many tokens", many_kernel<kWeights, kFp8Tokens>,
-                {.grid = dim3(static_cast<unsigned>(pieces_of(list.num_tokens, kManyTokens)),
-                              static_cast<unsigned>(list.num_tiles)),
+                {.grid = dim3(static_cast<unsigned>(pieces_of(list.num_tokens, kManyTokens) * list.num_tiles)),
                  .threads = kManyThreads,
-                 .shared_bytes = sizeof(ManyTokensShared<kWeights, kFp8Tokens>)},
+                 .shared_bytes = sizeof(ManyTokensShared)},
                 context.stream, list);
 }
 
@@ -157,7 +177,10 @@ void add_product(ProductList& list, const WeightMatrix& weight, const Activation
                                         .y_stride = y.stride(0),
                                         .num_outputs = static_cast<std::int32_t>(weight.rows),
                                         .first_tile = list.num_tiles,
-                                        .y_is_bf16 = y.element_type() == ElementType::kBf16};
+                                        .y_is_bf16 = y.element_type() == ElementType::kBf16,
+                                        .y_takes_vectors =
+                                            reinterpret_cast<std::uintptr_t>(y.address()) % 16 == 0 &&
+                                            y.stride(0) % 8 == 0};
   list.num_tiles += static_cast<std::int32_t>(pieces_of(weight.rows, list.tile_outputs));
 }
 
@@ -177,7 +200,7 @@ void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list
 }
 
 void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context) {
-  BALEEN_CHECK_EQ(list.tile_outputs, many_tile_outputs(weights));
+  BALEEN_CHECK_EQ(list.tile_outputs, kManyTileOutputs);
   if (weights == WeightFormat::kBF16) {
     BALEEN_CHECK(!fp8_tokens);
     launch_many<WeightFormat::kBF16, false>(list, context);

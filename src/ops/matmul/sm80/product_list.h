@@ -24,6 +24,7 @@ struct ProductList {
     std::int32_t num_outputs = 0;         ///< N
     std::int32_t first_tile = 0;          ///< tiles of all products are numbered through
     bool y_is_bf16 = false;               ///< else float32
+    bool y_takes_vectors = false;         ///< eight outputs begin on 16 bytes
   };
 
   Product products[kMaxListedProducts];
@@ -49,10 +50,7 @@ void add_product(ProductList& list, const WeightMatrix& weight, const Activation
 
 /// Weight rows of a tile, and tokens that a pass over the weights serves.
 inline constexpr int kFewTileOutputs = 16, kFewPassTokens = 16;
-inline constexpr int kManyPassTokens = 64;
-[[nodiscard]] constexpr int many_tile_outputs(WeightFormat weights) {
-  return weights == WeightFormat::kBF16 ? 128 : 256;
-}
+inline constexpr int kManyTileOutputs = 256, kManyPassTokens = 64;
 void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context);
 void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context);
 

@@ -73,23 +73,38 @@ __device__ inline std::uint32_t fp4_multiplier(std::uint32_t scale) {
   return bf16_power_of_two(min(scale, kLargest) + (126 - kFp4Shift), scale == kE8m0NaN);
 }
 
-/// The lane's two words of a weight row for step `step`: inputs in order, two to a word. `multiplier`: of FP4
-/// the row's fp4_multiplier, of FP8 `e4m3_multiplier(1)`.
+/// Four e4m3 codes as BF16 has them, 2^-120 times what they are.
+__device__ inline void tiny_e4m3_pairs(std::uint32_t codes, std::uint32_t (&words)[2]) {
+  constexpr std::uint32_t kSignExponentMantissa = 0x87F087F0;
+  words[0] = ptx::byte_permute<0x9180>(codes) << 4 & kSignExponentMantissa;
+  words[1] = ptx::byte_permute<0xB3A2>(codes) << 4 & kSignExponentMantissa;
+}
+/// The four values times `multiplier`, as `dequantise_e4m3_pair` has them.
+__device__ inline void dequantise_e4m3_pairs(std::uint32_t codes, std::uint32_t multiplier,
+                                             std::uint32_t (&words)[2]) {
+  tiny_e4m3_pairs(codes, words);
+  words[0] = ptx::multiply_bf16_pair(words[0], multiplier);
+  words[1] = ptx::multiply_bf16_pair(words[1], multiplier);
+}
+
+/// Steps that a lane's piece of a weight row feeds.
 template <WeightFormat kWeights>
-__device__ void weight_operand(const uint4 (&strips)[kWeightStrips<kWeights>], int step,
-                               std::uint32_t multiplier, std::uint32_t (&words)[2]) {
+inline constexpr int kPieceSteps = kSliceSteps / kWeightStrips<kWeights>;
+
+/// The lane's two words of a weight row for step `step` of its piece: inputs in order, two to a word.
+/// `multiplier`: of FP4 the row's fp4_multiplier, of FP8 `e4m3_multiplier(1)`.
+template <WeightFormat kWeights>
+__device__ void weight_operand(const uint4& piece, int step, std::uint32_t multiplier,
+                               std::uint32_t (&words)[2]) {
   if constexpr (kWeights == WeightFormat::kBF16) {
-    const uint4& piece = strips[step / 2];
-    words[0] = step % 2 == 0 ? piece.x : piece.z;
-    words[1] = step % 2 == 0 ? piece.y : piece.w;
+    words[0] = step == 0 ? piece.x : piece.z;
+    words[1] = step == 0 ? piece.y : piece.w;
   } else if constexpr (kWeights == WeightFormat::kFp8) {
-    const std::uint32_t codes = word_of(strips[step / 4], step % 4);
-    words[0] = dequantise_e4m3_pair(codes, multiplier);
-    words[1] = dequantise_e4m3_pair(codes >> 16, multiplier);
+    dequantise_e4m3_pairs(word_of(piece, step), multiplier, words);
   } else {
     // Codes i and i + 4 of a word are 16 bits apart, as the two values of a BF16 word are.
     constexpr std::uint32_t kMagnitudes = 0x01C001C0u, kSigns = 0x80008000u;
-    const std::uint32_t codes = word_of(strips[0], step / 2);
+    const std::uint32_t codes = word_of(piece, step / 2);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int code = 2 * (step % 2) + i;
@@ -125,9 +140,7 @@ __device__ void token_operand(const uint4 (&strips)[kTokenStrips<kFp8Tokens>], i
       words[1] = multiply_spread_codes(ptx::byte_permute<0xF7B3>(first, second), multiplier);
     }
   } else {
-    const std::uint32_t codes = word_of(strips[step / 4], step % 4);
-    words[0] = dequantise_e4m3_pair(codes, multiplier);
-    words[1] = dequantise_e4m3_pair(codes >> 16, multiplier);
+    dequantise_e4m3_pairs(word_of(strips[step / 4], step % 4), multiplier, words);
   }
 }
 
