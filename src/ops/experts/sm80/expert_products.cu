@@ -222,6 +222,14 @@ __device__ ManyTokensWork<kWeights> work_of(const PlacedMatrix<kWeights>& matrix
 /// Outputs of either matrix in a block of the inner half.
 constexpr int kInnerRows = kManyRows / 2;
 
+/// Calls `run(tiles)`, a constant, with eights of tokens that are enough for a tile.
+template <class Run>
+__device__ void with_token_tiles(const TokenTile& tile, Run run) {
+  constexpr int kHalf = kManyTokenTiles / 2;
+  if (tile.num_rows <= kHalf * kTileTokens) return run(std::integral_constant<int, kHalf>());
+  run(std::integral_constant<int, kManyTokenTiles>());
+}
+
 template <WeightFormat kWeights>
 __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, ManyTokensShared& shared) {
   const int first = static_cast<int>(blockIdx.x) * kInnerRows;
@@ -236,11 +244,13 @@ __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, Ma
   } else {
     work.block_scales[1] = up.block_scales(first);
   }
-  ManyTokens<kWeights, true> products(work, shared);
-  ManyTokensSums sums = {};
-  products.multiply(sums);
-  products.finish(sums, [&](int token, int row, const float4& gate_sums, const float4& up_sums) {
-    store_inner(p, expert.tile, token, first + row, gate_sums, up_sums);
+  with_token_tiles(expert.tile, [&](auto tiles) {
+    ManyTokens<kWeights, true, decltype(tiles)::value> products(work, shared);
+    ManyTokensSums<decltype(tiles)::value> sums = {};
+    products.multiply(sums);
+    products.finish(sums, [&](int token, int row, const float4& gate_sums, const float4& up_sums) {
+      store_inner(p, expert.tile, token, first + row, gate_sums, up_sums);
+    });
   });
 }
 
@@ -252,11 +262,13 @@ __device__ void down_many(const ExpertProducts& p, const TileExpert& expert, Man
   const int num_rows = min(kManyRows, p.width - first);
   const ManyTokensWork<kWeights> work =
       work_of(down, first, num_rows, p.inner_fp8, p.inner_pitch, expert.tile);
-  ManyTokens<kWeights, true> products(work, shared);
-  ManyTokensSums sums = {};
-  products.multiply(sums);
-  products.finish(sums, [&](int token, int row, const float4& first_sums, const float4& second_sums) {
-    if (row < num_rows) store_output(p, expert, token, first + row, first_sums, second_sums);
+  with_token_tiles(expert.tile, [&](auto tiles) {
+    ManyTokens<kWeights, true, decltype(tiles)::value> products(work, shared);
+    ManyTokensSums<decltype(tiles)::value> sums = {};
+    products.multiply(sums);
+    products.finish(sums, [&](int token, int row, const float4& first_sums, const float4& second_sums) {
+      if (row < num_rows) store_output(p, expert, token, first + row, first_sums, second_sums);
+    });
   });
 }
 

@@ -1,5 +1,5 @@
-/// Products of weights with many tokens, by a block: 256 weight rows and 64 tokens. A warp has 32 rows, which
-/// no other warp reads, and all tokens.
+/// Products of weights with many tokens, by a block: 256 weight rows and up to 64 tokens. A warp has 32 rows,
+/// which no other warp reads, and all tokens.
 ///
 /// Weights come by cp.async in strips, some strips ahead, each lane's for itself: no barrier is between their
 /// arrival and their use. Tokens are BF16 in shared memory, once for all warps: those of the next slice are
@@ -16,7 +16,7 @@
 namespace baleen::sm80 {
 
 inline constexpr int kManyTokens = 64;  // of a block
-inline constexpr int kTokenTiles = kManyTokens / kTileTokens;
+inline constexpr int kManyTokenTiles = kManyTokens / kTileTokens;
 inline constexpr int kManyThreads = 256;
 inline constexpr int kManyWarps = kManyThreads / kWarpLanes;
 inline constexpr int kWarpRowTiles = 2;
@@ -103,10 +103,13 @@ struct ManyTokensWork {
 };
 
 /// A lane has of its warp's row tile m and token tile n what mma_16x8x16 leaves it.
+template <int kTokenTiles>
 using ManyTokensSums = float[kWarpRowTiles][kTokenTiles][4];
 
-template <WeightFormat kWeights, bool kFp8Tokens>
+/// `kTokenTiles`: as many as there are, or all, which take the time of all.
+template <WeightFormat kWeights, bool kFp8Tokens, int kTokenTiles = kManyTokenTiles>
 class ManyTokens {
+  using Sums = ManyTokensSums<kTokenTiles>;
   using Operands = ManyOperands<kWeights, kFp8Tokens>;
   using Shared = ManyTokensShared;
   static constexpr int kStrips = kWeightStrips<kWeights>;
@@ -151,7 +154,7 @@ class ManyTokens {
   }
 
   /// By all threads.
-  __device__ void multiply(ManyTokensSums& sums) {
+  __device__ void multiply(Sums& sums) {
     begin();
     for (int slice = 0; slice < num_slices_; ++slice) {
       const bool more = slice + 1 < num_slices_;
@@ -219,7 +222,7 @@ class ManyTokens {
   /// Calls `store(token, row, first, second)` once for each four outputs of each matrix or each eight of one:
   /// values of rows `row` to `row + 3` of the first matrix, and of the second matrix or the next four rows.
   template <class Store>
-  __device__ void finish(const ManyTokensSums& sums, Store store) {
+  __device__ void finish(const Sums& sums, Store store) {
     constexpr int kPitch = kWarpRows + 4;  // of what a warp stores at a time, lanes hit different banks
     auto* const staged = reinterpret_cast<float(*)[kPitch]>(shared_.weights[warp_]);
     const int first = (two_matrices_ ? 4 : 8) * quad_, second = first + (two_matrices_ ? kTileOutputs : 4);
@@ -296,8 +299,13 @@ class ManyTokens {
     }
   }
 
+  /// Whether the thread's quad has a token to bring to shared memory. Whole warps have or have not.
+  [[nodiscard]] __device__ bool brings_token() const {
+    return kTokenTiles == kManyTokenTiles || thread_ / 4 < kTokenTiles * kTileTokens;
+  }
   /// BF16 tokens: a thread's pieces of a slice.
   __device__ void copy_tokens(int slice) {
+    if (!brings_token()) return;
 #pragma unroll
     for (int i = 0; i < kTokenStrips<false>; ++i) {
       const int piece = 4 * i + quad_;
@@ -309,7 +317,7 @@ class ManyTokens {
 
   /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of one token.
   __device__ void load_tokens(int slice) {
-    if (slice >= num_slices_) return;
+    if (slice >= num_slices_ || !brings_token()) return;
     const std::byte* const from = tokens_ + std::int64_t{slice} * kSliceWidth;
 #pragma unroll
     for (int strip = 0; strip < kTokenStrips<true>; ++strip) {
@@ -320,6 +328,7 @@ class ManyTokens {
   }
   /// A strip of the slice in registers to shared memory.
   __device__ void convert_tokens(int strip, int slice) {
+    if (!brings_token()) return;
     if (strip == 0) {
       token_multiplier_ = token_multiplier<true>(codes_);
       if (thread_ < kManyTokens) shared_.token_scales[slice % 2][thread_] = token_scale_;
@@ -332,7 +341,7 @@ class ManyTokens {
   }
 
   __device__ void add(const ManyRowScales<kWeights>& row_scales, int slice,
-                      const ManyTokensSums& products, ManyTokensSums& sums) {
+                      const Sums& products, Sums& sums) {
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       float2 scales{1.0F, 1.0F};

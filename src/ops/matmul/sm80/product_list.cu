@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kManyThreads, 1)
   work.num_tokens = min(kManyTokens, list.num_tokens - first_token);
   work.num_slices = list.num_slices;
   ManyTokens<kWeights, kFp8Tokens> products(work, shared);
-  ManyTokensSums sums = {};
+  ManyTokensSums<kManyTokenTiles> sums = {};
   products.multiply(sums);
   products.finish(sums, [&](int token, int row, const float4& first, const float4& second) {
     store_outputs(list, product, first_token + token, first_output + row, first, second);
