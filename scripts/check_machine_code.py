@@ -33,7 +33,7 @@ LOCAL_MEMORY = {
     "hc_products_kernel<true, 0>": 8,
     "attention_any_kernel<V32Row>": 8,
     # Attention: 192 registers hold sums and queries.
-    "attention_tiles_kernel": 128,
+    "attention_tiles_kernel": 160,
     # As many blocks on a multiprocessor as hide memory: registers are cut to 64.
     "stated_down_few_kernel<false>": 104,
     "stated_down_few_kernel<true>": 104,

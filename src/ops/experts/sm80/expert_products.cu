@@ -125,12 +125,12 @@ __device__ void store_output(const ExpertProducts& p, const TileExpert& expert, 
     return;
   }
   auto* const y = reinterpret_cast<float4*>(to.partial + at);
-  y[0] = to.rounds ? float4{bf16_low(rounded.x), bf16_high(rounded.x), bf16_low(rounded.y),
-                            bf16_high(rounded.y)}
-                   : first;
-  y[1] = to.rounds ? float4{bf16_low(rounded.z), bf16_high(rounded.z), bf16_low(rounded.w),
-                            bf16_high(rounded.w)}
-                   : second;
+  y[0] = to.rounds
+             ? float4{bf16_low(rounded.x), bf16_high(rounded.x), bf16_low(rounded.y), bf16_high(rounded.y)}
+             : first;
+  y[1] = to.rounds
+             ? float4{bf16_low(rounded.z), bf16_high(rounded.z), bf16_low(rounded.w), bf16_high(rounded.w)}
+             : second;
 }
 
 template <WeightFormat kWeights, int kTiles>
@@ -323,8 +323,8 @@ void multiply_inner(const ExpertProducts& products, WeightFormat routed_format, 
     launch(kernel, products.inner_pitch, kTileOutputs, kFewThreads, 0, products, context);
   } else {
     const Kernel kernel = fp4 ? inner_many_kernel<WeightFormat::kFp4> : inner_many_kernel<WeightFormat::kFp8>;
-    launch(kernel, products.inner_pitch, kInnerRows, kManyThreads, sizeof(ManyTokensShared),
-           products, context);
+    launch(kernel, products.inner_pitch, kInnerRows, kManyThreads, sizeof(ManyTokensShared), products,
+           context);
   }
 }
 
@@ -337,8 +337,7 @@ void multiply_down(const ExpertProducts& products, WeightFormat routed_format, T
     launch(kernel, products.width, kTileOutputs, kFewThreads, 0, products, context);
   } else {
     const Kernel kernel = fp4 ? down_many_kernel<WeightFormat::kFp4> : down_many_kernel<WeightFormat::kFp8>;
-    launch(kernel, products.width, kManyRows, kManyThreads, sizeof(ManyTokensShared), products,
-           context);
+    launch(kernel, products.width, kManyRows, kManyThreads, sizeof(ManyTokensShared), products, context);
   }
 }
 

@@ -38,8 +38,7 @@ void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, s
 
 void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                        CudaContext& context) {
-  multiply_many(WeightFormat::kFp8, true,
-                describe(outputs, x, num_tokens, kManyTileOutputs), context);
+  multiply_many(WeightFormat::kFp8, true, describe(outputs, x, num_tokens, kManyTileOutputs), context);
 }
 
 }  // namespace baleen::sm80

@@ -43,7 +43,8 @@ static_assert(sizeof(ManyTokensShared) <= 99 << 10);  // GPUs of 8.6, 8.9 and 12
 template <WeightFormat kWeights, bool kFp8Tokens>
 struct ManyOperands {
   static constexpr bool kTiny = kFp8Tokens && kWeights == WeightFormat::kFp8;
-  static constexpr int kTokenShift = kTiny ? kE4m3ToBf16 - 2 : kFp4Shift;  // 2^120 times 448 is no BF16 number
+  static constexpr int kTokenShift =
+      kTiny ? kE4m3ToBf16 - 2 : kFp4Shift;  // 2^120 times 448 is no BF16 number
   static constexpr float kProductScale = kTiny ? 4.0F : 1.0F;
 
   /// Words of the lane's piece for its step `step`.
@@ -113,7 +114,8 @@ class ManyTokens {
   using Operands = ManyOperands<kWeights, kFp8Tokens>;
   using Shared = ManyTokensShared;
   static constexpr int kStrips = kWeightStrips<kWeights>;
-  static constexpr int kTokensOfStrip = kTokenStrips<false> / kStrips;  ///< strips that a strip of weights meets
+  static constexpr int kTokensOfStrip =
+      kTokenStrips<false> / kStrips;  ///< strips that a strip of weights meets
   static constexpr int kStages = Shared::kStages;
   static_assert(kStages % kStrips == 0);
 
@@ -193,15 +195,17 @@ class ManyTokens {
           }
 #pragma unroll
           for (int n = 0; n < kTokenTiles; ++n) {
-            const uint4 b = *reinterpret_cast<const uint4*>(
-                shared_.tokens[slice % 2][token_strip] +
-                (n * kTileTokens + group_) * kStripBytes + quad_ * kPieceBytes);
+            const uint4 b = *reinterpret_cast<const uint4*>(shared_.tokens[slice % 2][token_strip] +
+                                                            (n * kTileTokens + group_) * kStripBytes +
+                                                            quad_ * kPieceBytes);
 #pragma unroll
             for (int tile = 0; tile < kWarpRowTiles; ++tile) {
               const auto& upper = words[2 * tile];
               const auto& lower = words[2 * tile + 1];
-              ptx::mma_16x8x16(products[tile][n], upper[0][0], lower[0][0], upper[0][1], lower[0][1], b.x, b.y);
-              ptx::mma_16x8x16(products[tile][n], upper[1][0], lower[1][0], upper[1][1], lower[1][1], b.z, b.w);
+              ptx::mma_16x8x16(products[tile][n], upper[0][0], lower[0][0], upper[0][1], lower[0][1], b.x,
+                               b.y);
+              ptx::mma_16x8x16(products[tile][n], upper[1][0], lower[1][0], upper[1][1], lower[1][1], b.z,
+                               b.w);
             }
           }
           if constexpr (kFp8Tokens) {
@@ -285,13 +289,15 @@ class ManyTokens {
   }
   __device__ void read_weights(int strip) {
 #pragma unroll
-    for (int row = 0; row < kLaneRows; ++row) pieces_[row] = shared_.weights[warp_][strip % kStages][row][lane_];
+    for (int row = 0; row < kLaneRows; ++row)
+      pieces_[row] = shared_.weights[warp_][strip % kStages][row][lane_];
   }
 
   __device__ void load_scales(int slice) {
     if constexpr (kWeights == WeightFormat::kFp4) {
 #pragma unroll
-      for (int row = 0; row < kLaneRows; ++row) next_scales_.codes[row] = __ldg(group_scales_[row] + 4 * slice);
+      for (int row = 0; row < kLaneRows; ++row)
+        next_scales_.codes[row] = __ldg(group_scales_[row] + 4 * slice);
     } else if constexpr (kWeights == WeightFormat::kFp8) {
 #pragma unroll
       for (int tile = 0; tile < kWarpRowTiles; ++tile)
@@ -311,7 +317,7 @@ class ManyTokens {
       const int piece = 4 * i + quad_;
       const int2 to = strip_of_token_piece<kWeights, kFp8Tokens>(piece);
       ptx::cp_async_16(shared_.tokens[slice % 2][to.x] + thread_ / 4 * kStripBytes + to.y * kPieceBytes,
-                       tokens_ + (std::int64_t{slice} * (4 * kTokenStrips<false>) + piece) * kPieceBytes);
+                       tokens_ + (std::int64_t{slice} * (4 * kTokenStrips<false>)+piece) * kPieceBytes);
     }
   }
 
@@ -321,8 +327,8 @@ class ManyTokens {
     const std::byte* const from = tokens_ + std::int64_t{slice} * kSliceWidth;
 #pragma unroll
     for (int strip = 0; strip < kTokenStrips<true>; ++strip) {
-      codes_[strip] = __ldg(reinterpret_cast<const uint4*>(
-          from + token_piece<kWeights, true>(strip, quad_) * kPieceBytes));
+      codes_[strip] = __ldg(
+          reinterpret_cast<const uint4*>(from + token_piece<kWeights, true>(strip, quad_) * kPieceBytes));
     }
     if (thread_ < kManyTokens) token_scale_ = __ldg(token_scales_ + slice * scale_stride_);
   }
@@ -340,14 +346,14 @@ class ManyTokens {
                               quad_ * kPieceBytes) = {even[0], even[1], odd[0], odd[1]};
   }
 
-  __device__ void add(const ManyRowScales<kWeights>& row_scales, int slice,
-                      const Sums& products, Sums& sums) {
+  __device__ void add(const ManyRowScales<kWeights>& row_scales, int slice, const Sums& products,
+                      Sums& sums) {
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       float2 scales{1.0F, 1.0F};
       if constexpr (kFp8Tokens) {
-        scales = *reinterpret_cast<const float2*>(
-            &shared_.token_scales[slice % 2][n * kTileTokens + 2 * quad_]);
+        scales =
+            *reinterpret_cast<const float2*>(&shared_.token_scales[slice % 2][n * kTileTokens + 2 * quad_]);
       }
 #pragma unroll
       for (int tile = 0; tile < kWarpRowTiles; ++tile) {

@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kFewThreads, kWeights == WeightFormat::kBF16 &
 }
 
 /// Eight outputs of a token.
-__device__ void store_outputs(const ProductList& list, const ProductList::Product& product, std::int64_t token,
-                              int output, const float4& first, const float4& second) {
+__device__ void store_outputs(const ProductList& list, const ProductList::Product& product,
+                              std::int64_t token, int output, const float4& first, const float4& second) {
   if (product.y_takes_vectors && !list.adds && output + 8 <= product.num_outputs) {
     const std::int64_t at = token * product.y_stride + output;
     if (product.y_is_bf16) {
@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(kManyThreads, 1)
   auto& shared = *reinterpret_cast<ManyTokensShared*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
-  const TileAndPass at(static_cast<int>(blockIdx.x), list.num_tiles, static_cast<int>(pieces_of(list.num_tokens, kManyTokens)));
+  const TileAndPass at(static_cast<int>(blockIdx.x), list.num_tiles,
+                       static_cast<int>(pieces_of(list.num_tokens, kManyTokens)));
   const ProductList::Product& product = product_of(list, at.tile);
   const int first_output = (at.tile - product.first_tile) * kManyRows;
   const int first_token = at.pass * kManyTokens;
@@ -158,11 +159,12 @@ void launch_few(const ProductList& list, CudaContext& context) {
 
 template <WeightFormat kWeights, bool kFp8Tokens>
 void launch_many(const ProductList& list, CudaContext& context) {
-  launch_kernel("multiplying many tokens", many_kernel<kWeights, kFp8Tokens>,
-                {.grid = dim3(static_cast<unsigned>(pieces_of(list.num_tokens, kManyTokens) * list.num_tiles)),
-                 .threads = kManyThreads,
-                 .shared_bytes = sizeof(ManyTokensShared)},
-                context.stream, list);
+  launch_kernel(
+      "multiplying many tokens", many_kernel<kWeights, kFp8Tokens>,
+      {.grid = dim3(static_cast<unsigned>(pieces_of(list.num_tokens, kManyTokens) * list.num_tiles)),
+       .threads = kManyThreads,
+       .shared_bytes = sizeof(ManyTokensShared)},
+      context.stream, list);
 }
 
 }  // namespace
@@ -171,16 +173,15 @@ void add_product(ProductList& list, const WeightMatrix& weight, const Activation
   BALEEN_CHECK_LE(list.num_products + 1, kMaxListedProducts);
   BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(weight.data) % 16, 0);
   BALEEN_CHECK_EQ(y.extent(1), weight.rows);
-  list.products[list.num_products++] = {.weight = weight.data,
-                                        .block_scales = weight.block_scales,
-                                        .y = y.address(),
-                                        .y_stride = y.stride(0),
-                                        .num_outputs = static_cast<std::int32_t>(weight.rows),
-                                        .first_tile = list.num_tiles,
-                                        .y_is_bf16 = y.element_type() == ElementType::kBf16,
-                                        .y_takes_vectors =
-                                            reinterpret_cast<std::uintptr_t>(y.address()) % 16 == 0 &&
-                                            y.stride(0) % 8 == 0};
+  list.products[list.num_products++] = {
+      .weight = weight.data,
+      .block_scales = weight.block_scales,
+      .y = y.address(),
+      .y_stride = y.stride(0),
+      .num_outputs = static_cast<std::int32_t>(weight.rows),
+      .first_tile = list.num_tiles,
+      .y_is_bf16 = y.element_type() == ElementType::kBf16,
+      .y_takes_vectors = reinterpret_cast<std::uintptr_t>(y.address()) % 16 == 0 && y.stride(0) % 8 == 0};
   list.num_tiles += static_cast<std::int32_t>(pieces_of(weight.rows, list.tile_outputs));
 }
 

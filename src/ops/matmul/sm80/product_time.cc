@@ -30,8 +30,7 @@ double few_seconds(const ListShape& shape, int num_units, const DeviceRates& rat
 
 double many_seconds(const ListShape& shape, int num_units, const DeviceRates& rates) {
   constexpr double kSliceSeconds = 1.0e-6;
-  return seconds_by_tiles(shape, kManyTileOutputs, kManyPassTokens, kSliceSeconds, num_units,
-                          rates);
+  return seconds_by_tiles(shape, kManyTileOutputs, kManyPassTokens, kSliceSeconds, num_units, rates);
 }
 
 }  // namespace baleen::sm80
