@@ -12,7 +12,7 @@
 namespace baleen::sm80 {
 namespace {
 
-static_assert(kManyTileTokens == kManyTokens);
+static_assert(kManyTileTokens == LargeTile::kTokens);
 
 /// A block's token tile and the expert that it has.
 struct TileExpert {
@@ -220,18 +220,17 @@ __device__ ManyTokensWork<kWeights> work_of(const PlacedMatrix<kWeights>& matrix
 }
 
 /// Outputs of either matrix in a block of the inner half.
-constexpr int kInnerRows = kManyRows / 2;
+constexpr int kInnerRows = LargeTile::kRows / 2;
 
-/// Calls `run(tiles)`, a constant, with eights of tokens that are enough for a tile.
+/// Calls `run(shape)` with a value of the type of the block's tile: one that has room for the tokens.
 template <class Run>
-__device__ void with_token_tiles(const TokenTile& tile, Run run) {
-  constexpr int kHalf = kManyTokenTiles / 2;
-  if (tile.num_rows <= kHalf * kTileTokens) return run(std::integral_constant<int, kHalf>());
-  run(std::integral_constant<int, kManyTokenTiles>());
+__device__ void with_shape(const TokenTile& tile, Run run) {
+  if (tile.num_rows <= HalfTile::kTokens) return run(HalfTile());
+  run(LargeTile());
 }
 
 template <WeightFormat kWeights>
-__device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, ManyTokensShared& shared) {
+__device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, std::byte* dynamic) {
   const int first = static_cast<int>(blockIdx.x) * kInnerRows;
   const ExpertMatrices& matrices = expert.matrices(p);
   if (first >= matrices.inner_width) return;
@@ -244,58 +243,58 @@ __device__ void inner_many(const ExpertProducts& p, const TileExpert& expert, Ma
   } else {
     work.block_scales[1] = up.block_scales(first);
   }
-  with_token_tiles(expert.tile, [&](auto tiles) {
-    ManyTokens<kWeights, true, decltype(tiles)::value> products(work, shared);
-    ManyTokensSums<decltype(tiles)::value> sums = {};
+  with_shape(expert.tile, [&](auto shape) {
+    using Tile = decltype(shape);
+    ManyTokens<kWeights, true, Tile> products(work, *reinterpret_cast<ManyTokensShared<Tile>*>(dynamic));
+    ManyTokensSums<Tile> sums = {};
     products.multiply(sums);
-    products.finish(sums, [&](int token, int row, const float4& gate_sums, const float4& up_sums) {
-      store_inner(p, expert.tile, token, first + row, gate_sums, up_sums);
+    products.finish(sums, [&](int token, int row, const float4(&values)[Tile::kRowTiles]) {
+      store_inner(p, expert.tile, token, first + row, values[0], values[1]);
     });
   });
 }
 
 template <WeightFormat kWeights>
-__device__ void down_many(const ExpertProducts& p, const TileExpert& expert, ManyTokensShared& shared) {
-  const int first = static_cast<int>(blockIdx.x) * kManyRows;
+__device__ void down_many(const ExpertProducts& p, const TileExpert& expert, std::byte* dynamic) {
+  const int first = static_cast<int>(blockIdx.x) * LargeTile::kRows;
   const ExpertMatrices& matrices = expert.matrices(p);
   const PlacedMatrix<kWeights> down(matrices.down, expert.place, matrices.inner_width);
-  const int num_rows = min(kManyRows, p.width - first);
+  const int num_rows = min(LargeTile::kRows, p.width - first);
   const ManyTokensWork<kWeights> work =
       work_of(down, first, num_rows, p.inner_fp8, p.inner_pitch, expert.tile);
-  with_token_tiles(expert.tile, [&](auto tiles) {
-    ManyTokens<kWeights, true, decltype(tiles)::value> products(work, shared);
-    ManyTokensSums<decltype(tiles)::value> sums = {};
+  with_shape(expert.tile, [&](auto shape) {
+    using Tile = decltype(shape);
+    ManyTokens<kWeights, true, Tile> products(work, *reinterpret_cast<ManyTokensShared<Tile>*>(dynamic));
+    ManyTokensSums<Tile> sums = {};
     products.multiply(sums);
-    products.finish(sums, [&](int token, int row, const float4& first_sums, const float4& second_sums) {
-      if (row < num_rows) store_output(p, expert, token, first + row, first_sums, second_sums);
+    products.finish(sums, [&](int token, int row, const float4(&values)[Tile::kRowTiles]) {
+      if (row < num_rows) store_output(p, expert, token, first + row, values[0], values[1]);
     });
   });
 }
 
 /// Grid: (128 outputs of w1 and w3 each, token tiles).
 template <WeightFormat kRouted>
-__global__ void __launch_bounds__(kManyThreads, 1)
+__global__ void __launch_bounds__(LargeTile::kThreads, 1)
     inner_many_kernel(const __grid_constant__ ExpertProducts p, NextAtOnce order) {
   extern __shared__ __align__(16) std::byte dynamic[];
-  auto& shared = *reinterpret_cast<ManyTokensShared*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
   TileExpert expert;
   if (!expert.find(p, static_cast<int>(blockIdx.y))) return;
-  with_format<kRouted>(expert, [&](auto format) { inner_many<decltype(format)::value>(p, expert, shared); });
+  with_format<kRouted>(expert, [&](auto format) { inner_many<decltype(format)::value>(p, expert, dynamic); });
 }
 
 /// Grid: (256 outputs, token tiles).
 template <WeightFormat kRouted>
-__global__ void __launch_bounds__(kManyThreads, 1)
+__global__ void __launch_bounds__(LargeTile::kThreads, 1)
     down_many_kernel(const __grid_constant__ ExpertProducts p, NextAtOnce order) {
   extern __shared__ __align__(16) std::byte dynamic[];
-  auto& shared = *reinterpret_cast<ManyTokensShared*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
   TileExpert expert;
   if (!expert.find(p, static_cast<int>(blockIdx.y))) return;
-  with_format<kRouted>(expert, [&](auto format) { down_many<decltype(format)::value>(p, expert, shared); });
+  with_format<kRouted>(expert, [&](auto format) { down_many<decltype(format)::value>(p, expert, dynamic); });
 }
 
 using Kernel = void (*)(ExpertProducts, NextAtOnce);
@@ -323,8 +322,8 @@ void multiply_inner(const ExpertProducts& products, WeightFormat routed_format, 
     launch(kernel, products.inner_pitch, kTileOutputs, kFewThreads, 0, products, context);
   } else {
     const Kernel kernel = fp4 ? inner_many_kernel<WeightFormat::kFp4> : inner_many_kernel<WeightFormat::kFp8>;
-    launch(kernel, products.inner_pitch, kInnerRows, kManyThreads, sizeof(ManyTokensShared), products,
-           context);
+    launch(kernel, products.inner_pitch, kInnerRows, LargeTile::kThreads, sizeof(ManyTokensShared<LargeTile>),
+           products, context);
   }
 }
 
@@ -337,7 +336,8 @@ void multiply_down(const ExpertProducts& products, WeightFormat routed_format, T
     launch(kernel, products.width, kTileOutputs, kFewThreads, 0, products, context);
   } else {
     const Kernel kernel = fp4 ? down_many_kernel<WeightFormat::kFp4> : down_many_kernel<WeightFormat::kFp8>;
-    launch(kernel, products.width, kManyRows, kManyThreads, sizeof(ManyTokensShared), products, context);
+    launch(kernel, products.width, LargeTile::kRows, LargeTile::kThreads, sizeof(ManyTokensShared<LargeTile>),
+           products, context);
   }
 }
 

@@ -38,7 +38,14 @@ void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, s
 
 void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                        CudaContext& context) {
-  multiply_many(WeightFormat::kFp8, true, describe(outputs, x, num_tokens, kManyTileOutputs), context);
+  BALEEN_CHECK(!outputs.empty());
+  ListShape shape{.num_tokens = num_tokens, .num_inputs = outputs.front().weight->cols};
+  for (const LinearOutput& output : outputs) {
+    shape.all_outputs += output.weight->rows;
+    shape.weight_bytes += static_cast<double>(output.weight->size_bytes());
+  }
+  const int tile_outputs = many_tile_outputs(shape, context.num_sms, context.rates);
+  multiply_many(WeightFormat::kFp8, true, describe(outputs, x, num_tokens, tile_outputs), context);
 }
 
 }  // namespace baleen::sm80

@@ -28,14 +28,17 @@ void run(const Bf16Work& work, bool adds, CudaContext& context) {
     shape.weight_bytes += static_cast<double>(output.weight->size_bytes());
   }
   // A tile lies in one group.
-  const bool cuts_groups =
-      work.num_groups > 1 && work.outputs.front().weight->rows % (work.num_groups * kManyTileOutputs) != 0;
-  const bool few = cuts_groups || few_seconds(shape, context.num_sms, context.rates) <=
-                                      many_seconds(shape, context.num_sms, context.rates);
+  int many_outputs = many_tile_outputs(shape, context.num_sms, context.rates);
+  const auto cuts_groups = [&](int tile_outputs) {
+    return work.num_groups > 1 && work.outputs.front().weight->rows % (work.num_groups * tile_outputs) != 0;
+  };
+  if (cuts_groups(many_outputs)) many_outputs = kSmallTileOutputs;
+  const bool few = cuts_groups(many_outputs) || few_seconds(shape, context.num_sms, context.rates) <=
+                                                    many_seconds(shape, context.num_sms, context.rates);
   ProductList list{.tokens = work.x,
                    .token_bytes = work.row_stride * kElementBytes,
                    .group_bytes = work.group_stride * kElementBytes,
-                   .tile_outputs = few ? kFewTileOutputs : kManyTileOutputs,
+                   .tile_outputs = few ? kFewTileOutputs : many_outputs,
                    .group_outputs = std::numeric_limits<std::int32_t>::max(),
                    .num_tokens = static_cast<std::int32_t>(work.num_rows),
                    .adds = adds,

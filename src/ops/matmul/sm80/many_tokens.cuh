@@ -1,5 +1,5 @@
-/// Products of weights with many tokens, by a block: 256 weight rows and up to 64 tokens. A warp has 32 rows,
-/// which no other warp reads, and all tokens.
+/// Products of weights with many tokens, by a block: 256 weight rows (or 64, where there are few) and up to 64
+/// tokens. A warp has 32 rows (or 16), which no other warp reads, and all tokens.
 ///
 /// Weights come by cp.async in strips, some strips ahead, each lane's for itself: no barrier is between their
 /// arrival and their use. Tokens are BF16 in shared memory, once for all warps: those of the next slice are
@@ -15,26 +15,34 @@
 
 namespace baleen::sm80 {
 
-inline constexpr int kManyTokens = 64;  // of a block
-inline constexpr int kManyTokenTiles = kManyTokens / kTileTokens;
-inline constexpr int kManyThreads = 256;
-inline constexpr int kManyWarps = kManyThreads / kWarpLanes;
-inline constexpr int kWarpRowTiles = 2;
-inline constexpr int kLaneRows = 2 * kWarpRowTiles;  ///< of a warp's rows a lane has pieces of four
-inline constexpr int kWarpRows = kWarpRowTiles * kTileOutputs;
-inline constexpr int kManyRows = kManyWarps * kWarpRows;
+/// What a block computes, and with how many warps. A warp has `kRowTiles` x 16 rows.
+template <int kWarps_, int kRowTiles_, int kTokenTiles_>
+struct ManyTile {
+  static constexpr int kWarps = kWarps_, kRowTiles = kRowTiles_, kTokenTiles = kTokenTiles_;
+  static constexpr int kThreads = kWarps * kWarpLanes;
+  static constexpr int kWarpRows = kRowTiles * kTileOutputs, kRows = kWarps * kWarpRows;
+  static constexpr int kTokens = kTokenTiles * kTileTokens;
+  static constexpr int kLaneRows = 2 * kRowTiles;  ///< of a warp's rows a lane has pieces of four or two
+  /// Tokens that a quad brings to shared memory, one after the other. (Of fewer some warps bring none.)
+  static constexpr int kQuadTokens = (4 * kTokens + kThreads - 1) / kThreads;
+};
+using LargeTile = ManyTile<8, 2, 8>;
+using HalfTile = ManyTile<8, 2, 4>;   ///< with half as many tokens
+using SmallTile = ManyTile<4, 1, 8>;  ///< two or three on a multiprocessor, where there are few rows
 
+template <class Tile>
 struct ManyTokensShared {
-  static constexpr int kStages = 4;  ///< strips of weights, of 16 KiB
+  static constexpr int kStages = 4;  ///< strips of weights
   /// Strips of tokens lie a little apart, so that the pieces of neighbouring strips that threads copy together
   /// fall into different banks.
-  static constexpr int kTokenStripBytes = kManyTokens * kStripBytes + 2 * kPieceBytes;
+  static constexpr int kTokenStripBytes = Tile::kTokens * kStripBytes + 2 * kPieceBytes;
 
-  uint4 weights[kManyWarps][kStages][kLaneRows][kWarpLanes];
+  uint4 weights[Tile::kWarps][kStages][Tile::kLaneRows][kWarpLanes];
   alignas(16) std::byte tokens[2][kTokenStrips<false>][kTokenStripBytes];  ///< of a slice and the next, BF16
-  alignas(16) float token_scales[2][kManyTokens];
+  alignas(16) float token_scales[2][Tile::kTokens];
 };
-static_assert(sizeof(ManyTokensShared) <= 99 << 10);  // GPUs of 8.6, 8.9 and 12.0 have no more
+static_assert(sizeof(ManyTokensShared<LargeTile>) <= 99 << 10);  // GPUs of 8.6, 8.9 and 12.0 have no more
+static_assert(sizeof(ManyTokensShared<SmallTile>) <= 49 << 10);  // two of them
 
 /// Operands where tokens are converted once for 256 rows. Weights in FP8 are then taken as BF16's tiniest
 /// numbers, 2^-120 times what they are, which saves a product for two codes; tokens are 2^118 times what they
@@ -72,10 +80,10 @@ struct ManyOperands {
 };
 
 /// Scales of a lane's rows for a slice.
-template <WeightFormat kWeights>
+template <WeightFormat kWeights, class Tile>
 struct ManyRowScales {
-  float blocks[kWeights == WeightFormat::kFp8 ? kWarpRowTiles : 1];
-  std::uint32_t codes[kWeights == WeightFormat::kFp4 ? kLaneRows : 1];
+  float blocks[kWeights == WeightFormat::kFp8 ? Tile::kRowTiles : 1];
+  std::uint32_t codes[kWeights == WeightFormat::kFp4 ? Tile::kLaneRows : 1];
 
   [[nodiscard]] __device__ float block(int tile) const {
     return kWeights == WeightFormat::kFp8 ? blocks[tile] : 1.0F;
@@ -90,8 +98,8 @@ template <WeightFormat kWeights>
 struct ManyTokensWork {
   const std::byte* rows;         ///< where row 0 begins
   std::int64_t row_bytes;        ///< from row to row
-  const std::byte* second_rows;  ///< null: rows are of one matrix. Else the second tile of every warp is of
-                                 ///< another one, whose first row is here: a warp has 16 rows of either
+  const std::byte* second_rows;  ///< null: rows are of one matrix. Else the second of two row tiles of every
+                                 ///< warp is of another one, whose first row is here
   const std::uint8_t* group_scales[2];  ///< FP4: of rows and of second_rows
   const float* block_scales[2];         ///< FP8: of the first 128 rows and of second_rows, one a slice
   int num_rows;                         ///< rows that a matrix has here, at least one
@@ -104,15 +112,18 @@ struct ManyTokensWork {
 };
 
 /// A lane has of its warp's row tile m and token tile n what mma_16x8x16 leaves it.
-template <int kTokenTiles>
-using ManyTokensSums = float[kWarpRowTiles][kTokenTiles][4];
+template <class Tile>
+using ManyTokensSums = float[Tile::kRowTiles][Tile::kTokenTiles][4];
 
-/// `kTokenTiles`: as many as there are, or all, which take the time of all.
-template <WeightFormat kWeights, bool kFp8Tokens, int kTokenTiles = kManyTokenTiles>
+/// Tokens that a tile has room for take their time whether there or not.
+template <WeightFormat kWeights, bool kFp8Tokens, class Tile>
 class ManyTokens {
-  using Sums = ManyTokensSums<kTokenTiles>;
+  static constexpr int kRowTiles = Tile::kRowTiles, kTokenTiles = Tile::kTokenTiles;
+  static constexpr int kLaneRows = Tile::kLaneRows, kQuadTokens = Tile::kQuadTokens;
+  using Sums = ManyTokensSums<Tile>;
+  using RowScales = ManyRowScales<kWeights, Tile>;
   using Operands = ManyOperands<kWeights, kFp8Tokens>;
-  using Shared = ManyTokensShared;
+  using Shared = ManyTokensShared<Tile>;
   static constexpr int kStrips = kWeightStrips<kWeights>;
   static constexpr int kTokensOfStrip =
       kTokenStrips<false> / kStrips;  ///< strips that a strip of weights meets
@@ -144,15 +155,16 @@ class ManyTokens {
     }
     if constexpr (kWeights == WeightFormat::kFp8) {
 #pragma unroll
-      for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+      for (int tile = 0; tile < kRowTiles; ++tile) {
         const int row = min(row_of_tile(tile), work.num_rows - 1);
         const float* const of_rows = two_matrices_ && tile == 1 ? work.block_scales[1] : work.block_scales[0];
         block_scales_[tile] = of_rows + row / kSliceWidth * num_slices_;
       }
     }
-    // Here a quad brings a token to shared memory.
-    tokens_ = work.tokens + min(thread_ / 4, num_tokens_ - 1) * work.token_bytes;
-    if constexpr (kFp8Tokens) token_scales_ = work.token_scales + min(thread_ % kManyTokens, num_tokens_ - 1);
+#pragma unroll
+    for (int i = 0; i < kQuadTokens; ++i)
+      tokens_[i] = work.tokens + min(token(i), num_tokens_ - 1) * work.token_bytes;
+    if constexpr (kFp8Tokens) token_scales_ = work.token_scales + min(thread_, num_tokens_ - 1);
   }
 
   /// By all threads.
@@ -164,9 +176,9 @@ class ManyTokens {
         if (more) copy_tokens(slice + 1);
         ptx::cp_async_commit();
       }
-      const ManyRowScales<kWeights> scales = next_scales_;
+      const RowScales scales = next_scales_;
       if (more) load_scales(slice + 1);
-      float products[kWarpRowTiles][kTokenTiles][4] = {};
+      float products[kRowTiles][kTokenTiles][4] = {};
 #pragma unroll
       for (int strip = 0; strip < kStrips; ++strip) {
         const int next = slice * kStrips + strip + 1;
@@ -199,7 +211,7 @@ class ManyTokens {
                                                             (n * kTileTokens + group_) * kStripBytes +
                                                             quad_ * kPieceBytes);
 #pragma unroll
-            for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+            for (int tile = 0; tile < kRowTiles; ++tile) {
               const auto& upper = words[2 * tile];
               const auto& lower = words[2 * tile + 1];
               ptx::mma_16x8x16(products[tile][n], upper[0][0], lower[0][0], upper[0][1], lower[0][1], b.x,
@@ -223,36 +235,38 @@ class ManyTokens {
     }
   }
 
-  /// Calls `store(token, row, first, second)` once for each four outputs of each matrix or each eight of one:
-  /// values of rows `row` to `row + 3` of the first matrix, and of the second matrix or the next four rows.
+  /// Calls `store(token, row, values)` for all outputs of tokens that are there, with four from `row` on for
+  /// each row tile: of each matrix where there are two, else one behind the other.
   template <class Store>
   __device__ void finish(const Sums& sums, Store store) {
-    constexpr int kPitch = kWarpRows + 4;  // of what a warp stores at a time, lanes hit different banks
+    constexpr int kPitch = Tile::kWarpRows + 4;  // of what a warp stores at a time, lanes hit different banks
     auto* const staged = reinterpret_cast<float(*)[kPitch]>(shared_.weights[warp_]);
-    const int first = (two_matrices_ ? 4 : 8) * quad_, second = first + (two_matrices_ ? kTileOutputs : 4);
-    const int row = row_of_tile(0) + first;
+    static_assert(sizeof(float[kTileTokens][kPitch]) <= sizeof(shared_.weights[0]));
+    const int first = (two_matrices_ ? 1 : kRowTiles) * 4 * quad_, next = two_matrices_ ? kTileOutputs : 4;
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       __syncwarp();
 #pragma unroll
-      for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+      for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           staged[2 * quad_ + i % 2][tile * kTileOutputs + group_ + i / 2 * 8] = sums[tile][n][i];
       }
       __syncwarp();
       const int token = n * kTileTokens + group_;
-      if (token < num_tokens_) {
-        store(token, row, *reinterpret_cast<const float4*>(&staged[group_][first]),
-              *reinterpret_cast<const float4*>(&staged[group_][second]));
-      }
+      if (token >= num_tokens_) continue;
+      float4 values[kRowTiles];
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile)
+        values[tile] = *reinterpret_cast<const float4*>(&staged[group_][first + tile * next]);
+      store(token, row_of_tile(0) + first, values);
     }
   }
 
  private:
   /// First row of the warp's row tile `tile`, in its matrix where there are two.
   [[nodiscard]] __device__ int row_of_tile(int tile) const {
-    return two_matrices_ ? warp_ * kTileOutputs : warp_ * kWarpRows + tile * kTileOutputs;
+    return two_matrices_ ? warp_ * kTileOutputs : warp_ * Tile::kWarpRows + tile * kTileOutputs;
   }
 
   __device__ void begin() {
@@ -300,54 +314,65 @@ class ManyTokens {
         next_scales_.codes[row] = __ldg(group_scales_[row] + 4 * slice);
     } else if constexpr (kWeights == WeightFormat::kFp8) {
 #pragma unroll
-      for (int tile = 0; tile < kWarpRowTiles; ++tile)
+      for (int tile = 0; tile < kRowTiles; ++tile)
         next_scales_.blocks[tile] = __ldg(block_scales_[tile] + slice);
     }
   }
 
-  /// Whether the thread's quad has a token to bring to shared memory. Whole warps have or have not.
-  [[nodiscard]] __device__ bool brings_token() const {
-    return kTokenTiles == kManyTokenTiles || thread_ / 4 < kTokenTiles * kTileTokens;
+  /// The thread's quad brings tokens to shared memory: this is its token `which`.
+  [[nodiscard]] __device__ int token(int which) const { return which * (Tile::kThreads / 4) + thread_ / 4; }
+  /// Whether it has one. Whole warps have or have not.
+  [[nodiscard]] __device__ bool brings_tokens() const { return thread_ / 4 < Tile::kTokens; }
+  [[nodiscard]] __device__ std::byte* place(int slice, int strip, int which, int piece) const {
+    return shared_.tokens[slice % 2][strip] + token(which) * kStripBytes + piece * kPieceBytes;
   }
+
   /// BF16 tokens: a thread's pieces of a slice.
   __device__ void copy_tokens(int slice) {
-    if (!brings_token()) return;
+    if (!brings_tokens()) return;
 #pragma unroll
-    for (int i = 0; i < kTokenStrips<false>; ++i) {
-      const int piece = 4 * i + quad_;
-      const int2 to = strip_of_token_piece<kWeights, kFp8Tokens>(piece);
-      ptx::cp_async_16(shared_.tokens[slice % 2][to.x] + thread_ / 4 * kStripBytes + to.y * kPieceBytes,
-                       tokens_ + (std::int64_t{slice} * (4 * kTokenStrips<false>)+piece) * kPieceBytes);
+    for (int which = 0; which < kQuadTokens; ++which) {
+#pragma unroll
+      for (int i = 0; i < kTokenStrips<false>; ++i) {
+        const int piece = 4 * i + quad_;
+        const int2 to = strip_of_token_piece<kWeights, kFp8Tokens>(piece);
+        ptx::cp_async_16(
+            place(slice, to.x, which, to.y),
+            tokens_[which] + (std::int64_t{slice} * (4 * kTokenStrips<false>)+piece) * kPieceBytes);
+      }
     }
   }
 
-  /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of one token.
+  /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of each token.
   __device__ void load_tokens(int slice) {
-    if (slice >= num_slices_ || !brings_token()) return;
-    const std::byte* const from = tokens_ + std::int64_t{slice} * kSliceWidth;
+    if (slice >= num_slices_ || !brings_tokens()) return;
 #pragma unroll
-    for (int strip = 0; strip < kTokenStrips<true>; ++strip) {
-      codes_[strip] = __ldg(
-          reinterpret_cast<const uint4*>(from + token_piece<kWeights, true>(strip, quad_) * kPieceBytes));
+    for (int which = 0; which < kQuadTokens; ++which) {
+#pragma unroll
+      for (int strip = 0; strip < kTokenStrips<true>; ++strip) {
+        codes_[which][strip] =
+            __ldg(reinterpret_cast<const uint4*>(tokens_[which] + std::int64_t{slice} * kSliceWidth +
+                                                 token_piece<kWeights, true>(strip, quad_) * kPieceBytes));
+      }
     }
-    if (thread_ < kManyTokens) token_scale_ = __ldg(token_scales_ + slice * scale_stride_);
+    if (thread_ < Tile::kTokens) token_scale_ = __ldg(token_scales_ + slice * scale_stride_);
   }
   /// A strip of the slice in registers to shared memory.
   __device__ void convert_tokens(int strip, int slice) {
-    if (!brings_token()) return;
-    if (strip == 0) {
-      token_multiplier_ = token_multiplier<true>(codes_);
-      if (thread_ < kManyTokens) shared_.token_scales[slice % 2][thread_] = token_scale_;
+    if (!brings_tokens()) return;
+    if (strip == 0 && thread_ < Tile::kTokens) shared_.token_scales[slice % 2][thread_] = token_scale_;
+#pragma unroll
+    for (int which = 0; which < kQuadTokens; ++which) {
+      const auto& codes = codes_[which];
+      if (strip == 0) token_multipliers_[which] = token_multiplier<true>(codes);
+      std::uint32_t even[2], odd[2];
+      Operands::token(codes, 2 * strip, token_multipliers_[which], even);
+      Operands::token(codes, 2 * strip + 1, token_multipliers_[which], odd);
+      *reinterpret_cast<uint4*>(place(slice, strip, which, quad_)) = {even[0], even[1], odd[0], odd[1]};
     }
-    std::uint32_t even[2], odd[2];
-    Operands::token(codes_, 2 * strip, token_multiplier_, even);
-    Operands::token(codes_, 2 * strip + 1, token_multiplier_, odd);
-    *reinterpret_cast<uint4*>(shared_.tokens[slice % 2][strip] + thread_ / 4 * kStripBytes +
-                              quad_ * kPieceBytes) = {even[0], even[1], odd[0], odd[1]};
   }
 
-  __device__ void add(const ManyRowScales<kWeights>& row_scales, int slice, const Sums& products,
-                      Sums& sums) {
+  __device__ void add(const RowScales& row_scales, int slice, const Sums& products, Sums& sums) {
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
       float2 scales{1.0F, 1.0F};
@@ -356,7 +381,7 @@ class ManyTokens {
             *reinterpret_cast<const float2*>(&shared_.token_scales[slice % 2][n * kTileTokens + 2 * quad_]);
       }
 #pragma unroll
-      for (int tile = 0; tile < kWarpRowTiles; ++tile) {
+      for (int tile = 0; tile < kRowTiles; ++tile) {
         const float of_rows = row_scales.block(tile) * Operands::kProductScale;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -373,14 +398,14 @@ class ManyTokens {
   const int thread_, warp_, lane_, group_, quad_;
   const std::byte* rows_[kLaneRows];  ///< the next strip's pieces
   const std::uint8_t* group_scales_[kLaneRows];
-  const float* block_scales_[kWarpRowTiles];
-  const std::byte* tokens_;
+  const float* block_scales_[kRowTiles];
+  const std::byte* tokens_[kQuadTokens];
   const float* token_scales_;
   std::int64_t scale_stride_;
   uint4 pieces_[kLaneRows];  ///< the strip of weights in hand
-  ManyRowScales<kWeights> next_scales_;
-  uint4 codes_[kTokenStrips<true>];  ///< FP8 tokens: the next slice's
-  std::uint32_t token_multiplier_;
+  RowScales next_scales_;
+  uint4 codes_[kQuadTokens][kTokenStrips<true>];  ///< FP8 tokens: the next slice's
+  std::uint32_t token_multipliers_[kQuadTokens];
   float token_scale_;
 };
 

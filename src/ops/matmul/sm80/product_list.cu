@@ -10,7 +10,7 @@
 namespace baleen::sm80 {
 namespace {
 
-static_assert(kFewTileOutputs == kTileOutputs && kManyPassTokens == kManyTokens);
+static_assert(kFewTileOutputs == kTileOutputs);
 
 /// Which product a tile belongs to.
 __device__ const ProductList::Product& product_of(const ProductList& list, int tile) {
@@ -75,28 +75,44 @@ __global__ void __launch_bounds__(kFewThreads, kWeights == WeightFormat::kBF16 &
       });
 }
 
-/// Eight outputs of a token.
+/// Four or eight outputs of a token.
+template <int kFours>
 __device__ void store_outputs(const ProductList& list, const ProductList::Product& product,
-                              std::int64_t token, int output, const float4& first, const float4& second) {
-  if (product.y_takes_vectors && !list.adds && output + 8 <= product.num_outputs) {
+                              std::int64_t token, int output, const float4 (&values)[kFours]) {
+  const bool whole = output + 4 * kFours <= product.num_outputs;
+  if (product.y_takes_vectors && !list.adds && whole) {
     const std::int64_t at = token * product.y_stride + output;
-    if (product.y_is_bf16) {
-      *reinterpret_cast<uint4*>(reinterpret_cast<Bf16Bits*>(product.y) + at) = {
-          pack_bf16(first.x, first.y), pack_bf16(first.z, first.w), pack_bf16(second.x, second.y),
-          pack_bf16(second.z, second.w)};
-    } else {
+    if (!product.y_is_bf16) {
       auto* const y = reinterpret_cast<float4*>(reinterpret_cast<float*>(product.y) + at);
-      y[0] = first;
-      y[1] = second;
+#pragma unroll
+      for (int i = 0; i < kFours; ++i) y[i] = values[i];
+      return;
+    }
+    uint2 words[kFours];
+#pragma unroll
+    for (int i = 0; i < kFours; ++i)
+      words[i] = {pack_bf16(values[i].x, values[i].y), pack_bf16(values[i].z, values[i].w)};
+    auto* const y = reinterpret_cast<Bf16Bits*>(product.y) + at;
+    if constexpr (kFours == 2) {
+      *reinterpret_cast<uint4*>(y) = {words[0].x, words[0].y, words[1].x, words[1].y};
+    } else {
+      *reinterpret_cast<uint2*>(y) = words[0];
     }
     return;
   }
-  const float values[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (output + i < product.num_outputs) store_output(list, product, token, output + i, values[i]);
+  for (int i = 0; i < 4 * kFours; ++i) {
+    const float4& four = values[i / 4];
+    const float value = i % 4 == 0 ? four.x : i % 4 == 1 ? four.y : i % 4 == 2 ? four.z : four.w;
+    if (output + i < product.num_outputs) store_output(list, product, token, output + i, value);
   }
 }
+
+/// Blocks that a multiprocessor is to hold, as registers allow.
+template <bool kFp8Tokens, class Tile>
+constexpr int kManyBlocks = Tile::kWarps == 8 ? 1
+                            : kFp8Tokens      ? 3
+                                              : 2;
 
 /// A block's tile of outputs and pass over tokens. Blocks that run at the same time share both weights and
 /// tokens: kTogether tiles of outputs go through all passes side by side.
@@ -113,38 +129,37 @@ struct TileAndPass {
   }
 };
 
-template <WeightFormat kWeights, bool kFp8Tokens>
-__global__ void __launch_bounds__(kManyThreads, 1)
+template <WeightFormat kWeights, bool kFp8Tokens, class Tile>
+__global__ void __launch_bounds__(Tile::kThreads, kManyBlocks<kFp8Tokens, Tile>)
     many_kernel(const __grid_constant__ ProductList list, NextAtOnce order) {
-  static_assert(kManyRows == kManyTileOutputs);
   extern __shared__ __align__(16) std::byte dynamic[];
-  auto& shared = *reinterpret_cast<ManyTokensShared*>(dynamic);
+  auto& shared = *reinterpret_cast<ManyTokensShared<Tile>*>(dynamic);
   order.launch_next();
   ptx::wait_for_previous_kernel();
   const TileAndPass at(static_cast<int>(blockIdx.x), list.num_tiles,
-                       static_cast<int>(pieces_of(list.num_tokens, kManyTokens)));
+                       static_cast<int>(pieces_of(list.num_tokens, Tile::kTokens)));
   const ProductList::Product& product = product_of(list, at.tile);
-  const int first_output = (at.tile - product.first_tile) * kManyRows;
-  const int first_token = at.pass * kManyTokens;
+  const int first_output = (at.tile - product.first_tile) * Tile::kRows;
+  const int first_token = at.pass * Tile::kTokens;
   ManyTokensWork<kWeights> work{};
   work.row_bytes = std::int64_t{list.num_slices} * (kWeightStrips<kWeights> * kStripBytes);
   work.rows = product.weight + first_output * work.row_bytes;
   if constexpr (kWeights == WeightFormat::kFp8)
     work.block_scales[0] = product.block_scales + first_output / kSliceWidth * list.num_slices;
-  work.num_rows = min(kManyRows, product.num_outputs - first_output);
+  work.num_rows = min(Tile::kRows, product.num_outputs - first_output);
   work.tokens = tokens_of(list, first_output) + first_token * list.token_bytes;
   work.token_bytes = list.token_bytes;
   if constexpr (kFp8Tokens) {
     work.token_scales = list.token_scales + first_token;
     work.scale_stride = list.scale_stride;
   }
-  work.num_tokens = min(kManyTokens, list.num_tokens - first_token);
+  work.num_tokens = min(Tile::kTokens, list.num_tokens - first_token);
   work.num_slices = list.num_slices;
-  ManyTokens<kWeights, kFp8Tokens> products(work, shared);
-  ManyTokensSums<kManyTokenTiles> sums = {};
+  ManyTokens<kWeights, kFp8Tokens, Tile> products(work, shared);
+  ManyTokensSums<Tile> sums = {};
   products.multiply(sums);
-  products.finish(sums, [&](int token, int row, const float4& first, const float4& second) {
-    store_outputs(list, product, first_token + token, first_output + row, first, second);
+  products.finish(sums, [&](int token, int row, const float4(&values)[Tile::kRowTiles]) {
+    store_outputs(list, product, first_token + token, first_output + row, values);
   });
 }
 
@@ -157,14 +172,26 @@ void launch_few(const ProductList& list, CudaContext& context) {
                 context.stream, list);
 }
 
+template <WeightFormat kWeights, bool kFp8Tokens, class Tile>
+void launch_tiles(const ProductList& list, CudaContext& context) {
+  launch_kernel(
+      "multiplying many tokens", many_kernel<kWeights, kFp8Tokens, Tile>,
+      {.grid = dim3(static_cast<unsigned>(pieces_of(list.num_tokens, Tile::kTokens) * list.num_tiles)),
+       .threads = Tile::kThreads,
+       .shared_bytes = sizeof(ManyTokensShared<Tile>)},
+      context.stream, list);
+}
+
 template <WeightFormat kWeights, bool kFp8Tokens>
 void launch_many(const ProductList& list, CudaContext& context) {
-  launch_kernel(
-      "multiplying many tokens", many_kernel<kWeights, kFp8Tokens>,
-      {.grid = dim3(static_cast<unsigned>(pieces_of(list.num_tokens, kManyTokens) * list.num_tiles)),
-       .threads = kManyThreads,
-       .shared_bytes = sizeof(ManyTokensShared)},
-      context.stream, list);
+  static_assert(LargeTile::kRows == kLargeTileOutputs && SmallTile::kRows == kSmallTileOutputs);
+  static_assert(LargeTile::kTokens == kManyPassTokens && SmallTile::kTokens == kManyPassTokens);
+  if (list.tile_outputs == kLargeTileOutputs) {
+    launch_tiles<kWeights, kFp8Tokens, LargeTile>(list, context);
+  } else {
+    BALEEN_CHECK_EQ(list.tile_outputs, kSmallTileOutputs);
+    launch_tiles<kWeights, kFp8Tokens, SmallTile>(list, context);
+  }
 }
 
 }  // namespace
@@ -201,7 +228,6 @@ void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list
 }
 
 void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context) {
-  BALEEN_CHECK_EQ(list.tile_outputs, kManyTileOutputs);
   if (weights == WeightFormat::kBF16) {
     BALEEN_CHECK(!fp8_tokens);
     launch_many<WeightFormat::kBF16, false>(list, context);

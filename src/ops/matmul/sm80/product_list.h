@@ -50,11 +50,11 @@ void add_product(ProductList& list, const WeightMatrix& weight, const Activation
 
 /// Weight rows of a tile, and tokens that a pass over the weights serves.
 inline constexpr int kFewTileOutputs = 16, kFewPassTokens = 16;
-inline constexpr int kManyTileOutputs = 256, kManyPassTokens = 64;
+inline constexpr int kLargeTileOutputs = 256, kSmallTileOutputs = 64, kManyPassTokens = 64;
 void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context);
 void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& list, CudaContext& context);
 
-/// Predicted time, from bytes and products alone: no such GPU has been measured. `all_outputs`: of all
+/// Predicted time, from bytes and tiles. `all_outputs`: of all
 /// weights.
 struct ListShape {
   std::int64_t num_tokens = 0, num_inputs = 0, all_outputs = 0;
@@ -62,6 +62,10 @@ struct ListShape {
   WeightFormat format = WeightFormat::kFp8;
 };
 [[nodiscard]] double few_seconds(const ListShape& shape, int num_units, const DeviceRates& rates);
+/// By large tiles.
+[[nodiscard]] double large_seconds(const ListShape& shape, int num_units, const DeviceRates& rates);
+/// By the tiles that take the least time, and weight rows of these.
 [[nodiscard]] double many_seconds(const ListShape& shape, int num_units, const DeviceRates& rates);
+[[nodiscard]] int many_tile_outputs(const ListShape& shape, int num_units, const DeviceRates& rates);
 
 }  // namespace baleen::sm80

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/matmul/sm80/product_list.h"
 
 namespace baleen::sm80 {
@@ -19,18 +21,38 @@ double seconds_by_tiles(const ListShape& shape, int tile_outputs, int pass_token
 
 }  // namespace
 
-// Figures are counts of instructions for a slice, at 2.5 GHz and half of what a multiprocessor of an RTX 4090
-// can issue: 300 for 16 x 16, nearly all of which turn operands into BF16; 5,200, and 512 of matrices of four
-// cycles each, for 128 x 64.
+// Seconds of a multiprocessor for a slice of a tile, of an H100. An RTX 4090 takes twice those of many tokens,
+// the products of which are slower there.
 
 double few_seconds(const ListShape& shape, int num_units, const DeviceRates& rates) {
-  constexpr double kSliceSeconds = 0.06e-6;
-  return seconds_by_tiles(shape, kFewTileOutputs, kFewPassTokens, kSliceSeconds, num_units, rates);
+  // Nearly all of its 250 to 330 instructions turn operands into BF16; with more tokens L2 brings as many bytes
+  // of them as of weights.
+  constexpr double kOneTile = 0.06e-6, kTwoTiles = 0.12e-6;
+  return seconds_by_tiles(shape, kFewTileOutputs, kFewPassTokens,
+                          shape.num_tokens <= kFewPassTokens / 2 ? kOneTile : kTwoTiles, num_units, rates);
 }
 
+double large_seconds(const ListShape& shape, int num_units, const DeviceRates& rates) {
+  constexpr double kSliceSeconds = 1.4e-6;
+  return seconds_by_tiles(shape, kLargeTileOutputs, kManyPassTokens, kSliceSeconds, num_units, rates);
+}
+
+namespace {
+
+double small_seconds(const ListShape& shape, int num_units, const DeviceRates& rates) {
+  constexpr double kSliceSeconds = 0.5e-6;
+  return seconds_by_tiles(shape, kSmallTileOutputs, kManyPassTokens, kSliceSeconds, num_units, rates);
+}
+
+}  // namespace
+
 double many_seconds(const ListShape& shape, int num_units, const DeviceRates& rates) {
-  constexpr double kSliceSeconds = 1.0e-6;
-  return seconds_by_tiles(shape, kManyTileOutputs, kManyPassTokens, kSliceSeconds, num_units, rates);
+  return std::min(large_seconds(shape, num_units, rates), small_seconds(shape, num_units, rates));
+}
+
+int many_tile_outputs(const ListShape& shape, int num_units, const DeviceRates& rates) {
+  return large_seconds(shape, num_units, rates) <= small_seconds(shape, num_units, rates) ? kLargeTileOutputs
+                                                                                          : kSmallTileOutputs;
 }
 
 }  // namespace baleen::sm80
