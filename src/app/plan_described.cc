@@ -59,7 +59,7 @@ std::string described_plan_text(const CheckpointReport& report, const std::strin
         "Weights alone: activations, scratch and the cache come on top; experts are counted as if none lay "
         "on the host.\n";
   }
-  return text + fmt::format("\ncannot be run there: {}\n", report.config.family->why_not_on_gpus);
+  return text;
 }
 
 std::string described_plan_json(const CheckpointReport& report, const std::string& device,
@@ -70,8 +70,7 @@ std::string described_plan_json(const CheckpointReport& report, const std::strin
                               {"weight_bytes", weight_bytes(report)},
                               {"table_bytes", report.engram.bytes},
                               {"table_bytes_per_token", report.engram.bytes_per_token},
-                              {"cache_bytes_per_token", report.kv.bytes_per_token()},
-                              {"why_not_runnable", report.config.family->why_not_on_gpus}};
+                              {"cache_bytes_per_token", report.kv.bytes_per_token()}};
   json["parts"] = nlohmann::ordered_json::object();
   for (const PartTotal& part : report.parts)
     if (part.parameters > 0) json["parts"][part.part] = part.bytes;

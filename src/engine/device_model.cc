@@ -13,7 +13,6 @@
 #include "hardware/machine_memory.h"
 #include "log/log.h"
 #include "model/gpu_formats.h"
-#include "model/model_family.h"
 
 namespace baleen {
 namespace {
@@ -144,9 +143,6 @@ void DeviceModel::settle_host_experts(const EngineOptions& options) {
 }
 
 std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
-  if (const std::string_view why_not = config().family->why_not_on_gpus;
-      !why_not.empty() && !options.device.is_cpu())
-    fail("{}: {}; ‹device› cpu", device_name(options.device), why_not);
   MemoryPlan& plan = share_.plan;
   std::unique_ptr<Device> device =
       make_device(options.device, {.num_threads = options.num_threads,

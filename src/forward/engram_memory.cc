@@ -22,8 +22,8 @@ void EngramMemory::begin(const Step& step) const {
   std::vector<EngramRun> runs;
   for (const SequenceSlice& slice : step.batch.slices) {
     runs.push_back({.before = slice.tokens_before,
-                    .ids = step.rows.tokens.subspan(static_cast<std::size_t>(slice.first_row),
-                                                    static_cast<std::size_t>(slice.num_tokens))});
+                    .ids = step.batch.tokens.subspan(static_cast<std::size_t>(slice.first_row),
+                                                     static_cast<std::size_t>(slice.num_tokens))});
   }
   store_->begin(runs);
 }

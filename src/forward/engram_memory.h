@@ -32,7 +32,7 @@ class EngramMemory {
 
   /// Where rows come from, which outlives this; null on devices that compute nothing.
   void set_store(EngramStore* store) { store_ = store; }
-  /// Brings the rows of a step's tokens, before its operations.
+  /// Brings the rows of a step's tokens, which the host knows, before its operations.
   void begin(const Step& step) const;
   /// Whether the block has a table.
   [[nodiscard]] bool has(std::int64_t block) const { return table_of(block).has_value(); }

@@ -38,8 +38,6 @@ struct ModelFamily {
   /// What FP8 matrices are, and how many inputs of activations in front of codes share a scale.
   WeightFormat fp8_format = WeightFormat::kFp8;
   int activation_group = kActivationGroup;
-  /// Why GPUs do not run it; empty: they do.
-  std::string_view why_not_on_gpus{};
   /// What a DSpark head's embedding of tokens and its head are called behind "markov_head.".
   std::array<std::string_view, 2> markov_names = {"markov_w1", "markov_w2"};
 };

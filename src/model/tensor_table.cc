@@ -436,9 +436,6 @@ const ModelFamily kDeepSeekV41{.tensors = built_table,
                                .has_grouped_rows = true,
                                .fp8_format = WeightFormat::kFp8x32,
                                .activation_group = kSmallActivationGroup,
-                               .why_not_on_gpus = "DeepSeek-V4.1 runs on processors alone so far: GPUs "
-                                                  "have no kernels yet for its latents, its lagged "
-                                                  "mixing and its tables of n-grams",
                                .markov_names = {"embed", "head"}};
 
 std::string_view tensor_role_name(TensorRole role) {

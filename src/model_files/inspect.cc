@@ -343,7 +343,6 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
                                        size_text(c.num_draft_blocks() * report.kv.window_bytes()),
                                        size_text(report.kv.state_slot_bytes())));
   if (!report.kind.why_not.empty()) line("cannot be run", report.kind.why_not);
-  if (!c.family->why_not_on_gpus.empty()) line("not on GPUs", std::string(c.family->why_not_on_gpus));
   if (report.mismatches.empty()) {
     line("config and tensors", "fit together");
     return text;

@@ -309,8 +309,7 @@ TEST_F(ReleaseCommands, V41IsInspectedAndPlannedByItsHeaders) {
   const ProgramResult inspect = baleen({"inspect", model});
   EXPECT_EQ(inspect.status, 0) << inspect.err;
   for (const char* part :
-       {"not on GPUs           DeepSeek-V4.1 runs on processors alone so far: ",
-        "release               DeepSeek-V4.1; config.json, \"model_type\": \"deepseek_v41\"",
+       {"release               DeepSeek-V4.1; config.json, \"model_type\": \"deepseek_v41\"",
         "  published as        V4.1-Flash or V4.1-Flash-1017; config.json's sizes; ",
         "dense matrices        FP8, E8M0 scales of 32 x 32; ",
         "left unread           vision (vision.*, aligner.*, image_*, gate.bias_vl), 309 tensors, ",
@@ -380,8 +379,6 @@ TEST_F(ReleaseCommands, ATinyV41Runs) {
   EXPECT_FALSE(text.empty());
   // Drafts say nothing of what comes out.
   EXPECT_EQ(run({"--speculate", "5"}), text);
-  const ProgramResult on_gpu = baleen({"run", "--model", model, "--device", "cuda", "Once"});
-  EXPECT_NE(on_gpu.status, 0);
 }
 
 /// What the October release may have and is not known is named; nothing is guessed of it.

@@ -238,6 +238,96 @@ TEST(CudaFlash, ManyStepsBehindALongHistoryAreTheSameTwice) {
   }
 }
 
+/// DeepSeek-V4.1 of each head width: tiny ones, and those that are published, whose rows have 528 and 288 bytes.
+class CudaV41 : public testing::TestWithParam<std::int64_t> {
+ protected:
+  static ModelConfig config() {
+    ModelConfig config = preset_config("tiny-v41");
+    if (GetParam() == config.head_dim) return config;
+    config.head_dim = GetParam();
+    config.num_attention_heads = 8;
+    config.o_groups = 4;
+    config.q_lora_rank = 256;
+    config.index_n_heads = 32;
+    return config;
+  }
+  [[nodiscard]] std::vector<TokenId> tokens(std::int64_t count) const {
+    return test::random_tokens(count, config().vocab_size, 7);
+  }
+
+  const test::RandomCheckpoint checkpoint_{config(), 3, "models/stories"};
+};
+
+TEST_P(CudaV41, DiffersFromTheReferenceLittleMoreThanTheCpuDoes) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const std::vector<TokenId> prompt = tokens(160);
+  const auto logits = [&](const EngineOptions& with) {
+    Engine engine(checkpoint_.path(), with);
+    return test::run_sequence(engine, prompt, prompt.size()).main;
+  };
+  EngineOptions reference = options({});
+  reference.forced_variants = {{"", "reference"}};
+  const std::vector<float> want = logits(reference);
+  const std::size_t width = want.size() / prompt.size();
+  const auto cpu = errors_by_position(logits(options({})), want, width);
+  const auto gpu = errors_by_position(logits(options(kGpu)), want, width);
+  fmt::print("median {:.3f} (CPU {:.3f}), nine of ten below {:.3f} ({:.3f})\n", quantile(gpu, 0.5),
+             quantile(cpu, 0.5), quantile(gpu, 0.9), quantile(cpu, 0.9));
+  EXPECT_LT(quantile(gpu, 0.5), 2 * quantile(cpu, 0.5));
+}
+
+/// A pending token at odd ends, n-grams across all of them; steps of few rows are replayed.
+TEST_P(CudaV41, PiecesAreTheWholeToTheBitFromEveryPlaceOfItsTables) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const std::vector<TokenId> prompt = tokens(300);
+  std::vector<float> whole;
+  for (const EngramWish place : {EngramWish::kGpu, EngramWish::kHost, EngramWish::kDisk}) {
+    SCOPED_TRACE(static_cast<int>(place));
+    EngineOptions with = options(kGpu, 4);
+    with.engram = place;
+    Engine engine(checkpoint_.path(), with);
+    const std::vector<float> once = test::run_sequence(engine, prompt, prompt.size()).main;
+    if (whole.empty()) whole = once;
+    EXPECT_SAME_BITS(once, whole);
+    for (const std::size_t chunk : {1, 3, 70}) {
+      const std::vector<float> got = test::run_sequence(engine, std::span(prompt).first(141), chunk).main;
+      EXPECT_SAME_BITS(got, std::span(whole).first(got.size())) << chunk;
+    }
+  }
+}
+
+TEST_P(CudaV41, DraftsAreNearTheCpus) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const std::vector<TokenId> prompt = tokens(3);
+  const auto drafts = [&](DeviceChoice device) {
+    EngineOptions with = options(device);
+    with.max_draft_tokens = 5;
+    Engine engine(checkpoint_.path(), with);
+    std::vector<float> logits;
+    for (TokenId first = 0; first < 40; ++first) {
+      const SequenceId sequence = *engine.open({});
+      const std::vector<TokenId> fed{first, prompt[0], prompt[1], prompt[2]};
+      static_cast<void>(test::step(engine, sequence, fed, WantedLogits::kLast));
+      EXPECT_TRUE(engine.reserve(sequence, engine.limits().least_draft_room));
+      for (std::int64_t depth = 0; depth < 5; ++depth) {
+        const DraftInput input{sequence, static_cast<TokenId>(first + depth)};
+        const Result<DraftOutput> output = engine.draft({&input, 1}, depth);
+        EXPECT_TRUE(output.ok()) << output.error();
+        const auto row = output.value().logits.row(0);
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+      engine.close(sequence, false);
+    }
+    return logits;
+  };
+  const std::vector<float> want = drafts({}), got = drafts(kGpu);
+  const double median = quantile(errors_by_position(got, want, want.size() / 200), 0.5);
+  fmt::print("median of 200 drafts: {:.3f}\n", median);
+  EXPECT_LT(median, 0.2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Heads, CudaV41, testing::Values(128, 512), testing::PrintToStringParamName());
+
 TEST(CudaPlan, WhatWasPlannedIsWhatIsTaken) {
   BALEEN_NEEDS_USABLE_GPU();
   const test::RandomCheckpoint checkpoint("tiny-real-heads");
