@@ -12,6 +12,8 @@ EngramHashes::EngramHashes(const ModelConfig& config, std::vector<TokenId> compr
     : tables_(engram_tables(*config.engram)), compressed_(std::move(compressed)) {
   const auto pad = static_cast<std::size_t>(config.engram->pad_token_id);
   BALEEN_CHECK_LE(pad + 1, compressed_.size());
+  // By more the hashes would overflow: multipliers are as large as these ids let them be.
+  for (const TokenId id : compressed_) BALEEN_CHECK(0 <= id && id < config.engram->compressed_vocab_size);
   if (std::ssize(compressed_) < config.vocab_size)
     compressed_.resize(static_cast<std::size_t>(config.vocab_size), compressed_[pad]);
   tokens_ = {.compressed = compressed_,

@@ -23,7 +23,7 @@ struct EngramRun {
 
 class EngramHashes {
  public:
-  /// `compressed`: each token's id in the compressed vocabulary. Tokens beyond, which have no text, count as
+  /// `compressed`: each token's id in the compressed vocabulary, below the config's size. Tokens beyond, which have no text, count as
   /// padding.
   EngramHashes(const ModelConfig& config, std::vector<TokenId> compressed);
   EngramHashes(EngramHashes&&) = default;  // where `tokens_` points stays where it is
