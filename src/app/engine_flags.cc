@@ -30,6 +30,17 @@ void add_model_option(Options& command, std::string& model) {
                "Folder with config.json, tokenizer.json and *.safetensors, or a GGUF file");
 }
 
+void add_engram_option(Options& command, EngramWish& engram) {
+  command.choice("--engram", engram,
+                 {{"auto", EngramWish::kAuto},
+                  {"gpu", EngramWish::kGpu},
+                  {"host", EngramWish::kHost},
+                  {"disk", EngramWish::kDisk}},
+                 "Where tables of n-grams lie (DeepSeek-V4.1): in the GPU's memory, in pinned memory of the "
+                 "host, or on disk, where the rows of a step are read before it. auto: the nearest of these "
+                 "with room beside all else; on a CPU the file's map");
+}
+
 void EngineFlags::add_to(Options& command) {
   add_all_but_chunk_to(command);
   command.integer("--chunk", chunk, kStepTokensRange, "Prompt tokens a step");
@@ -84,14 +95,7 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                  "What becomes of chosen experts outside the GPU's memory: they are copied there, or the "
                  "host's cores compute some of them meanwhile, with the same bits wherever an expert lies. "
                  "auto: compute where that is measured to be faster");
-  command.choice("--engram", engram,
-                 {{"auto", EngramWish::kAuto},
-                  {"gpu", EngramWish::kGpu},
-                  {"host", EngramWish::kHost},
-                  {"disk", EngramWish::kDisk}},
-                 "Where tables of n-grams lie (DeepSeek-V4.1): in the GPU's memory, in pinned memory of the "
-                 "host, or on disk, where the rows of a step are read before it. auto: the nearest of these "
-                 "with room beside all else; on a CPU the file's map");
+  add_engram_option(command, engram);
   command.texts("--kernel", kernels,
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");

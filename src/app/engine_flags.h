@@ -22,6 +22,9 @@ class Options;
 /// Adds `--model`, with the bundled model as default.
 void add_model_option(Options& command, std::string& model);
 
+/// Adds `--engram`.
+void add_engram_option(Options& command, EngramWish& engram);
+
 struct EngineFlags {
   std::string model;
   std::string precision = "released";

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "app/engine_flags.h"
 #include "app/open_model.h"
 #include "app/option_names.h"
 #include "app/option_ranges.h"
@@ -40,6 +41,7 @@ struct PlanFlags {
   std::int64_t drafts = 0;
   std::int64_t gpu_weight_bytes = 0;
   std::int64_t host_expert_bytes = 0;
+  EngramWish engram = EngramWish::kAuto;
   bool no_prefix_cache = false;
   std::int64_t num_devices = 1;
   bool json = false;
@@ -91,6 +93,7 @@ EngineOptions engine_options(const PlanFlags& flags, const DeviceChoice& device,
   options.prefix_cache = !flags.no_prefix_cache;
   if (flags.gpu_weight_bytes > 0) options.gpu_weight_bytes = flags.gpu_weight_bytes;
   if (flags.host_expert_bytes > 0) options.host_expert_bytes = flags.host_expert_bytes;
+  options.engram = flags.engram;
   return resolved(options, config);
 }
 
@@ -245,6 +248,9 @@ nlohmann::ordered_json plan_json(const std::string& model, const PlannedDevice& 
           {"host_experts", plan.experts.num_on_host},
           {"disk_experts", plan.experts.num_on_disk},
           {"host_expert_bytes", plan.host_expert_bytes},
+          {"engram_bytes", plan.engram_bytes},
+          {"host_engram_bytes", plan.host_engram_bytes},
+          {"engram_table_bytes", plan.engram_table_bytes},
           {"page_bytes", plan.page_bytes},
           {"window_bytes", plan.window_bytes},
           {"state_bytes", plan.state_bytes},
@@ -325,7 +331,8 @@ void run_plan(PlanFlags flags) {
       !device.profile->memory_levels.empty())
     flags.host_expert_bytes = device.profile->memory_levels.front().bytes;
   const EngineOptions options = engine_options(flags, device.choice, model.config);
-  const DevicePlacement placed = placed_on_device(model, options, device.memory_bytes);
+  const DevicePlacement placed =
+      placed_on_device(model, options, device.memory_bytes, flags.machine.host_memory_bytes);
   const double bytes_per_token = cache_geometry(model.config, options).bytes_per_token();
 
   const OutlookLoad load;
@@ -375,6 +382,7 @@ void add_plan_command(Options& command) {
   command.bytes("--host-experts-bytes", flags->host_expert_bytes, kWeightBytesRange,
                 "Most pinned memory of the host for experts that do not fit on a GPU; 0: what they need. The "
                 "rest is read from disk");
+  add_engram_option(command, flags->engram);
   flags->machine.add_to(command);
   command.flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
   const Option explain = command.flag("--explain", flags->explain,

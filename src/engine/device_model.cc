@@ -156,8 +156,10 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
   const std::string also_taken = device->taken_memory().empty() ? "" : "\n" + device->taken_memory();
   if (auto failed = leave_experts_to_host(plan, share_.experts, options, device->free_bytes()))
     fail("{}{}", failed->message, also_taken);
+  // Each rank wants tables of its own.
+  const std::int64_t free_on_host = available_memory_bytes() - plan.host_expert_bytes;
   if (auto failed = place_engram(plan, config(), options, device->free_bytes(),
-                                 available_memory_bytes() - plan.host_expert_bytes))
+                                 free_on_host / std::max<std::int64_t>(1, share_.layout.plan().num_devices)))
     fail("{}{}", failed->message, also_taken);
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =

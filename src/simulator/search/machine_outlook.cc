@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "device/profiled_device.h"
+#include "engine/engram_memory.h"
 #include "engine/expert_memory.h"
 #include "model/stage_layers.h"
 
@@ -152,10 +154,15 @@ double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * kGB; 
 }  // namespace
 
 DevicePlacement placed_on_device(const SimulatedModel& model, const EngineOptions& options,
-                                 std::int64_t device_memory_bytes) {
+                                 std::int64_t device_memory_bytes, std::int64_t host_memory_bytes) {
   DevicePlacement placed{.memory = plan_memory(model.config, model.formats, options)};
   placed.why_not = leave_experts_to_host(placed.memory, movable_experts(model.config, model.formats, options),
                                          options, device_memory_bytes);
+  const std::int64_t free_on_host = host_memory_bytes == 0
+                                        ? std::numeric_limits<std::int64_t>::max()
+                                        : host_memory_bytes - placed.memory.host_expert_bytes;
+  if (!placed.why_not)
+    placed.why_not = place_engram(placed.memory, model.config, options, device_memory_bytes, free_on_host);
   placed.fits = !placed.why_not && placed.memory.total_bytes() <= device_memory_bytes;
   return placed;
 }

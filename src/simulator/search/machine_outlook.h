@@ -18,13 +18,14 @@ namespace baleen {
 /// The engine's own plan of a device.
 struct DevicePlacement {
   MemoryPlan memory;
-  std::optional<Failure> why_not;  ///< what keeps experts from being left to the host
+  std::optional<Failure> why_not;  ///< what keeps experts or tables from being left to the host
   bool fits = false;
 };
 
-/// `options` resolved, of one rank.
+/// `options` resolved, of one rank. `host_memory_bytes`: for experts and tables; 0: as much as is needed.
 [[nodiscard]] DevicePlacement placed_on_device(const SimulatedModel& model, const EngineOptions& options,
-                                               std::int64_t device_memory_bytes);
+                                               std::int64_t device_memory_bytes,
+                                               std::int64_t host_memory_bytes = 0);
 
 /// What is asked of the machine.
 struct OutlookLoad {
