@@ -36,10 +36,9 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       options.max_draft_tokens > 0 ? options.draft_head->traits(config, draft_sizes(options)) : DraftTraits();
   const bool chooses = options.choose_on_device.value_or(device_traits(options).queues);
   // The first stage of a pipeline would need what the last one chooses; a sequence changes its group between
-  // two steps; rows of n-gram tables are brought to a device by ids that the host knows.
-  const bool brings_rows = config.engram && !device_traits(options).shares_host_memory;
+  // two steps; rows of n-gram tables are found by ids that the host knows.
   const bool queues =
-      chooses && options.parallel.pp <= 1 && options.parallel.prefill_groups == 0 && !brings_rows;
+      chooses && options.parallel.pp <= 1 && options.parallel.prefill_groups == 0 && !config.engram;
   return {
       .vocab_size = config.vocab_size,
       .max_batch_tokens = options.max_batch_tokens,

@@ -31,6 +31,16 @@ TEST(EngramTablesOfAnEngine, GiveTheSameBitsFromMemoryAsFromTheMap) {
   }
 }
 
+/// No step runs ahead of the one that chooses its token: n-grams are hashed on the host.
+TEST(EngramTablesOfAnEngine, WaitForTokensThatADeviceChooses) {
+  const test::RandomCheckpoint checkpoint(preset_config("tiny-v41"), 3, kTokenizer);
+  EngineOptions options = options_with(EngramWish::kAuto);
+  options.choose_on_device = true;
+  const Engine engine(checkpoint.path(), options);
+  EXPECT_TRUE(engine.limits().chooses);
+  EXPECT_FALSE(engine.limits().queues);
+}
+
 TEST(EngramTablesOfAnEngine, AreNotInAGpusMemoryOnACpu) {
   const test::RandomCheckpoint checkpoint(preset_config("tiny-v41"), 3, kTokenizer);
   try {
