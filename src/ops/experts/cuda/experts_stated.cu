@@ -39,7 +39,7 @@ void stated_experts_few(const ExpertsArgs& args, CudaContext& context) {
   check_arguments(args);
   const DispatchExtents extents = extents_of(args, kFewStatedTokens);
   const ScratchScope scope(context.scratch);
-  if (multiplies_one(args)) {
+  if (multiplies_one(args, context.num_sms)) {
     const ExpertScratch scratch =
         lay_out_one_stated(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split);
     multiply_one_stated(args, extents, scratch, context);

@@ -27,7 +27,7 @@ void multiply_few_stated(const ExpertsArgs& args, const DispatchExtents& extents
                          const ExpertScratch& scratch, CudaContext& context);
 
 /// Whether a call is one of a single token that `multiply_one_stated` has shared memory for.
-[[nodiscard]] bool multiplies_one(const ExpertsArgs& args);
+[[nodiscard]] bool multiplies_one(const ExpertsArgs& args, int num_sms);
 /// All of such a call, from x to `out`.
 void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents,
                          const ExpertScratch& scratch, CudaContext& context);

@@ -70,29 +70,34 @@ __device__ inline bool has_nan(std::uint32_t codes) {
   return (((codes & kMagnitudes) + kOnes) & kTops) != 0;
 }
 
-/// |X| of an e4m3 code, the lowest byte of `code`.
-__device__ inline std::uint32_t magnitude_of(std::uint32_t code) {
+/// X of an e4m3 code, the lowest byte of `code`.
+__device__ inline std::int32_t integer_of(std::uint32_t code) {
   const std::uint32_t exponent = code >> 3 & 15u;
   const std::uint32_t mantissa = (code & 7u) | (exponent > 0 ? 8u : 0u);
-  return mantissa << (exponent > 0 ? exponent - 1 : 0);
+  const auto magnitude = static_cast<std::int32_t>(mantissa << (exponent > 0 ? exponent - 1 : 0));
+  return (code & 0x80u) != 0 ? -magnitude : magnitude;
 }
 
-/// The digits of X to base 256 of four e4m3 codes: word d has digit d of each, the lowest first.
-__device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kDigits]) {
+/// The digits to base 256 of four X: word d has digit d of each, the lowest first.
+__device__ inline void digits_of(const std::int32_t (&x)[4], std::uint32_t (&digits)[kDigits]) {
   // With 128 added to each digit they are the bytes of a sum; taken away again by turning its top bit.
   constexpr std::uint32_t kMiddles = 0x00808080u;
-  std::uint32_t x[4];
+  std::uint32_t bytes[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::uint32_t code = codes >> (8 * i), magnitude = magnitude_of(code);
-    x[i] = ((code & 0x80u) != 0 ? kMiddles - magnitude : kMiddles + magnitude) ^ kMiddles;
-  }
-  const std::uint32_t lower = ptx::byte_permute<0x5140>(x[0], x[1]);  // digits 0, 0, 1, 1
-  const std::uint32_t upper = ptx::byte_permute<0x5140>(x[2], x[3]);
+  for (int i = 0; i < 4; ++i) bytes[i] = (static_cast<std::uint32_t>(x[i]) + kMiddles) ^ kMiddles;
+  const std::uint32_t lower = ptx::byte_permute<0x5140>(bytes[0], bytes[1]);  // digits 0, 0, 1, 1
+  const std::uint32_t upper = ptx::byte_permute<0x5140>(bytes[2], bytes[3]);
   digits[0] = ptx::byte_permute<0x5410>(lower, upper);
   digits[1] = ptx::byte_permute<0x7632>(lower, upper);
-  digits[2] =
-      ptx::byte_permute<0x5410>(ptx::byte_permute<0x0062>(x[0], x[1]), ptx::byte_permute<0x0062>(x[2], x[3]));
+  digits[2] = ptx::byte_permute<0x5410>(ptx::byte_permute<0x0062>(bytes[0], bytes[1]),
+                                        ptx::byte_permute<0x0062>(bytes[2], bytes[3]));
+}
+/// The same of four e4m3 codes.
+__device__ inline void to_digits(std::uint32_t codes, std::uint32_t (&digits)[kDigits]) {
+  std::int32_t x[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) x[i] = integer_of(codes >> (8 * i));
+  digits_of(x, digits);
 }
 
 /// Others, which are X = digit 0 + 256 (digit 1 + 8 digit 2): so digits 1 and 2 are joined where W and 8 W
@@ -101,9 +106,7 @@ __device__ inline void to_joint_digits(std::uint32_t codes, std::uint32_t (&digi
   digits[0] = digits[1] = digits[2] = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t code = codes >> (8 * i);
-    const auto magnitude = static_cast<std::int32_t>(magnitude_of(code));
-    const std::int32_t x = (code & 0x80u) != 0 ? -magnitude : magnitude;
+    const std::int32_t x = integer_of(codes >> (8 * i));
     const std::int32_t upper = (x + kDigitBase / 2) >> 8, eights = (upper + 4) >> 3;
     const std::int32_t of_code[kDigits] = {x - upper * kDigitBase, upper - 8 * eights, eights};
 #pragma unroll
