@@ -59,16 +59,14 @@ void swiglu_simd(const float* gate, const float* up, std::int64_t count, float l
 }
 
 void product_simd(const WeightMatrix& weight, std::int64_t begin, std::int64_t end,
-                  const StatedSlice* const* x, std::int64_t num_rows, bool rounds, bool byte_dots, float* to,
-                  std::int64_t stride) {
+                  const FollowingRows& following, const StatedSlice* const* x, std::int64_t num_rows,
+                  bool rounds, bool byte_dots, float* to, std::int64_t stride) {
   const bool dots = byte_dots && has_byte_dots();
-  if (weight.activation_group == kActivationGroup) {
-    (dots ? multiply_rows<true, kActivationGroup>
-          : multiply_rows<false, kActivationGroup>)(weight, begin, end, x, num_rows, rounds, to, stride);
-  } else {
-    (dots ? multiply_rows<true, kSmallActivationGroup>
-          : multiply_rows<false, kSmallActivationGroup>)(weight, begin, end, x, num_rows, rounds, to, stride);
-  }
+  const auto multiply =
+      weight.activation_group == kActivationGroup
+          ? (dots ? multiply_rows<true, kActivationGroup> : multiply_rows<false, kActivationGroup>)
+          : (dots ? multiply_rows<true, kSmallActivationGroup> : multiply_rows<false, kSmallActivationGroup>);
+  multiply(weight, begin, end, following, x, num_rows, rounds, to, stride);
 }
 
 }  // namespace
@@ -85,10 +83,10 @@ HWY_EXPORT(product_simd);
 
 namespace {
 
-// Some 70 KB of weights an item: hundreds of times what it costs to give one out, and enough of them for 16
-// threads on one expert.
-constexpr std::int64_t kInnerOutputs = 32;  ///< outputs of w1, and as many of w3
-constexpr std::int64_t kOutputs = 64;       ///< outputs of w2
+// Some 70 and 35 KB of weights an item: tens of times what it costs to give one out, and so many of them that 16
+// threads have nearly equal parts of one expert.
+constexpr std::int64_t kInnerOutputs = 16;  ///< outputs of w1, and as many of w3
+constexpr std::int64_t kOutputs = 32;       ///< outputs of w2
 static_assert(kActivationGroup % kInnerOutputs == 0);
 constexpr std::int64_t kPiecesOfSlice = kActivationGroup / kInnerOutputs;
 
@@ -196,6 +194,12 @@ Widths widths_of(std::span<const Rows> experts) {
   return widths;
 }
 
+constexpr std::int64_t kNoPiece = -1;
+
+FollowingRows following(const WeightMatrix& weight, std::int64_t piece, std::int64_t rows_of_piece) {
+  return piece == kNoPiece ? FollowingRows() : FollowingRows{&weight, piece * rows_of_piece};
+}
+
 /// Activation of a slice of inner columns, packed for w2.
 void finish_slice(const Entry& entry, const Widths& widths, std::int64_t slice, float limit) {
   for (std::int64_t row = 0; row < entry.num_rows; ++row) {
@@ -207,14 +211,17 @@ void finish_slice(const Entry& entry, const Widths& widths, std::int64_t slice, 
   }
 }
 
-void run_inner(const Entry& entry, const Widths& widths, std::int64_t piece, float limit) {
+void run_inner(const Entry& entry, const Widths& widths, std::int64_t piece, std::int64_t next_piece,
+               float limit) {
   const std::int64_t begin = piece * kInnerOutputs;
-  for (const auto& [weight, to] :
-       {std::pair{&entry.expert->w1, entry.gate}, std::pair{&entry.expert->w3, entry.up}}) {
+  const ExpertWeights& expert = *entry.expert;
+  const auto multiply = [&](const WeightMatrix& weight, const FollowingRows& following, float* to) {
     HWY_DYNAMIC_DISPATCH(product_simd)
-    (*weight, begin, begin + kInnerOutputs, entry.x, entry.num_rows, true, byte_dots_allowed(), to + begin,
-     widths.inner);
-  }
+    (weight, begin, begin + kInnerOutputs, following, entry.x, entry.num_rows, true, byte_dots_allowed(),
+     to + begin, widths.inner);
+  };
+  multiply(expert.w1, {&expert.w3, begin}, entry.gate);
+  multiply(expert.w3, following(expert.w1, next_piece, kInnerOutputs), entry.up);
   const std::int64_t slice = piece / kPiecesOfSlice;
   if (entry.pieces[slice].fetch_add(1, std::memory_order_acq_rel) + 1 < kPiecesOfSlice) return;
   finish_slice(entry, widths, slice, limit);
@@ -223,7 +230,8 @@ void run_inner(const Entry& entry, const Widths& widths, std::int64_t piece, flo
 
 /// Calls store(row, first output, count, values) for the outputs of a piece of w2.
 template <class Store>
-void run_outer(const Entry& entry, std::int64_t piece, bool rounds, const Store& store) {
+void run_outer(const Entry& entry, std::int64_t piece, std::int64_t next_piece, bool rounds,
+               const Store& store) {
   constexpr std::int64_t kRows = 4;
   alignas(64) float tile[kRows * kOutputs];
   const WeightMatrix& weight = entry.expert->w2;
@@ -231,7 +239,8 @@ void run_outer(const Entry& entry, std::int64_t piece, bool rounds, const Store&
   for (std::int64_t row = 0; row < entry.num_rows; row += kRows) {
     const std::int64_t count = std::min(kRows, entry.num_rows - row);
     HWY_DYNAMIC_DISPATCH(product_simd)
-    (weight, begin, begin + kOutputs, entry.inner + row, count, rounds, byte_dots_allowed(), tile, kOutputs);
+    (weight, begin, begin + kOutputs, row == 0 ? following(weight, next_piece, kOutputs) : FollowingRows(),
+     entry.inner + row, count, rounds, byte_dots_allowed(), tile, kOutputs);
     for (std::int64_t i = 0; i < count; ++i) store(row + i, begin, kOutputs, tile + i * kOutputs);
   }
 }
@@ -247,7 +256,8 @@ class SharedItems {
         most_(most_pieces(num_pieces, num_shares)),
         next_(next) {}
 
-  /// Calls run(entry, piece) for all that no thread has begun, the thread's own first.
+  /// Calls run(entry, piece, next) for all that no thread has begun, the thread's own first; `next` is the piece
+  /// that follows in the same share, or kNoPiece.
   template <class Run>
   void drain(int thread, const Run& run) const {
     const std::int64_t end = std::ssize(entries_) * most_;
@@ -259,7 +269,8 @@ class SharedItems {
         if (item >= end) break;
         const Entry& entry = entries_[static_cast<std::size_t>(item / most_)];
         const std::int64_t piece = piece_of_share(*entry.expert, item % most_, share, num_shares_);
-        if (piece < num_pieces_) run(entry, piece);
+        const std::int64_t next_piece = piece + num_shares_;
+        if (piece < num_pieces_) run(entry, piece, next_piece < num_pieces_ ? next_piece : kNoPiece);
       }
     }
   }
@@ -343,11 +354,12 @@ void run(std::span<const Rows> experts, float limit, bool rounds, ThreadPool& po
       rows_done->fetch_add(1, std::memory_order_release);
     }
     wait_for(*rows_done, num_packed);
-    inner_items.drain(
-        thread, [&](const Entry& entry, std::int64_t piece) { run_inner(entry, widths, piece, limit); });
-    outer_items.drain(thread, [&](const Entry& entry, std::int64_t piece) {
+    inner_items.drain(thread, [&](const Entry& entry, std::int64_t piece, std::int64_t next_piece) {
+      run_inner(entry, widths, piece, next_piece, limit);
+    });
+    outer_items.drain(thread, [&](const Entry& entry, std::int64_t piece, std::int64_t next_piece) {
       wait_for(*entry.slices, widths.inner_slices());
-      run_outer(entry, piece, rounds,
+      run_outer(entry, piece, next_piece, rounds,
                 [&](std::int64_t row, std::int64_t begin, std::int64_t count, const float* values) {
                   store(*rows_of_entries[&entry - entries], row * widths.outputs + begin, count, values);
                 });

@@ -286,15 +286,17 @@ HWY_INLINE QuadVec sum_of_slice(const FloatVec (&p)[kParts]) {
 }
 
 /// Outputs of four weight rows for kRows rows of activations, which have a scale for kScaled inputs each.
-/// Meanwhile the codes of the four that follow are fetched to the cache, if `fetches`.
+/// Meanwhile codes and scales of the four rows `next`, as long as these, are fetched to the cache, if `fetches`.
 template <bool kByteDots, int kScaled, int kRows>
-HWY_INLINE void multiply_quad(const QuadCursor& quad, const StatedSlice* const (&x)[kRows], bool fetches,
-                              QuadVec (&sums)[kRows]) {
+HWY_INLINE void multiply_quad(const QuadCursor& quad, const QuadCursor& next,
+                              const StatedSlice* const (&x)[kRows], bool fetches, QuadVec (&sums)[kRows]) {
+  constexpr std::int64_t kLine = 64;
   const std::int64_t num_slices = quad.num_inputs / kActivationGroup;
   for (int m = 0; m < kRows; ++m) sums[m] = hn::Zero(QuadTag());
   for (std::int64_t slice = 0; slice < num_slices; ++slice) {
     if (fetches) {
-      for (int i = 0; i < kQuad; ++i) hwy::Prefetch(quad.slice(kQuad + i, slice));
+      for (int i = 0; i < kQuad; ++i) hwy::Prefetch(next.slice(i, slice));
+      if (slice * kLine < kQuad * quad.num_inputs / kGroup) hwy::Prefetch(next.scales + slice * kLine);
     }
     const ByteVec scale_codes = scale_codes_of(quad, slice);
     FloatVec p[kRows][kParts];
@@ -335,17 +337,18 @@ HWY_INLINE void multiply_quad(const QuadCursor& quad, const StatedSlice* const (
 constexpr int kTileRows = 4;
 
 template <bool kByteDots, int kScaled, int kRows>
-HWY_INLINE void multiply_tile(const QuadCursor& quad, std::int64_t num_rows, const StatedSlice* const* x,
-                              bool fetches, bool rounds, float* to, std::int64_t stride) {
+HWY_INLINE void multiply_tile(const QuadCursor& quad, const QuadCursor& next, std::int64_t num_rows,
+                              const StatedSlice* const* x, bool fetches, bool rounds, float* to,
+                              std::int64_t stride) {
   if (num_rows < kRows) {
     if constexpr (kRows > 1)
-      multiply_tile<kByteDots, kScaled, kRows - 1>(quad, num_rows, x, fetches, rounds, to, stride);
+      multiply_tile<kByteDots, kScaled, kRows - 1>(quad, next, num_rows, x, fetches, rounds, to, stride);
     return;
   }
   const StatedSlice* of_tile[kRows];
   std::copy_n(x, kRows, of_tile);
   QuadVec sums[kRows];
-  multiply_quad<kByteDots, kScaled, kRows>(quad, of_tile, fetches, sums);
+  multiply_quad<kByteDots, kScaled, kRows>(quad, next, of_tile, fetches, sums);
   for (int m = 0; m < kRows; ++m)
     hn::StoreU(rounds ? round_bf16_simd(QuadTag(), sums[m]) : sums[m], QuadTag(), to + m * stride);
 }
@@ -353,14 +356,18 @@ HWY_INLINE void multiply_tile(const QuadCursor& quad, std::int64_t num_rows, con
 /// Outputs [begin, end), multiples of four, of rows of activations: to[m * stride + n - begin].
 template <bool kByteDots, int kScaled>
 HWY_INLINE void multiply_rows(const WeightMatrix& weight, std::int64_t begin, std::int64_t end,
-                              const StatedSlice* const* x, std::int64_t num_rows, bool rounds, float* to,
-                              std::int64_t stride) {
+                              const FollowingRows& following, const StatedSlice* const* x,
+                              std::int64_t num_rows, bool rounds, float* to, std::int64_t stride) {
   for (std::int64_t n = begin; n < end; n += kQuad) {
     const QuadCursor quad(weight, n);
+    const bool is_last = n + kQuad >= end, fetches = !is_last || following.weight != nullptr;
+    const QuadCursor next = !fetches  ? quad
+                            : is_last ? QuadCursor(*following.weight, following.begin)
+                                      : QuadCursor(weight, n + kQuad);
     for (std::int64_t row = 0; row < num_rows; row += kTileRows) {
-      multiply_tile<kByteDots, kScaled, kTileRows>(quad, std::min<std::int64_t>(kTileRows, num_rows - row),
-                                                   x + row, row == 0 && n + kQuad < end, rounds,
-                                                   to + row * stride + n - begin, stride);
+      multiply_tile<kByteDots, kScaled, kTileRows>(
+          quad, next, std::min<std::int64_t>(kTileRows, num_rows - row), x + row, fetches && row == 0, rounds,
+          to + row * stride + n - begin, stride);
     }
   }
 }

@@ -21,4 +21,12 @@ struct StatedSlice {
   float scales[kNumGroups][4];
 };
 
+struct WeightMatrix;
+
+/// Weight rows that a thread multiplies next, which it fetches to its cache meanwhile; as long as those before.
+struct FollowingRows {
+  const WeightMatrix* weight = nullptr;  ///< null: not known
+  std::int64_t begin = 0;
+};
+
 }  // namespace baleen
