@@ -9,6 +9,7 @@
 #include "model/model_folder.h"
 #include "model/presets.h"
 #include "model/rank_config.h"
+#include "model/weight_binding.h"
 
 namespace baleen {
 namespace {
@@ -168,6 +169,38 @@ TEST(TensorTable, BundledModelFits) {
   if (!std::filesystem::exists("models/stories/config.json")) GTEST_SKIP() << "no bundled model";
   EXPECT_EQ(mismatches(load_config("models/stories"), Checkpoint("models/stories")),
             std::vector<std::string>{});
+}
+
+/// Of V4.1 FP8 has blocks of 32 x 32, and activations groups of 32 in front of FP4, too.
+TEST(TensorTable, FamiliesDifferInBlocksAndGroups) {
+  for (const ModelFamily* family : {&kDeepSeekV4, &kDeepSeekV41}) {
+    ModelConfig config = preset_config("tiny-flash");
+    config.family = family;
+    config.dense_format = config.fp8_format();
+    const StorageFormats formats{.dense = config.dense_format, .dense_scale = DType::kF32};
+    const std::byte anything{};
+    const WeightTree tree = bind_weights(config, tensor_table(config), formats,
+                                         [&](const HeldArray& /*array*/) { return &anything; });
+    const int group = family == &kDeepSeekV4 ? 128 : 32;
+    const BlockWeights& block = tree.block(1);
+    for (const WeightMatrix* dense : {&block.attention.wq_a, &block.attention.wo_a, &block.moe.shared.w2}) {
+      EXPECT_EQ(dense->layout().scale_rows, group);
+      EXPECT_EQ(dense->layout().scale_cols, group);
+      EXPECT_EQ(dense->activation_group, group);
+      EXPECT_EQ(dense->group_scales != nullptr, group == 32) << "scales of small blocks are held as stored";
+    }
+    EXPECT_EQ(block.moe.routed.front().w1.format, WeightFormat::kFp4);
+    EXPECT_EQ(block.moe.routed.front().w1.activation_group, group);
+    for (const TensorSpec& spec : tensor_table(config)) {
+      if (spec.name != "layers.1.ffn.shared_experts.w1") continue;
+      const std::vector<TensorHeader> stored = stored_tensors(spec, formats);
+      ASSERT_EQ(stored.size(), 2U);
+      EXPECT_EQ(stored[1].dtype, group == 32 ? DType::kF8E8M0 : DType::kF32);
+      const std::vector<std::int64_t> blocks{(spec.shape[0] + group - 1) / group,
+                                             (spec.shape[1] + group - 1) / group};
+      EXPECT_EQ(stored[1].shape, blocks);
+    }
+  }
 }
 
 }  // namespace

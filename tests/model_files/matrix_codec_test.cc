@@ -99,7 +99,8 @@ TEST(MatrixCodec, Bf16HoldsFp4AndFp8) {
 
 TEST(MatrixCodec, EncodingWhatWasDecodedChangesNothing) {
   EXPECT_TRUE(rc::check([](std::uint64_t seed) {
-    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp4}) {
+    for (const WeightFormat format :
+         {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp8x32, WeightFormat::kFp4}) {
       const std::vector<float> once = decode(encode(random_values(seed, -6), format).view());
       RC_ASSERT(decode(encode(once, format).view()) == once);
     }
@@ -121,6 +122,31 @@ TEST(MatrixCodec, RoundingStaysWithinHalfAStep) {
       RC_ASSERT(std::fabs(from4[i] - values[i]) <= scale4 * 1.0F);  // the largest step, from 4 to 6, is 2
     }
   }));
+}
+
+/// Each block of 32 x 32 has the scale of its own largest value, also where the last block has fewer rows.
+TEST(MatrixCodec, SmallBlocksHaveTheirOwnScales) {
+  constexpr std::int64_t kFewRows = 44, kFewCols = 128;
+  std::vector<float> values(kFewRows * kFewCols, 0.0F);
+  const auto at = [&](std::int64_t row, std::int64_t col) -> float& {
+    return values[static_cast<std::size_t>(row * kFewCols + col)];
+  };
+  at(31, 31) = 448.0F;     // of block (0, 0): scale 1
+  at(0, 32) = -449.0F;     // (0, 1): 2
+  at(43, 127) = 0x1p-20F;  // (1, 3), which has twelve rows: the least, 2^-22
+  at(32, 0) = 3.0F;        // (1, 0): 2^-7
+  at(33, 1) = 0x1p-16F;    // its smallest code
+  EncodedMatrix matrix;
+  matrix.reset(kFewRows, kFewCols, WeightFormat::kFp8x32);
+  encode_panel(matrix, 0, values);
+  const std::vector<int> exponents{0, 1, -22, -22, -7, -22, -22, -22};
+  ASSERT_EQ(matrix.scale.size(), exponents.size());
+  for (std::size_t i = 0; i < exponents.size(); ++i)
+    EXPECT_EQ(std::to_integer<int>(matrix.scale[i]) - 127, exponents[i]) << i;
+  std::vector<float> after(values.size());
+  decode_panel(matrix.view(), 0, after);
+  at(0, 32) = -448.0F;  // 224.5 halves are nearest to 224
+  EXPECT_EQ(after, values);
 }
 
 TEST(MatrixCodec, F32ScalesMultiply) {

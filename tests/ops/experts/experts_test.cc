@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "numeric/bf16.h"
 #include "ops/experts/experts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
@@ -25,7 +26,8 @@ constexpr int kNumExperts = 7;
 
 class Layer {
  public:
-  Layer(WeightFormat routed, WeightFormat shared) {
+  /// `group`: inputs of activations that share a scale.
+  Layer(WeightFormat routed, WeightFormat shared, int group = kActivationGroup) : group_(group) {
     for (int expert = 0; expert <= kNumExperts; ++expert) {
       const WeightFormat format = expert < kNumExperts ? routed : shared;
       const auto seed = static_cast<std::uint32_t>(100 * expert);
@@ -45,8 +47,11 @@ class Layer {
  private:
   WeightMatrix add(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed) {
     owned_.push_back(std::make_unique<RandomWeight>(format, rows, cols, seed));
-    return owned_.back()->matrix();
+    WeightMatrix matrix = owned_.back()->matrix();
+    matrix.activation_group = group_;
+    return matrix;
   }
+  int group_;
   std::vector<std::unique_ptr<RandomWeight>> owned_;
   std::vector<ExpertWeights> routed_;
   ExpertWeights shared_;
@@ -99,12 +104,18 @@ std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision preci
 }
 
 TEST(Experts, AgreeWithPlainLoops) {
-  const std::pair<WeightFormat, WeightFormat> formats[] = {{WeightFormat::kFp4, WeightFormat::kFp8},
-                                                           {WeightFormat::kNvfp4, WeightFormat::kFp8},
-                                                           {WeightFormat::kFp8, WeightFormat::kFp8},
-                                                           {WeightFormat::kBF16, WeightFormat::kBF16}};
-  for (const auto& [routed, shared] : formats) {
-    const Layer layer(routed, shared);
+  struct Formats {
+    WeightFormat routed, shared;
+    int group = kActivationGroup;
+  };
+  const Formats all[] = {{WeightFormat::kFp4, WeightFormat::kFp8},
+                         {WeightFormat::kNvfp4, WeightFormat::kFp8},
+                         {WeightFormat::kFp8, WeightFormat::kFp8},
+                         {WeightFormat::kBF16, WeightFormat::kBF16},
+                         {WeightFormat::kFp4, WeightFormat::kFp8x32, kSmallActivationGroup},
+                         {WeightFormat::kFp8x32, WeightFormat::kFp8x32, kSmallActivationGroup}};
+  for (const auto& [routed, shared, group] : all) {
+    const Layer layer(routed, shared, group);
     for (const std::int64_t num_rows : {1, 2, 9}) {
       for (const bool with_shared : {false, true}) {
         const Tokens tokens(num_rows, 3, 5);
@@ -128,13 +139,109 @@ std::vector<float> run_stated(const Layer& layer, const Tokens& tokens, test::Ke
 }
 
 TEST(Experts, InAStatedOrderHaveTheSpecifiedBits) {
-  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
-  for (const std::int64_t num_rows : {1, 2, 9, 130}) {  // the last: several calls of stated_experts
-    const Tokens tokens(num_rows, 4, 5);
-    const auto want = run_stated(layer, tokens, test::kReference, 1, false);
-    for (const int num_threads : {1, 3})
-      EXPECT_SAME_BITS(run_stated(layer, tokens, test::kBest, num_threads, false), want);
+  for (const int group : {kActivationGroup, kSmallActivationGroup}) {
+    const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8, group);
+    for (const std::int64_t num_rows : {1, 2, 9, 130}) {  // the last: several calls of stated_experts
+      const Tokens tokens(num_rows, 4, 5);
+      const auto want = run_stated(layer, tokens, test::kReference, 1, false);
+      for (const int num_threads : {1, 3})
+        EXPECT_SAME_BITS(run_stated(layer, tokens, test::kBest, num_threads, false), want);
+    }
   }
+}
+
+// What a row of V4.1's experts is, step by step, with nothing of the code under test but BF16.
+
+double power_of_two_above(double value) { return std::exp2(std::ceil(std::log2(value))); }
+
+double e4m3_value(std::uint8_t code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  const double value = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return code >= 0x80 ? -value : value;
+}
+
+double nearest_e4m3(double value) {
+  const double bounded = std::clamp(value, -448.0, 448.0);
+  const double step =
+      std::abs(bounded) < 0x1p-6 ? 0x1p-9 : std::exp2(std::floor(std::log2(std::abs(bounded))) - 3);
+  return std::nearbyint(bounded / step) * step;
+}
+
+using Doubles = std::vector<double>;
+
+Doubles rounded_per_32(Doubles x) {
+  for (std::size_t begin = 0; begin < x.size(); begin += 32) {
+    double most = 1e-4;
+    for (std::size_t i = begin; i < begin + 32; ++i) most = std::max(most, std::abs(x[i]));
+    const double scale = power_of_two_above(most / 448);
+    for (std::size_t i = begin; i < begin + 32; ++i) x[i] = nearest_e4m3(x[i] / scale) * scale;
+  }
+  return x;
+}
+
+Doubles decoded(const WeightMatrix& weight) {
+  constexpr double kE2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  Doubles values;
+  for (std::int64_t n = 0; n < weight.rows; ++n) {
+    for (std::int64_t k = 0; k < weight.cols; ++k) {
+      const bool fp4 = weight.format == WeightFormat::kFp4;
+      const auto byte = std::to_integer<std::uint8_t>(weight.data[(n * weight.cols + k) / (fp4 ? 2 : 1)]);
+      const int nibble = byte >> (k % 2 * 4) & 15;
+      const double value = fp4 ? (nibble >= 8 ? -1 : 1) * kE2m1[nibble % 8] : e4m3_value(byte);
+      const std::int64_t scale = (fp4 ? n : n / 32) * (weight.cols / 32) + k / 32;
+      values.push_back(std::ldexp(value, weight.group_scales[scale] - 127));
+    }
+  }
+  return values;
+}
+
+double to_bf16(double value) { return static_cast<double>(round_bf16(static_cast<float>(value))); }
+
+Doubles product_of(const WeightMatrix& weight, const Doubles& x) {
+  const Doubles w = decoded(weight), rounded = rounded_per_32(x);
+  Doubles y;
+  for (std::size_t n = 0; n < static_cast<std::size_t>(weight.rows); ++n) {
+    double sum = 0;
+    for (std::size_t k = 0; k < x.size(); ++k) sum += w[n * x.size() + k] * rounded[k];
+    y.push_back(to_bf16(sum));
+  }
+  return y;
+}
+
+Doubles expert_of(const ExpertWeights& expert, const Doubles& x, double weight) {
+  Doubles gate = product_of(expert.w1, x);
+  const Doubles up = product_of(expert.w3, x);
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    const double g = std::min(gate[i], 10.0), v = std::clamp(up[i], -10.0, 10.0);
+    gate[i] = to_bf16(weight * (g / (1 + std::exp(-g)) * v));  // before it is rounded for w2
+  }
+  return product_of(expert.w2, gate);
+}
+
+TEST(Experts, OfV41FollowItsSteps) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8x32, kSmallActivationGroup);
+  Tokens tokens(3, 3, 12);
+  // Groups of very different size beside each other, one of zeros, and one below the least scale.
+  for (std::size_t i = 0; i < tokens.x.size(); ++i) {
+    const float factors[] = {1.0F, 64.0F, 0.0F, 0x1p-18F};
+    tokens.x[i] *= factors[i / 32 % 4];
+    tokens.x[i] = round_bf16(tokens.x[i]);
+  }
+  std::vector<float> want;
+  for (std::size_t row = 0; row < 3; ++row) {
+    const Doubles x(tokens.x.begin() + static_cast<std::ptrdiff_t>(row) * kWidth,
+                    tokens.x.begin() + static_cast<std::ptrdiff_t>(row + 1) * kWidth);
+    Doubles sum = expert_of(layer.shared(), x, 1);
+    for (std::size_t slot = 3 * row; slot < 3 * row + 3; ++slot) {
+      const ExpertWeights& expert = layer.routed()[static_cast<std::size_t>(tokens.ids[slot])];
+      const Doubles y = expert_of(expert, x, static_cast<double>(tokens.weights[slot]));
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
+    }
+    for (const double value : sum) want.push_back(static_cast<float>(to_bf16(value)));
+  }
+  // A wrong group or order of steps moves outputs by a few hundredths.
+  for (const test::Kernels kernels : {test::kReference, test::kBest})
+    EXPECT_CLOSE(run(layer, tokens, Precision::kReleased, kernels, 2), want, {.norm = 4e-3});
 }
 
 TEST(Experts, InAStatedOrderDifferByRounding) {
@@ -171,8 +278,17 @@ TEST(Experts, InAStatedOrderOfPartsAreNotRounded) {
   EXPECT_NE(outputs[0], run_stated(layer, tokens, test::kReference, 1, false));
 }
 
-TEST(Experts, OnInt8AreNearAndDoNotDependOnCompany) {
-  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+class ExpertGroups : public testing::TestWithParam<int> {
+ protected:
+  /// FP4 routed experts and an FP8 shared one, of the model whose groups these are.
+  const Layer layer_{WeightFormat::kFp4,
+                     GetParam() == kActivationGroup ? WeightFormat::kFp8 : WeightFormat::kFp8x32, GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(Of, ExpertGroups, testing::Values(kActivationGroup, kSmallActivationGroup),
+                         testing::PrintToStringParamName());
+
+TEST_P(ExpertGroups, OnInt8AreNearAndDoNotDependOnCompany) {
+  const Layer& layer = layer_;
   const Tokens tokens(40, 4, 8);
   const auto got = run(layer, tokens, Precision::kReleased, test::kInt8, 2);
   // Both round the inputs of both products, each by about 2%.
@@ -195,8 +311,8 @@ TEST(Experts, OnInt8RefusesWhatItDoesNotTake) {
   EXPECT_NE(int8->why_not({.routed = fp4.routed(), .precision = Precision::kExact}, {}), std::nullopt);
 }
 
-TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
-  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+TEST_P(ExpertGroups, RowsDoNotDependOnCompanyOrThreads) {
+  const Layer& layer = layer_;
   const Tokens tokens(150, 4, 8);  // more rows than one row block
   for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
     const auto whole = run(layer, tokens, precision, test::kBest, 2);

@@ -31,12 +31,13 @@ enum class Bytes {
 
 struct Shape {
   std::int64_t width = 256, inner = 128;
+  int group = kActivationGroup;  ///< inputs of activations that share a scale
 };
 
 /// FP4 weights of any alignment.
 class Fp4 {
  public:
-  Fp4(std::int64_t rows, std::int64_t cols, Bytes scales, std::mt19937& random)
+  Fp4(std::int64_t rows, std::int64_t cols, int group, Bytes scales, std::mt19937& random)
       : codes_(static_cast<std::size_t>(rows * cols / 2 + 1)),
         scales_(static_cast<std::size_t>(rows * cols / 32 + 1)) {
     for (std::uint8_t& code : codes_) code = static_cast<std::uint8_t>(random());
@@ -46,7 +47,8 @@ class Fp4 {
                .rows = rows,
                .cols = cols,
                .data = reinterpret_cast<const std::byte*>(codes_.data() + 1),
-               .group_scales = scales_.data() + 1};
+               .group_scales = scales_.data() + 1,
+               .activation_group = group};
   }
   [[nodiscard]] const WeightMatrix& matrix() const { return matrix_; }
   [[nodiscard]] std::vector<std::uint8_t>& codes() { return codes_; }
@@ -59,9 +61,9 @@ class Fp4 {
 
 struct Expert {
   Expert(Shape shape, Bytes bytes, std::mt19937& random)
-      : w1(shape.inner, shape.width, Bytes::kNumbers, random),
-        w2(shape.width, shape.inner, bytes, random),
-        w3(shape.inner, shape.width, Bytes::kNumbers, random),
+      : w1(shape.inner, shape.width, shape.group, Bytes::kNumbers, random),
+        w2(shape.width, shape.inner, shape.group, bytes, random),
+        w3(shape.inner, shape.width, shape.group, Bytes::kNumbers, random),
         weights{w1.matrix(), w2.matrix(), w3.matrix()} {}
   Expert(const Expert&) = delete;
   Expert& operator=(const Expert&) = delete;
@@ -72,10 +74,12 @@ struct Expert {
 
 /// Rows of x, quantised.
 struct Activations8 {
-  Activations8(std::int64_t num_rows, std::int64_t width, Bytes bytes, std::mt19937& random)
+  Activations8(std::int64_t num_rows, const Shape& shape, Bytes bytes, std::mt19937& random)
       : stride((num_rows + 3) / 4 * 4),
-        codes(static_cast<std::size_t>(num_rows * width)),
-        scales(static_cast<std::size_t>(width / kActivationGroup * stride)) {
+        group(shape.group),
+        codes(static_cast<std::size_t>(num_rows * shape.width)),
+        scales(static_cast<std::size_t>(shape.width / shape.group * stride)) {
+    const std::int64_t width = shape.width;
     for (std::uint8_t& code : codes) {
       do {
         code = static_cast<std::uint8_t>(random());
@@ -95,9 +99,10 @@ struct Activations8 {
       scale = std::ldexp(1.0F + fraction, static_cast<int>(random() % 12) - 18);
     }
   }
-  [[nodiscard]] Fp8Rows rows() { return {codes.data(), scales.data(), stride}; }
+  [[nodiscard]] Fp8Rows rows() { return {codes.data(), scales.data(), stride, group}; }
 
   std::int64_t stride;
+  int group;
   std::vector<std::uint8_t> codes;
   std::vector<float> scales;
 };
@@ -105,7 +110,7 @@ struct Activations8 {
 /// What a call computes of experts with 1, 2, ... rows, of fewer rows of x: some have several experts.
 struct Problem {
   Problem(Shape shape, const std::vector<std::int64_t>& rows_of_expert, Bytes bytes, unsigned seed)
-      : random(seed), widths(shape), x(kRowsOfX, shape.width, bytes, random) {
+      : random(seed), widths(shape), x(kRowsOfX, shape, bytes, random) {
     for (const std::int64_t num_rows : rows_of_expert) {
       experts.push_back(std::make_unique<Expert>(shape, bytes, random));
       counts.push_back(num_rows);
@@ -198,7 +203,9 @@ class StatedExperts : public test::EveryTarget {
 
 TEST_P(StatedExperts, HaveTheSpecifiedBits) {
   unsigned seed = 1;
-  for (const Shape shape : {Shape{128, 128}, Shape{256, 384}, Shape{640, 128}, Shape{4096, 256}}) {
+  for (const Shape shape :
+       {Shape{128, 128}, Shape{256, 384}, Shape{640, 128}, Shape{4096, 256}, Shape{128, 128, 32},
+        Shape{256, 384, 32}, Shape{640, 128, 32}, Shape{5120, 128, 32}}) {
     for (const Bytes bytes : {Bytes::kNumbers, Bytes::kAll}) {
       Problem problem(shape, {1, 2, 0, 5, 3}, bytes, ++seed);
       const auto want = problem.specified();
@@ -216,8 +223,10 @@ TEST_P(StatedExperts, HaveTheSpecifiedBits) {
 TEST_P(StatedExperts, WithoutByteDotsHaveThem) {
   allow_byte_dots(false);
   for (const Bytes bytes : {Bytes::kNumbers, Bytes::kAll}) {
-    Problem problem({1024, 384}, {1, 2, 5}, bytes, 11);
-    expect_same(problem.run(2), problem.specified());
+    for (const int group : {128, 32}) {
+      Problem problem({1024, 384, group}, {1, 2, 5}, bytes, 11);
+      expect_same(problem.run(2), problem.specified());
+    }
   }
 }
 
@@ -225,11 +234,35 @@ TEST_P(StatedExperts, OfTheReleasedWidthsHaveThem) {
   Problem flash({4096, 2048}, {2}, Bytes::kNumbers, 3), pro({7168, 128}, {1}, Bytes::kNumbers, 4);
   expect_same(flash.run(2), flash.specified());
   expect_same(pro.run(2), pro.specified());
+  Problem v41({5120, 2304, 32}, {2}, Bytes::kNumbers, 5);
+  expect_same(v41.run(2), v41.specified());
+}
+
+/// Groups that share a scale have the bits of the slice that they make.
+TEST_P(StatedExperts, OfGroupsWithOneScaleHaveTheBitsOfTheirSlice) {
+  std::mt19937 random(14);
+  constexpr std::int64_t kRows = 40, kWidth = 640;
+  const Fp4 fp4(kRows, kWidth, kActivationGroup, Bytes::kNumbers, random);
+  WeightMatrix of_slices = fp4.matrix(), of_groups = of_slices;
+  of_groups.activation_group = kSmallActivationGroup;
+  std::vector<std::uint8_t> codes(kWidth);
+  for (std::uint8_t& code : codes) code = static_cast<std::uint8_t>(random() % 127 + random() % 2 * 128);
+  std::vector<float> slices, groups, want(kRows), got(kRows);
+  for (std::int64_t slice = 0; slice < kWidth / kActivationGroup; ++slice) {
+    slices.push_back(std::ldexp(1.0F, static_cast<int>(random() % 12) - 18));
+    groups.insert(groups.end(), 4, slices.back());
+  }
+  stated_product_ref(of_slices, codes, slices, false, want);
+  stated_product_ref(of_groups, codes, groups, false, got);
+  EXPECT_EQ(got, want);
+  groups[6] *= 2;
+  stated_product_ref(of_groups, codes, groups, false, got);
+  EXPECT_NE(got, want);
 }
 
 TEST_P(StatedExperts, DependOnNeitherRowsNorThreads) {
   for (std::int64_t num_rows = 1; num_rows <= 9; ++num_rows) {
-    Problem problem({384, 256}, {num_rows}, Bytes::kNumbers, 7);
+    Problem problem({384, 256, num_rows % 2 == 0 ? 128 : 32}, {num_rows}, Bytes::kNumbers, 7);
     const auto want = problem.specified();
     for (const int num_threads : {1, 2, 3, 8}) expect_same(problem.run(num_threads), want);
   }
@@ -241,7 +274,8 @@ TEST_P(StatedExperts, DependOnNeitherRowsNorThreads) {
 TEST_P(StatedExperts, KeepSubnormalAndInfiniteSums) {
   for (const int scale : {0, 1, 2, 3, 120, 253, 254, 255}) {
     for (const float s : {0x1p-149F, 0x1p-130F, 0x1p-120F, 1.0F, 0x1p+100F}) {
-      Problem problem({256, 128}, {1}, Bytes::kNumbers, static_cast<unsigned>(scale) + 10);
+      Problem problem({256, 128, scale % 2 == 0 ? 128 : 32}, {1}, Bytes::kNumbers,
+                      static_cast<unsigned>(scale) + 10);
       for (std::uint8_t& code : problem.experts[0]->w1.scales()) code = static_cast<std::uint8_t>(scale);
       for (float& value : problem.x.scales) value = s;
       expect_same(problem.run(1), problem.specified());
@@ -252,7 +286,8 @@ TEST_P(StatedExperts, KeepSubnormalAndInfiniteSums) {
 TEST_P(StatedExperts, OfSaturatedAndZeroCodesHaveThem) {
   for (const int weight_code : {0x00, 0x77, 0xFF, 0x88, 0x7F}) {
     for (const int code : {0x00, 0x80, 0x7E, 0xFE, 0x7F, 0x01}) {
-      Problem problem({256, 128}, {2}, Bytes::kNumbers, static_cast<unsigned>(code + weight_code + 1));
+      Problem problem({256, 128, weight_code == 0x77 ? 32 : 128}, {2}, Bytes::kNumbers,
+                      static_cast<unsigned>(code + weight_code + 1));
       for (Fp4* matrix : {&problem.experts[0]->w1, &problem.experts[0]->w3})
         for (std::uint8_t& byte : matrix->codes()) byte = static_cast<std::uint8_t>(weight_code);
       for (std::uint8_t& byte : problem.x.codes) byte = static_cast<std::uint8_t>(code);
@@ -269,29 +304,30 @@ TEST_P(StatedExperts, WithoutRowsDoNothing) {
   stated_experts({&nothing, 1}, 0.0F, pool, scratch);
 }
 
-TEST_P(StatedExperts, OfValuesRoundThemByTheRule) {
+void expect_values_rounded_per(int group) {
   constexpr std::int64_t kRows = 3, kWidth = 256, kInner = 128;
+  const auto size = static_cast<std::size_t>(group);
   std::mt19937 random(5);
-  const Expert expert({kWidth, kInner}, Bytes::kNumbers, random);
+  const Expert expert({kWidth, kInner, group}, Bytes::kNumbers, random);
   std::normal_distribution<float> normal(0.0F, 3.0F);
-  std::vector<float> x(kRows * kWidth), scales(kWidth / 128 * 4);
+  std::vector<float> x(kRows * kWidth), scales(kWidth / size * 4);
   for (float& value : x) value = round_bf16(normal(random));
   x[5] = 0x1p-130F;
   x[kWidth + 7] = std::numeric_limits<float>::infinity();
   x[2 * kWidth + 9] = std::numeric_limits<float>::quiet_NaN();
   std::vector<std::uint8_t> codes(x.size());
   for (std::size_t row = 0; row < kRows; ++row) {
-    for (std::size_t slice = 0; slice < kWidth / 128; ++slice) {
-      const std::size_t at = row * kWidth + 128 * slice;
-      scales[slice * 4 + row] =
-          e8m0_to_float(quantise_fp8_block(std::span(x).subspan(at, 128), std::span(codes).subspan(at, 128)));
+    for (std::size_t place = 0; place < kWidth / size; ++place) {
+      const std::size_t at = row * kWidth + size * place;
+      scales[place * 4 + row] = e8m0_to_float(
+          quantise_fp8_block(std::span(x).subspan(at, size), std::span(codes).subspan(at, size)));
     }
   }
   const std::int32_t index[] = {2, 0, 1};
   const float weights[] = {0.5F, 1.0F, 0.25F};
   std::vector<Bf16Bits> want(x.size());
   stated_expert_ref({.expert = &expert.weights,
-                     .x = {codes.data(), scales.data(), 4},
+                     .x = {codes.data(), scales.data(), 4, group},
                      .row_index = index,
                      .weights = weights,
                      .num_rows = kRows,
@@ -305,6 +341,10 @@ TEST_P(StatedExperts, OfValuesRoundThemByTheRule) {
   std::vector<Bf16Bits> got(y.size());
   for (std::size_t i = 0; i < y.size(); ++i) got[i] = float_to_bf16(y[i]);
   expect_same(got, want);
+}
+
+TEST_P(StatedExperts, OfValuesRoundThemByTheRule) {
+  for (const int group : {kActivationGroup, kSmallActivationGroup}) expect_values_rounded_per(group);
 }
 
 /// Sums so small that a product which is rounded before it is added shows.

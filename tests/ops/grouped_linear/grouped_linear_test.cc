@@ -13,7 +13,7 @@ namespace {
 
 TEST(GroupedLinear, EachGroupIsItsOwnProduct) {
   constexpr std::int64_t kRows = 5, kGroups = 3, kInputs = 256, kOutputs = 128;
-  for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kBF16}) {
+  for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp8x32, WeightFormat::kBF16}) {
     const test::RandomWeight weight(format, kGroups * kOutputs, kInputs, 1);
     auto x = test::random_values(kRows * kGroups * kInputs, 2);
     for (const auto& [kernels, precision] :

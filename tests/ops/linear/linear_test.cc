@@ -14,8 +14,20 @@ namespace {
 
 constexpr std::int64_t kRows = 4, kInputs = 256, kOutputs = 130;
 
-TEST(Linear, MixedFormatsOfOneInput) {
-  const test::RandomWeight fp8(WeightFormat::kFp8, kOutputs, kInputs, 1);
+/// FP8 of either block, with activations as its model rounds them.
+class LinearFp8 : public testing::TestWithParam<WeightFormat> {
+ protected:
+  const test::RandomWeight fp8_{GetParam(), kOutputs, kInputs, 1};
+  const ActivationRounding rounding_ =
+      GetParam() == WeightFormat::kFp8 ? ActivationRounding::kFp8 : ActivationRounding::kFp8x32;
+};
+INSTANTIATE_TEST_SUITE_P(Of, LinearFp8, testing::Values(WeightFormat::kFp8, WeightFormat::kFp8x32),
+                         [](const auto& tested) {
+                           return tested.param == WeightFormat::kFp8 ? "Blocks128" : "Blocks32";
+                         });
+
+TEST_P(LinearFp8, MixedFormatsOfOneInput) {
+  const test::RandomWeight& fp8 = fp8_;
   const test::RandomWeight bf16(WeightFormat::kBF16, kOutputs, kInputs, 2);
   auto x = test::random_values(kRows * kInputs, 3);
   for (float& value : x) value = round_bf16(value);
@@ -31,7 +43,7 @@ TEST(Linear, MixedFormatsOfOneInput) {
                {want.data(), {kRows, kOutputs}});
     EXPECT_CLOSE(kept, want, {.norm = 1e-6});
     matmul_ref(fp8.matrix(), {x.data(), {kRows, kInputs}},
-               precision == Precision::kReleased ? ActivationRounding::kFp8 : ActivationRounding::kNone,
+               precision == Precision::kReleased ? rounding_ : ActivationRounding::kNone,
                precision != Precision::kExact, {want.data(), {kRows, kOutputs}});
     // A sum on the edge between two BF16 values may fall either way: one unit of 2^-8 on single elements.
     EXPECT_CLOSE(rounded, want, {.absolute = 1e-5, .relative = 0x1.1p-8});
@@ -41,8 +53,8 @@ TEST(Linear, MixedFormatsOfOneInput) {
   }
 }
 
-TEST(Linear, OnInt8IsItsSpecification) {
-  const test::RandomWeight fp8(WeightFormat::kFp8, kOutputs, kInputs, 1);
+TEST_P(LinearFp8, OnInt8IsItsSpecification) {
+  const test::RandomWeight& fp8 = fp8_;
   const test::RandomWeight bf16(WeightFormat::kBF16, kOutputs, kInputs, 2);
   auto x = test::random_values(kRows * kInputs, 3);
   test::TestCpu cpu(2, linear_scratch_bytes(kRows, kInputs), test::kInt8);
@@ -59,7 +71,7 @@ TEST(Linear, OnInt8IsItsSpecification) {
              ActivationRounding::kInt8, true, {want.data(), {kRows, kOutputs}});
   EXPECT_CLOSE(rounded, want, {.absolute = 1e-5, .relative = 0x1.1p-8});
   // e4m3 and 8 bits are both about 2% away from x where values are normally distributed.
-  matmul_ref(fp8.matrix(), {x.data(), {kRows, kInputs}}, ActivationRounding::kFp8, true,
+  matmul_ref(fp8.matrix(), {x.data(), {kRows, kInputs}}, rounding_, true,
              {released.data(), {kRows, kOutputs}});
   EXPECT_CLOSE(rounded, released, {.norm = 0.04});
 }
