@@ -27,8 +27,8 @@ LOCAL_MEMORY = {
     # Weights of the next slices on their way, and sums of a tile's tokens: 255 registers do not hold both.
     "few_kernel<1, false, 1>": 24,
     "few_kernel<2, false, 2>": 40,
-    "inner_few_kernel<3, 1>": 56,
-    "down_few_kernel<3, 1>": 8,
+    "inner_few_kernel<4, 1>": 56,
+    "down_few_kernel<4, 1>": 8,
     # A few addresses, beside sums in registers.
     "hc_products_kernel<true, 0>": 8,
     "attention_any_kernel<V32Row>": 8,
@@ -40,8 +40,12 @@ LOCAL_MEMORY = {
     "stated_inner_few_kernel<false>": 72,
     "stated_inner_few_kernel<true>": 96,
     # 32 tokens' sums beside the codes of a slice.
-    "nvfp4_kernel<32, false>": 112,
-    "nvfp4_kernel<32, true>": 112,
+    "dequantised_kernel<Formats<5, 2, 128>, 32, false>": 112,
+    "dequantised_kernel<Formats<5, 2, 128>, 32, true>": 112,
+    "dequantised_kernel<Formats<4, 3, 32>, 32, false>": 112,
+    "dequantised_kernel<Formats<4, 3, 32>, 32, true>": 112,
+    "dequantised_kernel<Formats<3, 3, 32>, 32, false>": 112,
+    "dequantised_kernel<Formats<3, 3, 32>, 32, true>": 112,
     # Once a block, before and behind messages to other GPUs, which take far longer.
     "staged_dispatch_kernel": 40,
     "push_rows": 8,

@@ -92,17 +92,17 @@ struct Fp8Piece {
   float scale;
 };
 
-/// `values`: kValues of a group, which lies in neighbouring lanes, the first of which is a multiple of their
-/// number. All lanes of the warp take part. Codes of NaN are NaN, and NaN does not count for the scale;
-/// infinities saturate.
-template <int kValues>
+/// `values`: kValues of a group of kGroup, which lies in neighbouring lanes, the first of which is a multiple
+/// of their number. All lanes of the warp take part. Codes of NaN are NaN, and NaN does not count for the
+/// scale; infinities saturate.
+template <int kValues, int kGroup = kActivationGroup>
 __device__ Fp8Piece<kValues> quantise_fp8_group(const float (&values)[kValues]) {
   static_assert(kValues == 4 || kValues == 8 || kValues == 16);
   float amax = 0.0F;
 #pragma unroll
   for (int i = 0; i < kValues; ++i) amax = fmaxf(amax, fabsf(values[i]));
   Fp8Piece<kValues> piece;
-  piece.scale = fp8_scale(warp_max<kActivationGroup / kValues>(amax));
+  piece.scale = fp8_scale(warp_max<kGroup / kValues>(amax));
   const float inverse = inverse_scale(piece.scale);
 #pragma unroll
   for (int i = 0; i < kValues; i += 4) {
@@ -137,6 +137,12 @@ inline constexpr std::uint32_t kE4m3ToBf16 = 120;
 /// What `dequantise_e4m3_pair` multiplies with, twice in a word. Exact for powers of two below 2^8.
 __device__ inline std::uint32_t e4m3_multiplier(float scale) {
   return bf16_bits(scale * 0x1p120F) * 0x10001u;
+}
+
+/// The same of a scale's e8m0 code. Exact for scales of 2^-117 to 2^7; larger ones count as that.
+__device__ inline std::uint32_t e4m3_multiplier_of_code(std::uint32_t code) {
+  constexpr std::uint32_t kLargest = kE8m0Bias + 7, kBf16ExponentShift = 7, kNaN = 0x7FC0;
+  return (code == kE8m0NaN ? kNaN : (min(code, kLargest) + kE4m3ToBf16) << kBf16ExponentShift) * 0x10001u;
 }
 
 /// The two codes in the lower half of `codes`, first one in the lower half of the result. A power-of-two

@@ -12,8 +12,10 @@ ExpertMessages::ExpertMessages(const RankConfig& rank, const RankLayout& layout,
   const std::int64_t chosen =
       *transport.way == DispatchWay::kGatheredTokens ? rank.model().num_experts_per_tok : 1;
   arrived = arrays.values(most, width);
-  if (arrays.type() == ElementType::kBf16 && sends_fp8_rows(*transport.way))
-    arrived_fp8 = arrays.fp8(most, width, rank.model().activation_group());
+  // Rows of which 32 values share a scale travel as they are.
+  if (arrays.type() == ElementType::kBf16 && sends_fp8_rows(*transport.way) &&
+      rank.model().activation_group() == kActivationGroup)
+    arrived_fp8 = arrays.fp8(most, width);
   arrived_ids = arrays.integers(most, chosen);
   arrived_weights = arrays.floats(most, chosen);
   if (transport.adds_sums) return;

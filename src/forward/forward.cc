@@ -48,7 +48,8 @@ StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t
           .num_experts_per_tok = config.num_experts_per_tok,
           .moe_intermediate_size = config.moe_intermediate_size,
           .vocab_size = config.vocab_size,
-          .markov_rank = config.dspark.markov_rank};
+          .markov_rank = config.dspark.markov_rank,
+          .activation_group = config.activation_group()};
 }
 
 std::int64_t forward_buffer_bytes(const RankConfig& rank, std::int64_t max_rows, ElementType type) {

@@ -102,7 +102,8 @@ DispatchArgs MixtureOfExperts::dispatch_of(const Exchange& exchange, const Pass&
   const RankLayout& layout = context_.layout;
   const RowRange own = dispatched_rows(call, pass);
   const DispatchWay way = *layout.expert_transport().way;
-  const bool sends_fp8 = fp8_group(activation_rounding(call.routed.front().w1, context_.precision)) > 0;
+  const bool sends_fp8 =
+      activation_rounding(call.routed.front().w1, context_.precision) == ActivationRounding::kFp8;
   ExpertMessages& messages = messages_.of(pass);
   if (call.hints.expected) {
     DispatchedRows& received = messages.received;

@@ -19,10 +19,9 @@ Fp8Rows ActivationArrays::fp8(std::int64_t width, int group) {
   return rows;
 }
 
-Fp8Rows MessageArrays::fp8(std::int64_t num_rows, std::int64_t width, int group) {
-  Fp8Rows rows{
-      .codes = take<std::uint8_t>(num_rows * width), .scale_stride = scale_stride(num_rows), .group = group};
-  rows.scales = take<float>(width / group * rows.scale_stride);
+Fp8Rows MessageArrays::fp8(std::int64_t num_rows, std::int64_t width) {
+  Fp8Rows rows{.codes = take<std::uint8_t>(num_rows * width), .scale_stride = scale_stride(num_rows)};
+  rows.scales = take<float>(width / rows.group * rows.scale_stride);
   return rows;
 }
 

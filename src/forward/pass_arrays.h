@@ -80,7 +80,7 @@ class MessageArrays {
   [[nodiscard]] View<std::int32_t, 2> integers(std::int64_t num_rows, std::int64_t width) {
     return {take<std::int32_t>(num_rows * width), {num_rows, width}};
   }
-  [[nodiscard]] Fp8Rows fp8(std::int64_t num_rows, std::int64_t width, int group);
+  [[nodiscard]] Fp8Rows fp8(std::int64_t num_rows, std::int64_t width);
 
   /// Of all arrays so far.
   [[nodiscard]] std::int64_t bytes() const;

@@ -32,6 +32,7 @@ struct Geometry {
   WeightFormat routed = WeightFormat::kFp4;
   WeightFormat shared = WeightFormat::kFp8;
   std::int64_t shared_inner = 0;  ///< 0: as routed experts
+  int group = kActivationGroup;   ///< values of activations that share a scale
 };
 
 /// The weights of one layer, on the host and, in one piece for each matrix, on the device.
@@ -75,7 +76,9 @@ class Layer {
     const auto make = [&](std::int64_t rows, std::int64_t cols, int which) {
       owned_.push_back(
           std::make_unique<RandomWeight>(format, rows, cols, static_cast<std::uint32_t>(seed + which), 0));
-      return owned_.back()->matrix();
+      WeightMatrix matrix = owned_.back()->matrix();
+      matrix.activation_group = geometry_.group;
+      return matrix;
     };
     return {make(inner, geometry_.width, 0), make(geometry_.width, inner, 1),
             make(inner, geometry_.width, 2)};
@@ -189,7 +192,7 @@ class Call {
       : cuda_(cuda), run_(options.run) {
     const std::int64_t width = layer.geometry().width, num_rows = tokens.num_rows, k = tokens.selected;
     args_ = {.x = View<const Bf16Bits, 2>(cuda.upload_bf16(tokens.x), {num_rows, width}),
-             .x_fp8 = options.quantised ? quantised(width, tokens) : Fp8Rows{},
+             .x_fp8 = options.quantised ? quantised(layer.geometry(), tokens) : Fp8Rows{},
              .ids = {cuda.upload(tokens.ids), {num_rows, k}},
              .weights = {cuda.upload(tokens.weights), {num_rows, k}},
              .routed = options.held(options.at.empty() ? std::span(layer.device()) : options.at),
@@ -207,7 +210,8 @@ class Call {
     }
     const std::int64_t inner = std::max(layer.geometry().inner, layer.geometry().shared_inner);
     scratch_bytes_ =
-        BALEEN_ARCH::experts_scratch_bytes(num_rows, k, width, inner, layer.geometry().num_experts) +
+        BALEEN_ARCH::experts_scratch_bytes(num_rows, k, width, inner, layer.geometry().num_experts,
+                                           layer.geometry().group) +
         split_experts_scratch_bytes(num_rows, k, width, layer.geometry().num_experts, options.split);
     EXPECT_LE(scratch_bytes_, cuda.context().scratch.size_bytes());
   }
@@ -224,19 +228,20 @@ class Call {
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
-  Fp8Rows quantised(std::int64_t width, const Tokens& tokens) {
-    const std::int64_t stride = (tokens.num_rows + 3) / 4 * 4;
+  Fp8Rows quantised(const Geometry& geometry, const Tokens& tokens) {
+    const std::int64_t stride = (tokens.num_rows + 3) / 4 * 4, width = geometry.width, group = geometry.group;
     std::vector<std::uint8_t> codes(tokens.x.size());
-    std::vector<float> scales(static_cast<std::size_t>(width / 128 * stride), 0.0F);
+    std::vector<float> scales(static_cast<std::size_t>(width / group * stride), 0.0F);
     for (std::int64_t row = 0; row < tokens.num_rows; ++row) {
-      for (std::int64_t block = 0; block < width / 128; ++block) {
-        const auto at = static_cast<std::size_t>(row * width + 128 * block);
+      for (std::int64_t place = 0; place < width / group; ++place) {
+        const auto at = static_cast<std::size_t>(row * width + group * place);
+        const auto size = static_cast<std::size_t>(group);
         const std::uint8_t code =
-            quantise_fp8_block(std::span(tokens.x).subspan(at, 128), std::span(codes).subspan(at, 128));
-        scales[static_cast<std::size_t>(block * stride + row)] = e8m0_to_float(code);
+            quantise_fp8_block(std::span(tokens.x).subspan(at, size), std::span(codes).subspan(at, size));
+        scales[static_cast<std::size_t>(place * stride + row)] = e8m0_to_float(code);
       }
     }
-    return {cuda_.upload(codes), cuda_.upload(scales), stride};
+    return {cuda_.upload(codes), cuda_.upload(scales), stride, geometry.group};
   }
 
   TestCuda& cuda_;

@@ -47,7 +47,8 @@ std::vector<VariantVerdict> fused_backends(const ExpertsArgs& routed, const Devi
   const View<const std::int32_t, 2> ids(routed.ids.data(), {num_rows, num_slots});
   const DispatchArgs dispatch{.placement = placement,
                               .x = routed.x.slice(0, num_rows),
-                              .sends_fp8 = request.weights != WeightFormat::kBF16,
+                              .sends_fp8 = request.weights != WeightFormat::kBF16 &&
+                                           request.config.activation_group() == kActivationGroup,
                               .ids = ids};
   const CombineArgs combine{.placement = placement, .ids = ids};
   const void* const arguments[] = {&dispatch, &routed, &shared_call, &combine};

@@ -36,7 +36,7 @@ struct DispatchArgs {
   ExpertRanks placement;
   ConstActivations<2> x;            ///< [T, d], this rank's tokens
   Fp8Rows x_fp8{};                  ///< those tokens for FP8 products, where the device has them
-  bool sends_fp8 = true;            ///< the experts' weights take activations as FP8
+  bool sends_fp8 = true;            ///< the experts' weights take activations as FP8, with a scale per 128
   View<const std::int32_t, 2> ids;  ///< [T, k] logical ids, or -1: goes nowhere
   ConstActivations<2> weights;      ///< [T, k]
   DispatchWay way = DispatchWay::kAssignments;

@@ -35,6 +35,19 @@ std::optional<Reason> why_not_small_groups(const ExpertsArgs& args) {
   return std::nullopt;
 }
 
+std::optional<Reason> why_not_groups_of_32(const ExpertsArgs& args) {
+  if (const auto why = why_not_stated(args)) return why;
+  for (const ExpertWeights* expert : {args.routed.empty() ? nullptr : &args.routed.front(), args.shared}) {
+    if (expert == nullptr) continue;
+    if (expert->w1.activation_group != kSmallActivationGroup)
+      return "rounds activations with a scale per 32 values; these weights want others";
+    const WeightFormat format = expert->w1.format;
+    if (format != WeightFormat::kFp8x32 && (format != WeightFormat::kFp4 || expert == args.shared))
+      return "takes FP4 experts, and FP8 ones in blocks of 32";
+  }
+  return std::nullopt;
+}
+
 }  // namespace baleen
 
 namespace baleen::ops {

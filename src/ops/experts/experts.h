@@ -105,6 +105,8 @@ struct ExpertsArgs {
 [[nodiscard]] std::optional<Reason> why_not_stated(const ExpertsArgs& args);
 /// For variants whose activations have a scale per 128 values.
 [[nodiscard]] std::optional<Reason> why_not_small_groups(const ExpertsArgs& args);
+/// For variants whose activations have one per 32, and whose order of sums is their own.
+[[nodiscard]] std::optional<Reason> why_not_groups_of_32(const ExpertsArgs& args);
 
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);

@@ -29,6 +29,7 @@ struct StepShape {
   std::int64_t moe_intermediate_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t markov_rank = 0;  ///< 0: the model has no DSpark head
+  int activation_group = 128;    ///< values of activations in front of codes that share a scale
 };
 
 }  // namespace baleen

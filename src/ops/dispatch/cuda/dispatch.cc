@@ -18,8 +18,6 @@ constexpr Reason kSplit = "takes whole experts; these are split over ranks";
 std::optional<Reason> why_not_rows(const DispatchArgs& args) {
   if (args.placement.moe_tp() > 1) return kSplit;
   if (args.x.extent(1) % kActivationGroup != 0) return "moves rows in groups of 128 values";
-  if (args.sends_fp8 && args.arrived_fp8.group != kActivationGroup)
-    return "sends FP8 rows with a scale per 128 values; these experts want one per 32";
   if (args.ids.extent(1) > kMaxSelected) return kTooMany;
   return std::nullopt;
 }

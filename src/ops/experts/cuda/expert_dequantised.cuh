@@ -1,12 +1,14 @@
-/// Products of experts whose weights a kernel dequantises to BF16 beside them, which is exact: NVFP4, and FP8
-/// of a shared expert. A warp multiplies 16 weight rows by the tokens of a tile:
+/// Products of experts whose weights a kernel dequantises to BF16 beside them, which is exact: NVFP4, FP8 of a
+/// shared expert, and, where activations have a scale per 32, FP4 and FP8 in blocks of 32. A warp multiplies 16
+/// weight rows by the tokens of a tile:
 ///
 ///   inner   8 rows of w1 and the same of w3, so that a thread has what SwiGLU takes; 16 warps make a scale
 ///           group of a, which they quantise together
 ///   down    16 rows of w2
 ///
-/// Thread 4 g + q has rows g and g + 8, of which it loads inputs [32 q, 32 q + 32) of every slice of 128: of
-/// NVFP4 two scale groups. e2m1's three magnitude bits at the top of BF16's mantissa and the bottom of its
+/// Thread 4 g + q has rows g and g + 8, of which it loads inputs [32 q, 32 q + 32) of every slice of 128, one
+/// group of 32: of NVFP4 two scale groups. Scales of 32 are powers of two and enter the BF16 values, those of
+/// weights and of activations alike, of which a slice then has no other. e2m1's three magnitude bits at the top of BF16's mantissa and the bottom of its
 /// exponent read as 2^-126 of their value, and one product with the group's scale times 2^110 makes 2^-16 of
 /// the weight, exactly (six bits); the missing 2^16 is a factor of outputs beside the matrix's scale.
 #pragma once
@@ -39,12 +41,18 @@ inline constexpr int kScaleCodes = 128;        ///< e4m3 codes that are not nega
 inline constexpr float kMissing = 0x1p16F;     ///< factor of outputs
 inline constexpr float kToMissing = 0x1p110F;  ///< factor of scales
 
+// Of operands with scales per 32 in their values: FP4 weights are 2^-63 and activations 2^-16 of what they are,
+// exactly for scales of weights of 2^-61 to 2^64 and of activations up to 2^23. Larger ones count as those.
+inline constexpr int kFp4Shift = 63, kTokenShift = 16;
+
 /// One of w1, w3, w2, of all routed experts or of the shared one.
 struct Matrix {
   const std::uint8_t* codes;
-  const void* scales;          ///< NVFP4: e4m3 codes per row and 16 inputs; FP8: floats per 128 x 128
-  const float* matrix_scales;  ///< NVFP4
-  std::int64_t code_distance;  ///< from place to place
+  /// NVFP4: e4m3 codes per row and 16 inputs; FP4: e8m0 codes per row and 32; FP8: floats per 128 x 128, or
+  /// e8m0 codes per 32 x 32
+  const void* scales;
+  const float* matrix_scales;                          ///< NVFP4
+  std::int64_t code_distance;                          ///< from place to place
   std::int64_t scale_distance, matrix_scale_distance;  ///< elements from place to place
 };
 
@@ -67,6 +75,16 @@ struct Params {
 
   [[nodiscard]] __device__ bool is_shared(const TokenTile& tile) const { return tile.expert == num_experts; }
 };
+
+/// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e2m1 codes as BF16: magnitudes count from 2^-126.
+__device__ inline void dequantise_e2m1_word(std::uint32_t word, std::uint32_t multiplier,
+                                            std::uint32_t (&pairs)[4]) {
+  constexpr std::uint32_t kMagnitudes = 0x01C001C0, kSigns = 0x80008000;
+  pairs[0] = ptx::multiply_bf16_pair((word << 6 & kMagnitudes) | (word << 12 & kSigns), multiplier);
+  pairs[1] = ptx::multiply_bf16_pair((word << 2 & kMagnitudes) | (word << 8 & kSigns), multiplier);
+  pairs[2] = ptx::multiply_bf16_pair((word >> 2 & kMagnitudes) | (word << 4 & kSigns), multiplier);
+  pairs[3] = ptx::multiply_bf16_pair((word >> 6 & kMagnitudes) | (word & kSigns), multiplier);
+}
 
 /// A row of weights as thread 4 g + q reads it.
 template <WeightFormat kFormat>
@@ -103,25 +121,19 @@ struct RowReader<WeightFormat::kNvfp4> {
   __device__ static void dequantise(const Slice& slice, int eighth, const std::uint32_t* multipliers,
                                     std::uint32_t (&pairs)[4]) {
     const std::uint32_t words[4] = {slice.codes.x, slice.codes.y, slice.codes.z, slice.codes.w};
-    const std::uint32_t word = words[eighth];
-    const std::uint32_t multiplier =
-        multipliers[(eighth < 2 ? slice.scales : slice.scales >> 8) & (kScaleCodes - 1)];
-    constexpr std::uint32_t kMagnitudes = 0x01C001C0, kSigns = 0x80008000;
-    pairs[0] = ptx::multiply_bf16_pair((word << 6 & kMagnitudes) | (word << 12 & kSigns), multiplier);
-    pairs[1] = ptx::multiply_bf16_pair((word << 2 & kMagnitudes) | (word << 8 & kSigns), multiplier);
-    pairs[2] = ptx::multiply_bf16_pair((word >> 2 & kMagnitudes) | (word << 4 & kSigns), multiplier);
-    pairs[3] = ptx::multiply_bf16_pair((word >> 6 & kMagnitudes) | (word & kSigns), multiplier);
+    dequantise_e2m1_word(words[eighth],
+                         multipliers[(eighth < 2 ? slice.scales : slice.scales >> 8) & (kScaleCodes - 1)],
+                         pairs);
   }
 };
 
 /// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e4m3 codes as BF16.
-__device__ inline void dequantise_e4m3_words(std::uint32_t low, std::uint32_t high,
-                                             std::uint32_t (&pairs)[4]) {
+__device__ inline void dequantise_e4m3_words(std::uint32_t low, std::uint32_t high, std::uint32_t (&pairs)[4],
+                                             std::uint32_t multiplier = e4m3_multiplier(1.0F)) {
   // Each code's byte with eight copies of its sign above it (`dequantise_e4m3_pair`).
   constexpr std::uint32_t kSignExponentMantissa = 0x87F087F0;
-  const std::uint32_t one = e4m3_multiplier(1.0F);
   const auto pair = [&](std::uint32_t extended) {
-    return ptx::multiply_bf16_pair(extended << 4 & kSignExponentMantissa, one);
+    return ptx::multiply_bf16_pair(extended << 4 & kSignExponentMantissa, multiplier);
   };
   pairs[0] = pair(ptx::byte_permute<0xC480>(low, high));
   pairs[1] = pair(ptx::byte_permute<0xD591>(low, high));
@@ -153,8 +165,76 @@ struct RowReader<WeightFormat::kFp8> {
   __device__ float slice_factor(int slice) const { return scales[slice]; }
   __device__ static void dequantise(const Slice& slice, int eighth, const std::uint32_t* /*multipliers*/,
                                     std::uint32_t (&pairs)[4]) {
-    const uint4& half = slice.codes[eighth / 2];
-    dequantise_e4m3_words(eighth % 2 == 0 ? half.x : half.z, eighth % 2 == 0 ? half.y : half.w, pairs);
+    dequantise_eighth(slice.codes, eighth, e4m3_multiplier(1.0F), pairs);
+  }
+  /// Of its 32 codes.
+  __device__ static void dequantise_eighth(const uint4 (&codes)[2], int eighth, std::uint32_t multiplier,
+                                           std::uint32_t (&pairs)[4]) {
+    const uint4& half = codes[eighth / 2];
+    dequantise_e4m3_words(eighth % 2 == 0 ? half.x : half.z, eighth % 2 == 0 ? half.y : half.w, pairs,
+                          multiplier);
+  }
+};
+
+template <>
+struct RowReader<WeightFormat::kFp8x32> {
+  static constexpr int kSlicesAhead = 2;
+  struct Slice {
+    uint4 codes[2];
+    std::uint32_t scale;
+  };
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  float factor = 1.0F;
+
+  __device__ RowReader(const Matrix& matrix, int place, int row, int num_inputs) {
+    const int q = threadIdx.x % 4;
+    codes =
+        matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * num_inputs + q * 32;
+    scales = static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
+             static_cast<std::int64_t>(row / 32) * (num_inputs / 32) + q;
+  }
+  __device__ Slice load(int slice) const {
+    const auto* from = reinterpret_cast<const uint4*>(codes + slice * kActivationGroup);
+    return {{__ldcg(from), __ldcg(from + 1)}, scales[slice * 4]};
+  }
+  __device__ float slice_factor(int /*slice*/) const { return 1.0F; }
+  __device__ static void dequantise(const Slice& slice, int eighth, const std::uint32_t* /*multipliers*/,
+                                    std::uint32_t (&pairs)[4]) {
+    RowReader<WeightFormat::kFp8>::dequantise_eighth(slice.codes, eighth,
+                                                     e4m3_multiplier_of_code(slice.scale), pairs);
+  }
+};
+
+template <>
+struct RowReader<WeightFormat::kFp4> {
+  static constexpr int kSlicesAhead = 4;
+  struct Slice {
+    uint4 codes;
+    std::uint32_t scale;
+  };
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  float factor = 1.0F;
+
+  __device__ RowReader(const Matrix& matrix, int place, int row, int num_inputs) {
+    const int q = threadIdx.x % 4;
+    codes = matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * (num_inputs / 2) +
+            q * 16;
+    scales = static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
+             static_cast<std::int64_t>(row) * (num_inputs / 32) + q;
+  }
+  __device__ Slice load(int slice) const {
+    return {__ldcg(reinterpret_cast<const uint4*>(codes + slice * 64)), scales[slice * 4]};
+  }
+  __device__ float slice_factor(int /*slice*/) const { return power_of_two(kFp4Shift); }
+  __device__ static void dequantise(const Slice& slice, int eighth, const std::uint32_t* /*multipliers*/,
+                                    std::uint32_t (&pairs)[4]) {
+    constexpr std::uint32_t kLargest = kE8m0Bias + 64;
+    const std::uint32_t words[4] = {slice.codes.x, slice.codes.y, slice.codes.z, slice.codes.w};
+    dequantise_e2m1_word(
+        words[eighth],
+        bf16_power_of_two(min(slice.scale, kLargest) + (126 - kFp4Shift), slice.scale == kE8m0NaN), pairs);
   }
 };
 
@@ -177,8 +257,8 @@ struct Memory {
   std::uint32_t multipliers[kScaleCodes];  ///< each e4m3 scale, twice in a word
 };
 
-/// Rows of a tile on their way to `Columns`.
-template <int kTokens>
+/// Rows of a tile, with a scale for kGroup values each, on their way to `Columns`.
+template <int kTokens, int kGroup = kActivationGroup>
 class ColumnLoader {
  public:
   __device__ ColumnLoader(const Fp8Rows& rows, std::int64_t pitch, const TokenTile& tile, int num_inputs)
@@ -195,7 +275,13 @@ class ColumnLoader {
           rows_.codes + (tile_.first_row + item.token) * pitch_ + (first + item.slice) * kActivationGroup);
       low_[i] = __ldcg(words + 8 * item.eighth + item.q);  // product_word(8 q + 2 eighth)
       high_[i] = __ldcg(words + 8 * item.eighth + 4 + item.q);
+      if constexpr (kOwnScales) {
+        const std::int64_t group = (first + item.slice) * (kActivationGroup / kGroup) + item.q;
+        scales_[i] = __ldcg(rows_.scales + group * rows_.scale_stride + tile_.first_row + item.token);
+      }
     }
+    scale_ = power_of_two(kTokenShift);
+    if constexpr (kOwnScales) return;
     scale_ = 0.0F;
     const int slice = static_cast<int>(threadIdx.x) / kTokens,
               token = static_cast<int>(threadIdx.x) % kTokens;
@@ -207,7 +293,7 @@ class ColumnLoader {
     for (int i = 0; i < kItems; ++i) {
       const Item item(i);
       std::uint32_t pairs[4];
-      dequantise_e4m3_words(low_[i], high_[i], pairs);
+      dequantise_e4m3_words(low_[i], high_[i], pairs, multiplier(i));
       to.pairs[item.slice][item.token][4 * item.eighth + item.q] = {pairs[0], pairs[1], pairs[2], pairs[3]};
     }
     const int slice = static_cast<int>(threadIdx.x) / kTokens,
@@ -216,6 +302,7 @@ class ColumnLoader {
   }
 
  private:
+  static constexpr bool kOwnScales = kGroup < kActivationGroup;  ///< of the 32 inputs that an item is of
   static constexpr int kItems = kChunkSlices * kTokens * 16 / kThreads;
   static_assert(kItems * kThreads == kChunkSlices * kTokens * 16 && kChunkSlices * kTokens <= kThreads);
 
@@ -231,25 +318,38 @@ class ColumnLoader {
     }
   };
 
+  [[nodiscard]] __device__ std::uint32_t multiplier(int i) const {
+    if constexpr (!kOwnScales) return e4m3_multiplier(1.0F);
+    // Where one of the item's codes is NaN, so are all.
+    constexpr std::uint32_t kMagnitudes = 0x7F7F7F7F, kOnes = 0x01010101, kTops = 0x80808080,
+                            kNaNs = 0x7FC07FC0;
+    if (((((low_[i] & kMagnitudes) + kOnes) | ((high_[i] & kMagnitudes) + kOnes)) & kTops) != 0) return kNaNs;
+    constexpr float kLargest = 0x1p23F;
+    return e4m3_multiplier(fminf(scales_[i], kLargest) * power_of_two(-kTokenShift));
+  }
+
   const Fp8Rows& rows_;
   std::int64_t pitch_;
   const TokenTile& tile_;
   int num_slices_;
   std::uint32_t low_[kItems], high_[kItems];
+  float scales_[kOwnScales ? kItems : 1] = {};
   float scale_ = 0.0F;
 };
 
 /// acc[b][2 h + i]: row g + 8 h (`first`, `second`) times token 8 b + 2 q + i, without the rows' factors. All
 /// threads of the block take part.
-template <WeightFormat kFormat, int kTokens>
+template <WeightFormat kFormat, int kTokens, int kGroup>
 __device__ void multiply(const RowReader<kFormat>& first, const RowReader<kFormat>& second, int num_inputs,
-                         ColumnLoader<kTokens>& loader, Memory<kTokens>& memory,
+                         ColumnLoader<kTokens, kGroup>& loader, Memory<kTokens>& memory,
                          float (&acc)[kTokens / 8][4]) {
   constexpr int kBlocks = kTokens / 8;
   using Slice = typename RowReader<kFormat>::Slice;
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
   const int num_slices = num_inputs / kActivationGroup;
-  constexpr int kAhead = RowReader<kFormat>::kSlicesAhead;
+  // The sums of many tokens leave fewer registers, and scales of their own take some.
+  constexpr bool kIsTight = kTokens > 8 && kGroup < kActivationGroup;
+  constexpr int kAhead = RowReader<kFormat>::kSlicesAhead / (kIsTight ? 2 : 1);
   static_assert(kChunkSlices % kAhead == 0);
   Slice slices[kAhead][2];
 #pragma unroll
@@ -317,7 +417,7 @@ __device__ inline void make_multipliers(std::uint32_t (&multipliers)[kScaleCodes
 }
 
 /// The block's piece of 128 inner values of a tile's tokens, quantised, to `p.inner`.
-template <int kTokens>
+template <int kGroup = kActivationGroup, int kTokens>
 __device__ void quantise_inner(const Params& p, const TokenTile& tile,
                                const Bf16Bits (&inner)[kTokens][kActivationGroup]) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
@@ -325,12 +425,15 @@ __device__ void quantise_inner(const Params& p, const TokenTile& tile,
   for (int token = warp; token < tile.num_rows; token += static_cast<int>(blockDim.x) / kWarpLanes) {
     float values[4];
     unpack_bf16(*reinterpret_cast<const uint2*>(&inner[token][4 * lane]), values);
-    const Fp8Piece<4> piece = quantise_fp8_group(values);
+    const Fp8Piece<4> piece = quantise_fp8_group<4, kGroup>(values);
     const std::int64_t row = tile.first_row + token;
     auto* const words = reinterpret_cast<std::uint32_t*>(p.inner.codes + row * p.inner_pitch +
                                                          static_cast<int>(blockIdx.y) * kActivationGroup);
     words[product_word(lane)] = piece.codes[0];
-    if (lane == 0) p.inner.scales[blockIdx.y * p.inner.scale_stride + row] = piece.scale;
+    if (lane % (kGroup / 4) == 0) {
+      const int group = static_cast<int>(blockIdx.y) * (kActivationGroup / kGroup) + lane / (kGroup / 4);
+      p.inner.scales[group * p.inner.scale_stride + row] = piece.scale;
+    }
   }
 }
 
@@ -344,7 +447,7 @@ __device__ inline void store_output(const Params& p, const TokenTile& tile, int 
   }
 }
 
-template <WeightFormat kFormat, int kTokens>
+template <WeightFormat kFormat, int kGroup = kActivationGroup, int kTokens>
 __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
                                Memory<kTokens>& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
@@ -352,9 +455,9 @@ __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], con
   const int g = lane / 4, q = lane % 4;
   const int n = static_cast<int>(blockIdx.y) * kActivationGroup + warp * kWarpInner + g;
   const RowReader<kFormat> gate(matrices[0], place, n, p.width), up(matrices[1], place, n, p.width);
-  ColumnLoader<kTokens> loader(p.x, p.width, tile, p.width);
+  ColumnLoader<kTokens, kGroup> loader(p.x, p.width, tile, p.width);
   float acc[kTokens / 8][4];
-  multiply<kFormat, kTokens>(gate, up, p.width, loader, memory, acc);
+  multiply(gate, up, p.width, loader, memory, acc);
   __syncthreads();
 #pragma unroll
   for (int block = 0; block < kTokens / 8; ++block) {
@@ -368,10 +471,10 @@ __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], con
     }
   }
   __syncthreads();
-  quantise_inner(p, tile, memory.inner);
+  quantise_inner<kGroup>(p, tile, memory.inner);
 }
 
-template <WeightFormat kFormat, int kTokens>
+template <WeightFormat kFormat, int kGroup = kActivationGroup, int kTokens>
 __device__ void multiply_down(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
                               int num_inputs, Memory<kTokens>& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
@@ -381,9 +484,9 @@ __device__ void multiply_down(const Params& p, const Matrix (&matrices)[3], cons
   // Rows past the last one are computed as that and not stored.
   const RowReader<kFormat> first(matrices[2], place, min(n, p.width - 1), num_inputs);
   const RowReader<kFormat> second(matrices[2], place, min(n + 8, p.width - 1), num_inputs);
-  ColumnLoader<kTokens> loader(p.inner, p.inner_pitch, tile, num_inputs);
+  ColumnLoader<kTokens, kGroup> loader(p.inner, p.inner_pitch, tile, num_inputs);
   float acc[kTokens / 8][4];
-  multiply<kFormat, kTokens>(first, second, num_inputs, loader, memory, acc);
+  multiply(first, second, num_inputs, loader, memory, acc);
 #pragma unroll
   for (int block = 0; block < kTokens / 8; ++block) {
 #pragma unroll

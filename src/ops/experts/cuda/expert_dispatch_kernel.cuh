@@ -38,24 +38,25 @@ struct QuantisedWord {
   float scale;
 };
 
-/// This lane's four values of scale group `scale_group` of token `token`; of `x`, `x_fp8` and `width` of `p`.
-template <class Params>
-__device__ QuantisedWord load_word(const Params& p, std::int64_t token, int scale_group) {
+/// This lane's four values of the 128 from 128 `slice` on of token `token`, which have a scale for kGroup each;
+/// of `x`, `x_fp8` and `width` of `p`.
+template <int kGroup = kActivationGroup, class Params>
+__device__ QuantisedWord load_word(const Params& p, std::int64_t token, int slice) {
   const int lane = threadIdx.x % kWarpLanes;
-  const std::int64_t column = static_cast<std::int64_t>(scale_group) * kActivationGroup + 4 * lane;
+  const std::int64_t column = static_cast<std::int64_t>(slice) * kActivationGroup + 4 * lane;
   if (p.x_fp8.codes != nullptr) {
     return {*reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column),
-            p.x_fp8.scales[scale_group * p.x_fp8.scale_stride + token]};
+            p.x_fp8.scales[column / kGroup * p.x_fp8.scale_stride + token]};
   }
   const uint2 words = *reinterpret_cast<const uint2*>(p.x + token * p.width + column);
   float values[4];
   unpack_bf16(words, values);
-  const Fp8Piece<4> piece = quantise_fp8_group(values);
+  const Fp8Piece<4> piece = quantise_fp8_group<4, kGroup>(values);
   return {piece.codes[0], piece.scale};
 }
 
 /// A block plans for its own tokens: it counts all assignments, and those of tokens before its own.
-template <class WordOrder>
+template <class WordOrder, int kGroup>
 __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams p, NextBehindWait order) {
   extern __shared__ int shared[];
   __shared__ int warp_sums[kWarps];
@@ -109,43 +110,45 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   __syncthreads();
   if (p.rows.codes == nullptr) return;
 
-  const int scale_groups = static_cast<int>(p.width / kActivationGroup);
+  const int slices = static_cast<int>(p.width / kActivationGroup);
   const int to_word = WordOrder()(lane);
-  const auto store = [&](const QuantisedWord& word, std::int64_t row, int scale_group) {
-    reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[scale_group * kWarpLanes + to_word] =
-        word.codes;
-    if (lane == 0) p.rows.scales[scale_group * p.rows.scale_stride + row] = word.scale;
+  const auto store = [&](const QuantisedWord& word, std::int64_t row, int slice) {
+    reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[slice * kWarpLanes + to_word] = word.codes;
+    if (lane % (kGroup / 4) == 0) {
+      const int group = slice * (kActivationGroup / kGroup) + lane / (kGroup / 4);
+      p.rows.scales[group * p.rows.scale_stride + row] = word.scale;
+    }
   };
-  for (int item = warp * kLoadsInFlight; item < num_tokens * scale_groups; item += kWarps * kLoadsInFlight) {
+  for (int item = warp * kLoadsInFlight; item < num_tokens * slices; item += kWarps * kLoadsInFlight) {
     QuantisedWord words[kLoadsInFlight];
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
-      const int one = min(item + i, num_tokens * scale_groups - 1);
-      words[i] = load_word(p, first_token + one / scale_groups, one % scale_groups);
+      const int one = min(item + i, num_tokens * slices - 1);
+      words[i] = load_word<kGroup>(p, first_token + one / slices, one % slices);
     }
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
-      const int token = (item + i) / scale_groups, scale_group = (item + i) % scale_groups;
+      const int token = (item + i) / slices, slice = (item + i) % slices;
       if (token >= num_tokens) break;
       for (int slot = 0; slot < num_selected; ++slot) {
         const int row = own_rows[token * num_selected + slot];
-        if (row >= 0) store(words[i], row, scale_group);
+        if (row >= 0) store(words[i], row, slice);
       }
-      if (p.input.num_shared > 0)
-        store(words[i], p.input.first_shared_row + first_token + token, scale_group);
+      if (p.input.num_shared > 0) store(words[i], p.input.first_shared_row + first_token + token, slice);
     }
   }
 }
 
 }  // namespace dispatch_kernels
 
-/// `dispatch_experts`. `WordOrder`()(source) says where the word of four codes at word `source` of a scale
-/// group of 128 goes when rows are laid out for the products.
-template <class WordOrder>
+/// `dispatch_experts`. `WordOrder`()(source) says where the word of four codes at word `source` of 128 goes
+/// when rows are laid out for the products; a scale is of kGroup of them.
+template <class WordOrder, int kGroup = kActivationGroup>
 void dispatch_experts_in(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
                          const Fp8Rows& rows, CudaContext& context) {
   using namespace dispatch_kernels;
   BALEEN_CHECK(extents.num_experts <= kThreads);
+  BALEEN_CHECK((!rows || rows.group == kGroup) && (!args.x_fp8 || args.x_fp8.group == kGroup));
   const auto num_tokens = static_cast<int>(extents.num_tokens);
   const int tokens_per_block =
       (num_tokens + kBlocksPerSm * context.num_sms - 1) / (kBlocksPerSm * context.num_sms);
@@ -159,7 +162,7 @@ void dispatch_experts_in(const ExpertsArgs& args, const DispatchExtents& extents
                               .rows = rows};
   const std::int64_t shared_ints =
       2 * extents.num_experts + 2 * static_cast<std::int64_t>(tokens_per_block) * extents.num_selected;
-  launch_kernel("dispatching to experts", dispatch_kernel<WordOrder>,
+  launch_kernel("dispatching to experts", dispatch_kernel<WordOrder, kGroup>,
                 {.grid = dim3(static_cast<unsigned>((num_tokens + tokens_per_block - 1) / tokens_per_block)),
                  .threads = kThreads,
                  .shared_bytes = shared_ints * static_cast<std::int64_t>(sizeof(int))},

@@ -48,11 +48,13 @@ template <class Source>
 }
 
 template <class Source>
-[[nodiscard]] Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) {
+[[nodiscard]] Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width,
+                                   int group = kActivationGroup) {
   const std::int64_t stride = (num_rows + 3) / 4 * 4;
   return {.codes = source.template allocate<std::uint8_t>(num_rows * width),
-          .scales = source.template allocate<float>(width / kActivationGroup * stride),
-          .scale_stride = stride};
+          .scales = source.template allocate<float>(width / group * stride),
+          .scale_stride = stride,
+          .group = group};
 }
 
 /// One array for all, in float32 where any inner width is split: so kernels have one way to store.

@@ -1,5 +1,5 @@
-/// How rows of codes are laid out for Hopper's products of experts, and everywhere for those of NVFP4
-/// weights and those in the stated order.
+/// How rows of codes are laid out for Hopper's products of experts, and everywhere for those of dequantised
+/// weights (NVFP4, and of models whose activations have a scale per 32) and those in the stated order.
 #pragma once
 
 namespace baleen::BALEEN_ARCH {

@@ -14,11 +14,13 @@ namespace baleen::BALEEN_ARCH {
 /// has no expert. By the variant that is predicted to take the least time.
 void experts(const ExpertsArgs& args, CudaContext& context);
 
-/// Enough for any number of rows up to `num_rows` and any format of weights, whole experts; of parts of them
+/// Enough for any number of rows up to `num_rows` and any format of weights with that group of activations,
+/// whole experts; of parts of them
 /// `split_experts_scratch_bytes` more.
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
-                                                 std::int64_t num_experts);
+                                                 std::int64_t num_experts,
+                                                 int activation_group = kActivationGroup);
 
 [[nodiscard]] std::span<const CudaVariant<ops::Experts>> experts_variants();
 

@@ -8,7 +8,7 @@
 #include "ops/experts/cuda/expert_layout.h"
 #include "ops/experts/cuda/expert_weights.h"
 #include "ops/experts/cuda/experts_bf16.h"
-#include "ops/experts/cuda/experts_nvfp4.h"
+#include "ops/experts/cuda/experts_dequantised.h"
 #include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm80/expert_products.h"
 #include "ops/experts/sm80/experts.h"
@@ -89,13 +89,15 @@ void experts_by(TileKind kind, const ExpertsArgs& args, CudaContext& context) {
 }  // namespace
 
 std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
-                                   std::int64_t inner_width, std::int64_t num_experts) {
+                                   std::int64_t inner_width, std::int64_t num_experts, int activation_group) {
   std::int64_t most = stated_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts);
-  for (const int tile_tokens : {kFewTileTokens, kManyTileTokens, kFewNvfp4Tokens, kManyNvfp4Tokens}) {
+  for (const int tile_tokens :
+       {kFewTileTokens, kManyTileTokens, kFewDequantisedTokens, kManyDequantisedTokens}) {
     const DispatchExtents extents{num_rows, num_selected, num_experts, num_rows, tile_tokens};
-    ScratchCounter counter;  // NVFP4's layout has no more in it
+    ScratchCounter counter, dequantised;
     (void)lay_out(counter, extents, width, inner_width, {}, true);
-    most = std::max(most, counter.bytes);
+    (void)lay_out_dequantised(dequantised, extents, width, inner_width, {}, activation_group);
+    most = std::max({most, counter.bytes, dequantised.bytes});
   }
   return most;
 }
@@ -119,19 +121,31 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
+namespace {
+
+void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
-  check_expert_arguments(args, WeightFormat::kFp8);
-  const bool few = args.x.extent(0) * args.ids.extent(1) <= kFewNvfp4Tokens * std::ssize(args.routed);
-  const DispatchExtents extents = extents_of(args, few ? kFewNvfp4Tokens : kManyNvfp4Tokens);
+  check_expert_arguments(args, shared);
+  const bool few = args.x.extent(0) * args.ids.extent(1) <= kFewDequantisedTokens * std::ssize(args.routed);
+  const DispatchExtents extents = extents_of(args, few ? kFewDequantisedTokens : kManyDequantisedTokens);
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
-      lay_out_nvfp4(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split);
+      lay_out_dequantised(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split,
+                          args.routed[0].w1.activation_group);
   fetch_before_products(args, context);
   const ExpertsArgs on_device = all_on_device(args);
   dispatch_experts(on_device, extents, scratch.plan, scratch.rows, context);
-  nvfp4_expert_products(on_device, extents, scratch, context);
+  dequantised_expert_products(on_device, extents, scratch, context);
   combine_experts(on_device, extents, scratch.plan, scratch.y, context);
+}
+
+}  // namespace
+
+void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
+  experts_dequantised(WeightFormat::kFp8, args, context);
+}
+void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
+  experts_dequantised(WeightFormat::kFp8x32, args, context);
 }
 
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {

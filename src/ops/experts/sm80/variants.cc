@@ -15,7 +15,7 @@ namespace {
 
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
   return experts_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
-                               shape.moe_intermediate_size, shape.n_routed_experts);
+                               shape.moe_intermediate_size, shape.n_routed_experts, shape.activation_group);
 }
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
@@ -41,6 +41,10 @@ std::optional<Reason> why_not_nvfp4(const ExpertsArgs& args, const DeviceTraits&
   return std::nullopt;
 }
 
+std::optional<Reason> why_not_32(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_groups_of_32(args);
+}
+
 std::optional<Reason> why_not_any_order(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
   return why_not_in_stated_order(args);
 }
@@ -63,9 +67,13 @@ double expert_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 6> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 7> kVariants{
       {{.name = "sm80/bf16", .run = experts_bf16, .why_not = why_not_bf16, .scratch_bytes = scratch_bytes},
        {.name = "sm80/nvfp4", .run = experts_nvfp4, .why_not = why_not_nvfp4, .scratch_bytes = scratch_bytes},
+       {.name = "sm80/groups_of_32",
+        .run = experts_groups_of_32,
+        .why_not = why_not_32,
+        .scratch_bytes = scratch_bytes},
        {.name = "sm80/few_tokens",
         .run = experts_few_tokens,
         .why_not = why_not_codes,

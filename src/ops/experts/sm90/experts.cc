@@ -13,7 +13,7 @@
 #include "ops/experts/cuda/expert_dispatch.h"
 #include "ops/experts/cuda/expert_fetch.h"
 #include "ops/experts/cuda/experts_bf16.h"
-#include "ops/experts/cuda/experts_nvfp4.h"
+#include "ops/experts/cuda/experts_dequantised.h"
 #include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm90/expert_four_tokens.h"
 #include "ops/experts/sm90/expert_layout.h"
@@ -47,9 +47,9 @@ std::optional<Reason> why_not_codes(const ExpertsArgs& args) {
   return std::nullopt;
 }
 
-/// Tokens that an NVFP4 tile has.
-int nvfp4_tile_tokens(std::int64_t num_tokens, std::int64_t num_selected) {
-  return are_few(num_tokens, num_selected) ? kFewNvfp4Tokens : kManyNvfp4Tokens;
+/// Tokens that a tile has whose weights are dequantised.
+int dequantised_tile_tokens(std::int64_t num_tokens, std::int64_t num_selected) {
+  return are_few(num_tokens, num_selected) ? kFewDequantisedTokens : kManyDequantisedTokens;
 }
 
 /// For BF16 weights.
@@ -100,7 +100,7 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
 }  // namespace
 
 std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
-                                   std::int64_t inner_width, std::int64_t num_experts) {
+                                   std::int64_t inner_width, std::int64_t num_experts, int activation_group) {
   const std::int64_t few_rows =
       std::min({num_rows, kMaxFewTokens, std::max<std::int64_t>(1, kMaxFewAssignments / num_selected)});
   // What a variant needs grows with the rows.
@@ -114,17 +114,17 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
     (void)lay_out_bf16(bf16, extents, width, inner_width, {});
     most = std::max({most, quantised.bytes, bf16.bytes});
   };
-  const auto count_nvfp4 = [&](std::int64_t rows, int tile_tokens) {
+  const auto count_dequantised = [&](std::int64_t rows, int tile_tokens) {
     ScratchCounter counter;
-    (void)lay_out_nvfp4(counter, {rows, num_selected, num_experts, rows, tile_tokens}, width, inner_width,
-                        {});
+    (void)lay_out_dequantised(counter, {rows, num_selected, num_experts, rows, tile_tokens}, width,
+                              inner_width, {}, activation_group);
     most = std::max(most, counter.bytes);
   };
   most = std::max(most, stated_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts));
   count(kFewTokens, few_rows);
   count(kManyTokens, num_rows);
-  count_nvfp4(few_rows, kFewNvfp4Tokens);
-  count_nvfp4(num_rows, kManyNvfp4Tokens);
+  count_dequantised(few_rows, kFewDequantisedTokens);
+  count_dequantised(num_rows, kManyDequantisedTokens);
   return most;
 }
 
@@ -159,18 +159,31 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
+namespace {
+
+void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
-  check_expert_arguments(args, WeightFormat::kFp8);
-  const DispatchExtents extents = extents_of(args, nvfp4_tile_tokens(args.x.extent(0), args.ids.extent(1)));
+  check_expert_arguments(args, shared);
+  const DispatchExtents extents =
+      extents_of(args, dequantised_tile_tokens(args.x.extent(0), args.ids.extent(1)));
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
-      lay_out_nvfp4(context.scratch, extents, args.routed[0].w1.cols, inner_pitch_of(args), args.split);
+      lay_out_dequantised(context.scratch, extents, args.routed[0].w1.cols, inner_pitch_of(args), args.split,
+                          args.routed[0].w1.activation_group);
   fetch_before_products(args, context);
   const ExpertsArgs fetched = all_on_device(args);
   dispatch_experts(fetched, extents, scratch.plan, scratch.rows, context);
-  nvfp4_expert_products(fetched, extents, scratch, context);
+  dequantised_expert_products(fetched, extents, scratch, context);
   combine_experts(fetched, extents, scratch.plan, scratch.y, context);
+}
+
+}  // namespace
+
+void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
+  experts_dequantised(WeightFormat::kFp8, args, context);
+}
+void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
+  experts_dequantised(WeightFormat::kFp8x32, args, context);
 }
 
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {

@@ -12,7 +12,7 @@ namespace {
 
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
   return experts_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
-                               shape.moe_intermediate_size, shape.n_routed_experts);
+                               shape.moe_intermediate_size, shape.n_routed_experts, shape.activation_group);
 }
 
 template <auto WhyNot>
@@ -23,7 +23,7 @@ auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltyp
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 7> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 8> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
@@ -31,6 +31,10 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
        {.name = "sm90/nvfp4",
         .run = experts_nvfp4,
         .why_not = why_not<why_not_nvfp4>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/groups_of_32",
+        .run = experts_groups_of_32,
+        .why_not = why_not<why_not_groups_of_32>,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/four_tokens",
         .run = experts_four_tokens,

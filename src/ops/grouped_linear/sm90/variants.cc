@@ -13,7 +13,7 @@ double predict(const GroupedLinearArgs& args, const DeviceTraits& traits) {
   return bf16_time::seconds({.num_rows = args.x.extent(0),
                              .num_inputs = weight.cols,
                              .num_groups = args.x.extent(1),
-                             .has_fp8_weights = weight.format == WeightFormat::kFp8,
+                             .has_fp8_weights = is_fp8(weight.format),
                              .outputs = {weight.rows},
                              .num_products = 1},
                             traits.num_units, traits.rates);

@@ -71,7 +71,8 @@ struct Fp8Shape {
   return shape.work(std::min(of_tiles(kTokens, kTileSeconds), of_tiles(2 * kTokens, kLargeTileSeconds)));
 }
 
-/// Products of one input with the BF16 weights among the outputs, one launch for each number of segments.
+/// Products of one input with the BF16 weights among the outputs, one launch for each number of segments, and
+/// with those in FP8 that meet BF16 activations (blocks of 32), one for each.
 [[nodiscard]] inline double bf16_products_seconds(const LinearArgs& args, int num_units,
                                                   const DeviceRates& rates) {
   double seconds = 0;
@@ -84,6 +85,13 @@ struct Fp8Shape {
         shape.add(weight.rows);
     }
     if (shape.num_products > 0) seconds += bf16_time::seconds(shape, num_units, rates);
+  }
+  for (const LinearOutput& output : args.outputs) {
+    if (output.weight->format != WeightFormat::kFp8x32) continue;
+    bf16_time::Shape shape{
+        .num_rows = args.x.extent(0), .num_inputs = args.x.extent(1), .has_fp8_weights = true};
+    shape.add(output.weight->rows);
+    seconds += bf16_time::seconds(shape, num_units, rates);
   }
   return seconds;
 }

@@ -19,7 +19,7 @@ void run(const Bf16Work& work, bool adds, CudaContext& context) {
   BALEEN_CHECK(work.num_inputs % kSliceInputs == 0 && work.row_stride % 8 == 0 && work.group_stride % 8 == 0);
   BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(work.x) % 16, 0);
   const WeightFormat format = work.outputs.front().weight->format;
-  BALEEN_CHECK(format == WeightFormat::kBF16 || format == WeightFormat::kFp8);
+  BALEEN_CHECK(format == WeightFormat::kBF16 || is_fp8(format));
   ListShape shape{.num_tokens = work.num_rows, .num_inputs = work.num_inputs, .format = format};
   for (const Bf16Work::Output& output : work.outputs) {
     BALEEN_CHECK_EQ(output.weight->cols, work.num_inputs);

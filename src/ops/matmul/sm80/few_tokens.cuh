@@ -20,8 +20,9 @@ inline constexpr int kFewThreads = kFewWarps * kWarpLanes;
 template <WeightFormat kWeights>
 struct LaneRows {
   const std::byte* rows[2];
-  const std::uint8_t* group_scales[2] = {};  ///< FP4: of these rows
-  const float* block_scales = nullptr;       ///< FP8: of the tile's rows, one a slice
+  /// FP4: of these rows; FP8 in blocks of 32: of the tile's rows, four a slice, in the first place.
+  const std::uint8_t* group_scales[2] = {};
+  const float* block_scales = nullptr;  ///< FP8: of the tile's rows, one a slice
 };
 
 /// Tokens of a block: the lane's row of each eight, null where there is none, and the scales of all.
@@ -61,12 +62,15 @@ struct WeightPieces {
         strips[row][strip] = __ldg(reinterpret_cast<const uint4*>(at + strip * kStripBytes));
       if constexpr (kWeights == WeightFormat::kFp4)
         scales[row] = __ldg(from.group_scales[row] + 4 * slice + quad);
+      if constexpr (kWeights == WeightFormat::kFp8x32)
+        scales[row] = __ldg(from.group_scales[0] + 4 * slice + block_of_piece(row, quad));
     }
   }
 
-  /// What weight_operand wants for row `row`.
-  [[nodiscard]] __device__ std::uint32_t multiplier(int row) const {
-    return kWeights == WeightFormat::kFp4 ? fp4_multiplier(scales[row]) : e4m3_multiplier(1.0F);
+  /// What weight_operand wants, by `multiplier_place`.
+  [[nodiscard]] __device__ std::uint32_t multiplier(int place) const {
+    if constexpr (kWeights == WeightFormat::kFp8x32) return e4m3_multiplier_of_code(scales[place]);
+    return kWeights == WeightFormat::kFp4 ? fp4_multiplier(scales[place]) : e4m3_multiplier(1.0F);
   }
 };
 
@@ -143,10 +147,11 @@ __device__ void multiply_few_tokens(const LaneRows<kWeights> (&weights)[kMatrice
 #pragma unroll
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           std::uint32_t upper[2], lower[2];
-          weight_operand<kWeights>(pieces[matrix].strips[0][step / kPieceSteps<kWeights>],
-                                   step % kPieceSteps<kWeights>, multipliers[matrix][0], upper);
-          weight_operand<kWeights>(pieces[matrix].strips[1][step / kPieceSteps<kWeights>],
-                                   step % kPieceSteps<kWeights>, multipliers[matrix][1], lower);
+          constexpr int kSteps = kPieceSteps<kWeights>;
+          weight_operand<kWeights>(pieces[matrix].strips[0][step / kSteps], step % kSteps,
+                                   multipliers[matrix][multiplier_place<kWeights>(0, step / kSteps)], upper);
+          weight_operand<kWeights>(pieces[matrix].strips[1][step / kSteps], step % kSteps,
+                                   multipliers[matrix][multiplier_place<kWeights>(1, step / kSteps)], lower);
 #pragma unroll
           for (int tile = 0; tile < kTiles; ++tile)
             ptx::mma_16x8x16(products[matrix][tile], upper[0], lower[0], upper[1], lower[1], b[tile][0],

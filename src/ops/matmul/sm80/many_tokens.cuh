@@ -83,12 +83,17 @@ struct ManyOperands {
 template <WeightFormat kWeights, class Tile>
 struct ManyRowScales {
   float blocks[kWeights == WeightFormat::kFp8 ? Tile::kRowTiles : 1];
-  std::uint32_t codes[kWeights == WeightFormat::kFp4 ? Tile::kLaneRows : 1];
+  /// FP4: of each row; FP8 in blocks of 32: of each row tile and strip.
+  std::uint32_t codes[kWeights == WeightFormat::kFp4      ? Tile::kLaneRows
+                      : kWeights == WeightFormat::kFp8x32 ? Tile::kRowTiles * kWeightStrips<kWeights>
+                                                          : 1];
 
   [[nodiscard]] __device__ float block(int tile) const {
     return kWeights == WeightFormat::kFp8 ? blocks[tile] : 1.0F;
   }
-  [[nodiscard]] __device__ std::uint32_t multiplier(int row) const {
+  [[nodiscard]] __device__ std::uint32_t multiplier(int row, int strip) const {
+    if constexpr (kWeights == WeightFormat::kFp8x32)
+      return e4m3_multiplier_of_code(codes[row / 2 * kWeightStrips<kWeights> + strip]);
     return kWeights == WeightFormat::kFp4 ? fp4_multiplier(codes[row]) : e4m3_multiplier(1.0F);
   }
 };
@@ -100,7 +105,7 @@ struct ManyTokensWork {
   std::int64_t row_bytes;        ///< from row to row
   const std::byte* second_rows;  ///< null: rows are of one matrix. Else the second of two row tiles of every
                                  ///< warp is of another one, whose first row is here
-  const std::uint8_t* group_scales[2];  ///< FP4: of rows and of second_rows
+  const std::uint8_t* group_scales[2];  ///< FP4: of rows and of second_rows; FP8 in blocks of 32: of rows
   const float* block_scales[2];         ///< FP8: of the first 128 rows and of second_rows, one a slice
   int num_rows;                         ///< rows that a matrix has here, at least one
   const std::byte* tokens;
@@ -153,6 +158,14 @@ class ManyTokens {
                            std::int64_t{row} * (4 * num_slices_) + quad_;
       }
     }
+    if constexpr (kWeights == WeightFormat::kFp8x32) {
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        const int row = min(row_of_tile(tile), work.num_rows - 1);
+        group_scales_[tile] = work.group_scales[0] + std::int64_t{row / kBlockOutputs} * (4 * num_slices_) +
+                              block_of_piece(0, quad_);
+      }
+    }
     if constexpr (kWeights == WeightFormat::kFp8) {
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
@@ -192,7 +205,7 @@ class ManyTokens {
           for (int row = 0; row < kLaneRows; ++row) {
 #pragma unroll
             for (int odd = 0; odd < 2; ++odd)
-              Operands::weight(pieces_[row], 2 * pair + odd, scales.multiplier(row), words[row][odd]);
+              Operands::weight(pieces_[row], 2 * pair + odd, scales.multiplier(row, strip), words[row][odd]);
           }
           if (pair == kTokensOfStrip - 1) {
             // Copies that began after that of the next strip: of strips, and of tokens for as many slices as
@@ -316,6 +329,11 @@ class ManyTokens {
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile)
         next_scales_.blocks[tile] = __ldg(block_scales_[tile] + slice);
+    } else if constexpr (kWeights == WeightFormat::kFp8x32) {
+#pragma unroll
+      for (int i = 0; i < kRowTiles * kStrips; ++i)
+        next_scales_.codes[i] =
+            __ldg(group_scales_[i / kStrips] + 4 * slice + block_of_piece(i % kStrips, 0));
     }
   }
 

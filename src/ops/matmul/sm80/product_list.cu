@@ -55,6 +55,9 @@ __global__ void __launch_bounds__(kFewThreads, kWeights == WeightFormat::kBF16 &
   }
   if constexpr (kWeights == WeightFormat::kFp8)
     rows[0].block_scales = product.block_scales + first_output / kSliceWidth * list.num_slices;
+  if constexpr (kWeights == WeightFormat::kFp8x32)
+    rows[0].group_scales[0] =
+        product.group_scales + std::int64_t{first_output / kBlockOutputs} * (4 * list.num_slices);
   LaneTokens<kTiles> tokens;
   tokens.count = min(kTiles * kTileTokens, list.num_tokens - first_token);
 #pragma unroll
@@ -146,6 +149,9 @@ __global__ void __launch_bounds__(Tile::kThreads, kManyBlocks<kFp8Tokens, Tile>)
   work.rows = product.weight + first_output * work.row_bytes;
   if constexpr (kWeights == WeightFormat::kFp8)
     work.block_scales[0] = product.block_scales + first_output / kSliceWidth * list.num_slices;
+  if constexpr (kWeights == WeightFormat::kFp8x32)
+    work.group_scales[0] =
+        product.group_scales + std::int64_t{first_output / kBlockOutputs} * (4 * list.num_slices);
   work.num_rows = min(Tile::kRows, product.num_outputs - first_output);
   work.tokens = tokens_of(list, first_output) + first_token * list.token_bytes;
   work.token_bytes = list.token_bytes;
@@ -203,6 +209,7 @@ void add_product(ProductList& list, const WeightMatrix& weight, const Activation
   list.products[list.num_products++] = {
       .weight = weight.data,
       .block_scales = weight.block_scales,
+      .group_scales = weight.group_scales,
       .y = y.address(),
       .y_stride = y.stride(0),
       .num_outputs = static_cast<std::int32_t>(weight.rows),
@@ -220,6 +227,9 @@ void multiply_few(WeightFormat weights, bool fp8_tokens, const ProductList& list
   if (weights == WeightFormat::kBF16) {
     BALEEN_CHECK(!fp8_tokens);
     launch(launch_few<WeightFormat::kBF16, false, 1>, launch_few<WeightFormat::kBF16, false, 2>);
+  } else if (weights == WeightFormat::kFp8x32) {
+    BALEEN_CHECK(!fp8_tokens);
+    launch(launch_few<WeightFormat::kFp8x32, false, 1>, launch_few<WeightFormat::kFp8x32, false, 2>);
   } else if (fp8_tokens) {
     launch(launch_few<WeightFormat::kFp8, true, 1>, launch_few<WeightFormat::kFp8, true, 2>);
   } else {
@@ -231,6 +241,9 @@ void multiply_many(WeightFormat weights, bool fp8_tokens, const ProductList& lis
   if (weights == WeightFormat::kBF16) {
     BALEEN_CHECK(!fp8_tokens);
     launch_many<WeightFormat::kBF16, false>(list, context);
+  } else if (weights == WeightFormat::kFp8x32) {
+    BALEEN_CHECK(!fp8_tokens);
+    launch_many<WeightFormat::kFp8x32, false>(list, context);
   } else if (fp8_tokens) {
     launch_many<WeightFormat::kFp8, true>(list, context);
   } else {

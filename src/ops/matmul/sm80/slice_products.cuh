@@ -38,9 +38,9 @@ inline constexpr int kPieceBytes = 16, kStripBytes = 4 * kPieceBytes;
 
 /// Of a weight row's slice.
 template <WeightFormat kWeights>
-inline constexpr int kWeightStrips = kWeights == WeightFormat::kFp4   ? 1
-                                     : kWeights == WeightFormat::kFp8 ? 2
-                                                                      : 4;
+inline constexpr int kWeightStrips = kWeights == WeightFormat::kFp4 ? 1
+                                     : is_fp8(kWeights)             ? 2
+                                                                    : 4;
 /// Of a token's slice: e4m3 codes, or BF16.
 template <bool kFp8Tokens>
 inline constexpr int kTokenStrips = kFp8Tokens ? 2 : 4;
@@ -49,14 +49,14 @@ inline constexpr int kTokenStrips = kFp8Tokens ? 2 : 4;
 template <WeightFormat kWeights, bool kFp8Tokens>
 __device__ constexpr int token_piece(int strip, int quad) {
   if (kFp8Tokens && kWeights == WeightFormat::kFp4) return 2 * quad + strip;
-  if (!kFp8Tokens && kWeights == WeightFormat::kFp8) return strip / 2 * 8 + 2 * quad + strip % 2;
+  if (!kFp8Tokens && is_fp8(kWeights)) return strip / 2 * 8 + 2 * quad + strip % 2;
   return 4 * strip + quad;
 }
 /// The other way round: the strip of piece `piece`, and the lane of four.
 template <WeightFormat kWeights, bool kFp8Tokens>
 __device__ constexpr int2 strip_of_token_piece(int piece) {
   if (kFp8Tokens && kWeights == WeightFormat::kFp4) return {piece % 2, piece / 2};
-  if (!kFp8Tokens && kWeights == WeightFormat::kFp8) return {piece / 8 * 2 + piece % 2, piece % 8 / 2};
+  if (!kFp8Tokens && is_fp8(kWeights)) return {piece / 8 * 2 + piece % 2, piece % 8 / 2};
   return {piece / 4, piece % 4};
 }
 
@@ -87,6 +87,17 @@ __device__ inline void dequantise_e4m3_pairs(std::uint32_t codes, std::uint32_t 
   words[1] = ptx::multiply_bf16_pair(words[1], multiplier);
 }
 
+/// Which of its two multipliers a lane takes for a row (0 or 1): FP4 has one for each row, FP8 in blocks of 32
+/// one for each piece (strip), whose inputs are of one block, as both rows are.
+template <WeightFormat kWeights>
+__device__ constexpr int multiplier_place(int row, int strip) {
+  return kWeights == WeightFormat::kFp8x32 ? strip : row;
+}
+/// Rows of such a block; and the block of 32 inputs of a slice in which the lane's piece in strip `strip` lies.
+inline constexpr int kBlockOutputs = format_layout(WeightFormat::kFp8x32).scale_rows;
+static_assert(kBlockOutputs % kTileOutputs == 0);
+__device__ constexpr int block_of_piece(int strip, int quad) { return 2 * strip + quad / 2; }
+
 /// Steps that a lane's piece of a weight row feeds.
 template <WeightFormat kWeights>
 inline constexpr int kPieceSteps = kSliceSteps / kWeightStrips<kWeights>;
@@ -99,7 +110,7 @@ __device__ void weight_operand(const uint4& piece, int step, std::uint32_t multi
   if constexpr (kWeights == WeightFormat::kBF16) {
     words[0] = step == 0 ? piece.x : piece.z;
     words[1] = step == 0 ? piece.y : piece.w;
-  } else if constexpr (kWeights == WeightFormat::kFp8) {
+  } else if constexpr (is_fp8(kWeights)) {
     dequantise_e4m3_pairs(word_of(piece, step), multiplier, words);
   } else {
     // Codes i and i + 4 of a word are 16 bits apart, as the two values of a BF16 word are.

@@ -29,6 +29,7 @@ constexpr int kMmaOutputs = 64;  // weight rows of one instruction
 constexpr int kWarpThreads = 32;
 constexpr int kWarpgroupThreads = 128;
 constexpr int kWarpsPerWarpgroup = kWarpgroupThreads / kWarpThreads;
+constexpr int kWarpOutputs = kMmaOutputs / kWarpsPerWarpgroup;
 
 /// The first place in dynamic shared memory where swizzled boxes may lie.
 __device__ inline std::byte* align_to_group(std::byte* dynamic) {
@@ -96,14 +97,16 @@ __device__ inline int swizzled_chunk(int row, int chunk) {
 
 /// A thread's part of the A operand for 64 inputs, dequantised from FP8: four instructions' worth, from
 /// 16-byte chunk `first_chunk` of the box on. `row`: of the box, the thread's first; `quad`: lane % 4, which
-/// pair of every 8 inputs is its own.
+/// pair of every 8 inputs is its own. `multipliers`: of the first 32 inputs and of the others.
 template <int kRowBytes>
 __device__ inline void dequantise_operand(std::uint32_t (&a)[kMmasPerBox][4], const std::byte* weights,
-                                          int first_chunk, int row, int quad, std::uint32_t multiplier) {
+                                          int first_chunk, int row, int quad,
+                                          const std::uint32_t (&multipliers)[2]) {
   const std::byte* pairs = weights + row * kRowBytes + 2 * quad;
   const auto pair_at = [&](int chunk, int offset) {
     const std::byte* at = pairs + swizzled_chunk<kRowBytes>(row, chunk) * kMmaInputs + offset;
-    return dequantise_e4m3_pair(*reinterpret_cast<const std::uint16_t*>(at), multiplier);
+    return dequantise_e4m3_pair(*reinterpret_cast<const std::uint16_t*>(at),
+                                multipliers[(chunk - first_chunk) / (kMmasPerBox / 2)]);
   };
 #pragma unroll
   for (int i = 0; i < kMmasPerBox; ++i) {
@@ -115,6 +118,52 @@ __device__ inline void dequantise_operand(std::uint32_t (&a)[kMmasPerBox][4], co
     a[i][3] = pair_at(chunk, kBelow + kUpper);
   }
 }
+
+/// The scales of a tile's weights as a warp takes them, from tile to tile: of slice `lane` of every 32 what its
+/// 16 rows have. kFp8: one float32 scale a slice; kFp8x32: four e8m0 codes, in a word.
+template <WeightFormat kWeights>
+class SliceScales {
+ public:
+  static constexpr bool kSmallBlocks = kWeights == WeightFormat::kFp8x32;
+
+  /// `first_row`: of the warp, in the matrix that has `scales`; those past its last row are as good as that.
+  __device__ SliceScales(const void* scales, int first_row, int num_rows, int num_slices)
+      : words_(static_cast<const std::uint32_t*>(scales) +
+               std::int64_t{min(first_row, num_rows - 1) / kBlockRows} * num_slices),
+        num_slices_(num_slices) {}
+
+  /// Of both halves of a slice of 128 inputs, for each 32 of them.
+  struct Multipliers {
+    std::uint32_t of_half[kBoxesPerSlice][2];
+  };
+  [[nodiscard]] __device__ Multipliers at(int slice) const { return multipliers(__ldg(words_ + slice)); }
+  /// The same of a warp that takes one slice after the other, from a multiple of 32 on.
+  [[nodiscard]] __device__ Multipliers next(int slice, int lane) {
+    if (slice % kWarpThreads == 0 && slice + lane < num_slices_) lane_word_ = __ldg(words_ + slice + lane);
+    return multipliers(__shfl_sync(0xFFFFFFFF, lane_word_, slice % kWarpThreads));
+  }
+
+ private:
+  static constexpr int kBlockRows = format_layout(kWeights).scale_rows;
+  static_assert(kBlockRows % kWarpOutputs == 0);
+
+  [[nodiscard]] static __device__ Multipliers multipliers(std::uint32_t word) {
+    Multipliers all;
+#pragma unroll
+    for (int half = 0; half < kBoxesPerSlice; ++half) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        all.of_half[half][i] = kSmallBlocks ? e4m3_multiplier_of_code(word >> (16 * half + 8 * i) & 0xFFu)
+                                            : e4m3_multiplier(__uint_as_float(word));
+      }
+    }
+    return all;
+  }
+
+  const std::uint32_t* words_;
+  int num_slices_;
+  std::uint32_t lane_word_ = 0;
+};
 
 /// Of accumulator i of thread t of a warpgroup: row of the operand, column of the tokens (ptx/wgmma_bf16.h).
 __device__ inline int operand_row(int thread, int i) {

@@ -40,7 +40,7 @@ struct Bf16Products {
 
   CUtensorMap x;
   Product products[kMaxMatmulBf16Products];
-  const float* weight_scales;  ///< FP8 weights' own, which come alone
+  const void* weight_scales;  ///< FP8 weights' own, which come alone: as they are held
   std::int32_t num_products;
   std::int32_t num_tiles;
   std::int32_t tile_outputs;
@@ -69,7 +69,7 @@ struct Bf16Boxes {
 void bf16_stream(const Bf16Work& work, CudaContext& context);
 /// The same, added to the float32 values that y holds.
 void bf16_stream_adding(const Bf16Work& work, CudaContext& context);
-/// The same with FP8 weights.
+/// The same with FP8 weights, of either block.
 void bf16_stream_fp8(const Bf16Work& work, CudaContext& context);
 /// Few rows, kMaxSegments: the same with the segments side by side.
 void bf16_split(const Bf16Work& work, CudaContext& context);

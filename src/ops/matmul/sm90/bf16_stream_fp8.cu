@@ -17,10 +17,11 @@ namespace {
 
 constexpr int kSlackBytes = 4096;  // alignment, barriers
 
-template <int kMaxTokens, int kSlicesOfATurn>
+template <WeightFormat kWeightFormat, int kMaxTokens, int kSlicesOfATurn>
 struct Fp8Stream
     : StreamStages<kMmaOutputs, 1, kMaxTokens,
                    kSharedBytes - kSlackBytes - kMmaOutputs * kMaxTokens* static_cast<int>(sizeof(float))> {
+  static constexpr WeightFormat kWeights = kWeightFormat;
   static constexpr int kTurnSlices = kSlicesOfATurn;
   /// As many as have registers for their slices of operand and the sums.
   static constexpr int kWarpgroups = kMaxTokens <= 32 ? 4 : 3;
@@ -103,8 +104,9 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
   int whose = 0;  // the turn is
   RingPlace place;
   for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
-    const float* scales = work.weight_scales +
-                          static_cast<std::int64_t>(tile * S::kTileOutputs / kSliceInputs) * work.num_slices;
+    const int first_row = tile * S::kTileOutputs + thread / kWarpThreads * kWarpOutputs;
+    const SliceScales<S::kWeights> scales(work.weight_scales, first_row, work.products[0].num_outputs,
+                                          work.num_slices);
     for (int turn = 0; turn < num_turns; ++turn) {
       RingPlace places[S::kTurnSlices];
 #pragma unroll
@@ -119,12 +121,12 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
       TurnOperand<S> a;
 #pragma unroll
       for (int i = 0; i < S::kTurnSlices; ++i) {
-        const std::uint32_t multiplier = e4m3_multiplier(__ldg(scales + turn * S::kTurnSlices + i));
+        const auto multipliers = scales.at(turn * S::kTurnSlices + i);
         weights.barriers.wait_full(places[i]);
 #pragma unroll
         for (int half = 0; half < kBoxesPerSlice; ++half) {
           dequantise_operand<kBoxRowBytes>(a[i][half], weights.weights(places[i]), half * kMmasPerBox,
-                                           operand_row(thread, 0), lane % 4, multiplier);
+                                           operand_row(thread, 0), lane % 4, multipliers.of_half[half]);
         }
       }
 #pragma unroll
@@ -188,16 +190,14 @@ __global__ void __launch_bounds__(S::kThreads, 1)
   }
 }
 
-template <int kTokens, int kTurnSlices>
+template <WeightFormat kWeights, int kTokens, int kTurnSlices>
 void launch(const Bf16Work& work, CudaContext& context) {
-  using S = Fp8Stream<kTokens, kTurnSlices>;
+  using S = Fp8Stream<kWeights, kTokens, kTurnSlices>;
   launch_stream<S>(bf16_stream_fp8<S>, S::kThreads, S::kDynamicBytes, work, context);
 }
 
-}  // namespace
-
-void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
-  BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+template <WeightFormat kWeights>
+void launch_with_tokens(const Bf16Work& work, CudaContext& context) {
   const std::int64_t num_tiles = (work.outputs.front().weight->rows + kMmaOutputs - 1) / kMmaOutputs;
   with_token_tile(work.num_rows, [&](auto tokens) {
     constexpr int kTokens = tokens();
@@ -206,11 +206,20 @@ void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
     constexpr int kSlices = kTokens == 8 || kTokens == 64 ? 2 : 1;
     const bool pays = kTokens == 64 || 2 * num_tiles <= context.num_sms;
     if (pays && work.num_inputs % (kSlices * kSliceInputs) == 0) {
-      launch<kTokens, kSlices>(work, context);
+      launch<kWeights, kTokens, kSlices>(work, context);
     } else {
-      launch<kTokens, 1>(work, context);
+      launch<kWeights, kTokens, 1>(work, context);
     }
   });
+}
+
+}  // namespace
+
+void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
+  BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+  (work.outputs.front().weight->format == WeightFormat::kFp8
+       ? launch_with_tokens<WeightFormat::kFp8>
+       : launch_with_tokens<WeightFormat::kFp8x32>)(work, context);
 }
 
 }  // namespace baleen::sm90

@@ -26,9 +26,10 @@ constexpr int kTileOutputs = kMultipliers * kMmaOutputs;
 static_assert(kTileOutputs == bf16_time::kTileOutputs);
 constexpr int kStepsPerSlice = kBoxesPerSlice;
 
-template <bool kFp8Weights, int kTileTokens, bool kHasSegments>
+template <WeightFormat kWeightFormat, int kTileTokens, bool kHasSegments>
 struct Tile {
-  static constexpr bool kFp8 = kFp8Weights;
+  static constexpr WeightFormat kWeights = kWeightFormat;
+  static constexpr bool kFp8 = is_fp8(kWeights);
   static constexpr int kTokens = kTileTokens;
   static constexpr bool kSegments = kHasSegments;
 
@@ -93,22 +94,37 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
   }
 }
 
+/// Rows of a tile in their matrix.
+struct TileRows {
+  int first, num_rows;  ///< of the tile, of the matrix
+};
+
+/// Of weights that have no scales.
+struct NoScales {
+  __device__ int next(int /*slice*/, int /*lane*/) const { return 0; }
+};
+
+template <class T>
+__device__ auto scales_of(const Bf16Products& work, const TileRows& rows, int warpgroup, int warp) {
+  if constexpr (T::kFp8) {
+    const int first = rows.first + warpgroup * kMmaOutputs + warp * kWarpOutputs;
+    return SliceScales<T::kWeights>(work.weight_scales, first, rows.num_rows, work.num_slices);
+  } else {
+    return NoScales();
+  }
+}
+
 /// d = the sum over steps [begin, end), whole slices, of a warpgroup's 64 outputs.
 template <class T>
 __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products& work, const Ring& ring,
-                                 RingPlace& place, const float* scales, int begin, int end, int thread,
+                                 RingPlace& place, const TileRows& rows, int begin, int end, int thread,
                                  int warpgroup) {
   const int lane = thread % kWarpThreads;
-  [[maybe_unused]] float lane_scale = 0;  // of slice `lane` of every 32
-  [[maybe_unused]] std::uint32_t multiplier = 0;
+  [[maybe_unused]] auto scales = scales_of<T>(work, rows, warpgroup, thread / kWarpThreads);
   [[maybe_unused]] std::uint32_t a[kStepsPerSlice][kMmasPerBox][4];
   int previous = -1;  // stage still being read
   for (int slice = begin / kStepsPerSlice; slice < end / kStepsPerSlice; ++slice) {
-    if constexpr (T::kFp8) {
-      if (slice % kWarpThreads == 0 && slice + lane < work.num_slices)
-        lane_scale = __ldg(scales + slice + lane);
-      multiplier = e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
-    }
+    [[maybe_unused]] const auto multipliers = scales.next(slice, lane);
 #pragma unroll
     for (int half = 0; half < kStepsPerSlice; ++half, place.advance(T::kStages)) {
       const bool accumulate = slice * kStepsPerSlice + half > begin;
@@ -117,7 +133,7 @@ __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products&
       if constexpr (T::kFp8) {
         dequantise_operand<T::kWeightRowBytes>(a[half], ring.weights(place), 0,
                                                warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
-                                               multiplier);
+                                               multipliers.of_half[half]);
         multiply_operand<T::kTokens>(d, a[half], x, accumulate);
       } else {
         ptx::wgmma_fence();
@@ -227,22 +243,21 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
   RingPlace place;
   for (int index = first_item(); index < walk.num_items; index += item_stride()) {
     const Item item(walk, index, rank, T::kTokens);
-    const float* scales = nullptr;
-    if constexpr (T::kFp8)
-      scales = work.weight_scales + static_cast<std::int64_t>(item.real ? item.tile : 0) * work.num_slices;
+    const Bf16Products::Product& product = product_of(work, item.real ? item.tile : 0);
+    const int first_row = ((item.real ? item.tile : 0) - product.first_tile) * kTileOutputs;
     float d[kSums];
     [[maybe_unused]] float total[T::kSegments ? kSums : 1];
     for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
       const int segment_end = min(segment_begin + segment_steps, num_steps);
-      multiply_segment<T>(d, work, ring, place, scales, segment_begin, segment_end, thread, warpgroup);
+      multiply_segment<T>(d, work, ring, place, {first_row, product.num_outputs}, segment_begin, segment_end,
+                          thread, warpgroup);
       if constexpr (T::kSegments) {
 #pragma unroll
         for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
       }
     }
     if (!item.real) continue;
-    const Bf16Products::Product& product = product_of(work, item.tile);
-    const int first_output = (item.tile - product.first_tile) * kTileOutputs + warpgroup * kMmaOutputs;
+    const int first_output = first_row + warpgroup * kMmaOutputs;
     std::byte* staging = ring.stages + T::kStages * T::kStageBytes + warpgroup * kStagingBytes;
     const auto barrier = static_cast<std::uint32_t>(1 + warpgroup);
     if constexpr (T::kSegments) {
@@ -281,9 +296,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   ptx::cluster_sync();  // no block exits while its neighbour still frees its stages
 }
 
-template <bool kFp8, int kTokens, bool kSegments>
+template <WeightFormat kWeights, int kTokens, bool kSegments>
 void launch(const Bf16Work& work, CudaContext& context) {
-  using T = Tile<kFp8, kTokens, kSegments>;
+  using T = Tile<kWeights, kTokens, kSegments>;
   const Bf16Products parameters = make_products(work, {.tile_outputs = kTileOutputs,
                                                        .weight_bytes = T::kWeightRowBytes,
                                                        .weight_columns = 1,
@@ -300,24 +315,28 @@ void launch(const Bf16Work& work, CudaContext& context) {
 }
 
 /// With the tile of `kTokens` that is done soonest.
-template <bool kFp8, bool kSegments, int... kTokens>
+template <WeightFormat kWeights, bool kSegments, int... kTokens>
 void launch_quickest(const Bf16Work& work, CudaContext& context) {
   const std::int64_t tokens = bf16_time::tile_tokens(shape_of(work), context.num_sms);
   const bool is_launched =
-      ((tokens == kTokens && (launch<kFp8, kTokens, kSegments>(work, context), true)) || ...);
+      ((tokens == kTokens && (launch<kWeights, kTokens, kSegments>(work, context), true)) || ...);
   BALEEN_CHECK(is_launched);
 }
 
 }  // namespace
 
 void bf16_tile(const Bf16Work& work, CudaContext& context) {
-  if (work.outputs.front().weight->format == WeightFormat::kFp8) {
-    BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
-    launch_quickest<true, false, 256, 128>(work, context);
+  constexpr WeightFormat kBf16 = WeightFormat::kBF16;
+  const WeightFormat format = work.outputs.front().weight->format;
+  if (is_fp8(format)) BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+  if (format == WeightFormat::kFp8) {
+    launch_quickest<WeightFormat::kFp8, false, 256, 128>(work, context);
+  } else if (format == WeightFormat::kFp8x32) {
+    launch_quickest<WeightFormat::kFp8x32, false, 256, 128>(work, context);
   } else if (work.num_segments == 1) {
-    launch_quickest<false, false, 256, 128>(work, context);
+    launch_quickest<kBf16, false, 256, 128>(work, context);
   } else {
-    launch_quickest<false, true, 192, 128, 64>(work, context);
+    launch_quickest<kBf16, true, 192, 128, 64>(work, context);
   }
 }
 

@@ -33,7 +33,9 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
   const TileSwizzle weight_swizzle = boxes.weight_bytes == 128 ? TileSwizzle::k128B : TileSwizzle::k64B;
   for (const Bf16Work::Output& output : work.outputs) {
     const WeightMatrix& weight = *output.weight;
-    BALEEN_CHECK(weight.format == WeightFormat::kBF16 || weight.format == WeightFormat::kFp8);
+    BALEEN_CHECK(weight.format == WeightFormat::kBF16 || is_fp8(weight.format));
+    // Of small blocks four scales are one word.
+    BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(weight.scales()) % 4, 0);
     BALEEN_CHECK(aligned(weight.data));
     BALEEN_CHECK_EQ(weight.cols, work.num_inputs);
     BALEEN_CHECK_EQ(output.y.extent(0), work.num_rows);
@@ -60,7 +62,7 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
     }
     parameters.num_tiles +=
         static_cast<std::int32_t>((weight.rows + boxes.tile_outputs - 1) / boxes.tile_outputs);
-    parameters.weight_scales = weight.block_scales;
+    parameters.weight_scales = weight.scales();
   }
   parameters.tile_outputs = boxes.tile_outputs;
   parameters.num_rows = static_cast<std::int32_t>(work.num_rows);
@@ -82,7 +84,7 @@ bf16_time::Shape shape_of(const Bf16Work& work) {
                          .num_inputs = work.num_inputs,
                          .num_groups = work.num_groups,
                          .num_segments = work.num_segments,
-                         .has_fp8_weights = work.outputs.front().weight->format == WeightFormat::kFp8};
+                         .has_fp8_weights = is_fp8(work.outputs.front().weight->format)};
   for (const Bf16Work::Output& output : work.outputs) shape.add(output.weight->rows);
   return shape;
 }

@@ -122,6 +122,84 @@ TEST(ExpertsOnGpu, QuantisedRowsAreTheSame) {
   }
 }
 
+/// Of DeepSeek-V4.1, and of a repack of it: FP4 and FP8 experts.
+constexpr Geometry of_v41(WeightFormat routed = WeightFormat::kFp4) {
+  return {.routed = routed, .shared = WeightFormat::kFp8x32, .group = kSmallActivationGroup};
+}
+
+TEST(ExpertsOnGpu, GroupsOf32AgreeWithPlainLoops) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8x32}) {
+    for (const auto& [width, inner] : {std::pair{256, 384}, {128, 128}, {640, 1152}}) {
+      Geometry geometry = of_v41(routed);
+      geometry.width = width;
+      geometry.inner = inner;
+      const Layer layer(cuda, geometry);
+      for (const std::int64_t num_rows : {1, 2, 9, 70}) {
+        for (const bool with_shared : {false, true}) {
+          SCOPED_TRACE(fmt::format("{} weights, {} x {}, {} rows, {} shared expert",
+                                   weight_format_name(routed), width, inner, num_rows,
+                                   with_shared ? "with" : "without"));
+          Tokens tokens(geometry, num_rows, 3, 5);
+          // Groups beside each other are binades apart; some are zero, some below the least scale.
+          for (std::size_t i = 0; i < tokens.x.size(); ++i) {
+            const float factors[] = {1.0F, 64.0F, 0.0F, 0x1p-18F, 0x1p6F};
+            tokens.x[i] *= factors[i / 32 % 5];
+          }
+          const auto want = reference(layer, tokens, {.with_shared = with_shared});
+          EXPECT_CLOSE(run(cuda, layer, tokens, {.with_shared = with_shared}), want, kRounded);
+          EXPECT_SAME_BITS(run(cuda, layer, tokens, {.with_shared = with_shared, .quantised = true}),
+                           run(cuda, layer, tokens, {.with_shared = with_shared}));
+        }
+      }
+    }
+  }
+}
+
+TEST(ExpertsOnGpu, GroupsOf32RowsDoNotDependOnCompany) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8x32}) {
+    const Geometry geometry = of_v41(routed);
+    const Layer layer(cuda, geometry);
+    const Tokens tokens(geometry, 300, 4, 8);
+    const auto whole = run(cuda, layer, tokens);
+    for (const auto& [begin, end] : {std::pair{0, 1}, {1, 8}, {8, 24}, {0, 65}, {100, 230}, {299, 300}}) {
+      SCOPED_TRACE(fmt::format("{} weights, rows [{}, {})", weight_format_name(routed), begin, end));
+      const auto part = run(cuda, layer, tokens.cut(begin, end));
+      EXPECT_SAME_BITS(
+          part, std::span(whole).subspan(static_cast<std::size_t>(begin * geometry.width), part.size()));
+    }
+  }
+}
+
+TEST(ExpertsOnGpu, GroupsOf32KeepNaNInItsRow) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  const Layer layer(cuda, of_v41());
+  const std::int64_t width = layer.geometry().width;
+  Tokens tokens(layer.geometry(), 40, 2, 6);
+  tokens.x[static_cast<std::size_t>(width + 3)] = std::nanf("");
+  const auto out = run(cuda, layer, tokens);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    ASSERT_EQ(std::isnan(out[i]), static_cast<std::int64_t>(i) / width == 1) << i;
+}
+
+/// Six of the experts of a layer, of the released widths.
+TEST(ExpertsOnGpu, GroupsOf32OfTheReleasedGeometry) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  Geometry geometry = of_v41();
+  geometry.width = 5120;
+  geometry.inner = 2304;
+  const Layer layer(cuda, geometry);
+  for (const std::int64_t num_rows : {1, 33}) {
+    const Tokens tokens(geometry, num_rows, 6, 21);
+    EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded) << num_rows << " rows";
+  }
+}
+
 TEST(ExpertsOnGpu, PaddingRowsHaveNoExpert) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;

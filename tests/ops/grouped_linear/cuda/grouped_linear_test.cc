@@ -26,10 +26,11 @@ struct Shape {
 WeightMatrix upload(test::TestCuda& cuda, const WeightMatrix& host) {
   WeightMatrix device = host;
   device.data = cuda.upload(std::span(host.data, static_cast<std::size_t>(host.rows * host.row_bytes())));
-  if (host.format == WeightFormat::kFp8) {
-    device.block_scales = cuda.upload(std::span(
-        host.block_scales, static_cast<std::size_t>((host.rows + 127) / 128 * ((host.cols + 127) / 128))));
-  }
+  const auto num_scales = static_cast<std::size_t>(host.num_scales());
+  if (host.format == WeightFormat::kFp8)
+    device.block_scales = cuda.upload(std::span(host.block_scales, num_scales));
+  if (host.format == WeightFormat::kFp8x32)
+    device.group_scales = cuda.upload(std::span(host.group_scales, num_scales));
   return device;
 }
 
@@ -135,9 +136,53 @@ TEST_P(GroupedLinearOnGpu, OutputsDoNotDependOnCompany) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, GroupedLinearOnGpu,
-                         testing::Values(WeightFormat::kFp8, WeightFormat::kBF16), [](const auto& tested) {
-                           return tested.param == WeightFormat::kFp8 ? "FP8" : "BF16";
+                         testing::Values(WeightFormat::kFp8, WeightFormat::kFp8x32, WeightFormat::kBF16),
+                         [](const auto& tested) {
+                           return tested.param == WeightFormat::kFp8      ? "FP8"
+                                  : tested.param == WeightFormat::kFp8x32 ? "FP8of32"
+                                                                          : "BF16";
                          });
+
+/// Each block has a scale of its own, of a power of two that is no other's near it.
+TEST(GroupedLinearFp8OnGpu, EveryBlockOf32HasItsScale) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kInputs = 384, kOutputs = 256, kBlocks = kInputs / 32;
+  std::vector<std::byte> codes(kInputs * kOutputs);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const auto code = static_cast<std::uint8_t>(i % kInputs + i / kInputs);
+    codes[i] = static_cast<std::byte>((code & 0x7F) == 0x7F ? 0 : code);
+  }
+  std::vector<std::uint8_t> scales;
+  for (std::int64_t block = 0; block < kBlocks * kOutputs / 32; ++block)
+    scales.push_back(static_cast<std::uint8_t>(36 + 37 * block % 98));
+  for (const std::int64_t num_rows : {std::int64_t{5}, std::int64_t{40}, kInputs}) {
+    test::TestCuda cuda;
+    std::vector<float> x(static_cast<std::size_t>(num_rows * kInputs), 0.0F);
+    for (std::int64_t row = 0; row < num_rows; ++row)
+      x[static_cast<std::size_t>(row * kInputs + kInputs - 1 - row)] = 1.0F;
+    const WeightMatrix weight = upload(cuda, {.format = WeightFormat::kFp8x32,
+                                              .rows = kOutputs,
+                                              .cols = kInputs,
+                                              .data = codes.data(),
+                                              .group_scales = scales.data()});
+    auto* y = cuda.allocate<float>(num_rows * kOutputs);
+    BALEEN_ARCH::grouped_linear({.x = View<const Bf16Bits, 3>(cuda.upload_bf16(x), {num_rows, 1, kInputs}),
+                                 .weight = &weight,
+                                 .y = Activations<2>(y, {num_rows, kOutputs})},
+                                cuda.context());
+    const auto got = cuda.download(y, num_rows * kOutputs);
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+      for (std::int64_t n = 0; n < kOutputs; ++n) {
+        const std::int64_t k = kInputs - 1 - row;
+        const auto code = static_cast<std::uint8_t>(codes[static_cast<std::size_t>(n * kInputs + k)]);
+        const int scale = scales[static_cast<std::size_t>(n / 32 * kBlocks + k / 32)];
+        ASSERT_EQ(got[static_cast<std::size_t>(row * kOutputs + n)],
+                  std::ldexp(e4m3_to_float(code), scale - 127))
+            << "input " << k << ", output " << n << ", " << num_rows << " rows";
+      }
+    }
+  }
+}
 
 TEST(GroupedLinearFp8OnGpu, EveryCodeIsExact) {
   BALEEN_NEEDS_GPU();

@@ -1,0 +1,37 @@
+/// Experts in NVFP4 and an FP8 one that is shared, and those of models whose activations have a scale per 32
+/// (FP4, FP8 in blocks of 32): weights are dequantised to BF16, which is exact, beside the products.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/experts/cuda/expert_dispatch.h"
+#include "ops/experts/cuda/expert_layout.h"
+#include "ops/experts/experts.h"
+
+namespace baleen::BALEEN_ARCH {
+
+/// Tokens of a tile: for a few an expert, whose weights are then what a call waits for, and for many.
+inline constexpr int kFewDequantisedTokens = 8;
+inline constexpr int kManyDequantisedTokens = 32;
+
+/// y of every assignment, at its row. `scratch`: rows of x as FP8, room for the inner ones and the plan,
+/// whose tiles of at most `extents.tile_tokens` tokens, one of the two, are all in the resident list.
+///
+/// Arithmetic of an output, the same for every tile: for each slice of 128 inputs the tensor core's float32
+/// sum D of products of BF16 values; acc = fma(D, s, acc) over ascending slices, where s is the activations'
+/// scale (FP8: times the weights'); at the end times the matrix's scale. Scales per 32 are in the BF16 values,
+/// and s is a power of two that neither had room for.
+void dequantised_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
+                                 const ExpertScratch& scratch, CudaContext& context);
+
+/// Device memory of a call between its launches.
+template <class Source>
+[[nodiscard]] ExpertScratch lay_out_dequantised(Source& source, const DispatchExtents& extents,
+                                                std::int64_t width, std::int64_t inner_width,
+                                                ExpertSplit split, int group = kActivationGroup) {
+  return {.plan = lay_out_plan(source, extents, false, 0),
+          .rows = lay_out_rows(source, extents.num_rows(), width, group),
+          .inner = lay_out_rows(source, extents.num_rows(), inner_width, group),
+          .y = lay_out_outputs(source, extents, width, split)};
+}
+
+}  // namespace baleen::BALEEN_ARCH
