@@ -18,7 +18,7 @@ FOREIGN = {
     'build/release/src/app/baleen', 'build/release/bench/tokenizer/tokenizer_bench', 'share/baleen',
     'sm90/few_tokens', 'evict_first', 'hc_pre_inv_rms', 'hc_pre_sinkhorn', 'scatter_nd_update_mla',
     'quant_lightning_indexer', 'sparse_attn_sharedkv', 'moe_gating_top_k', 'v4_clamped_swiglu', 'train_from_iterator', 'dry_run',
-    'x_cost', 'x_backward_cost', 'ops/*/..._cost.cc', 'encoding/encoding_dsv4.py',
+    'x_cost', 'x_backward_cost', 'ops/*/..._cost.cc', 'encoding/encoding_dsv4.py', 'encoding/encoding.py',
 }
 # Options of other programs.
 FOREIGN_OPTIONS = set('--bind-to --cap-drop --cpus-per-task --gpus-per-node --gtest --map-by --mca --mpi --nodes '

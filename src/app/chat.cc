@@ -49,13 +49,13 @@ ChatSession::Json reply_json(const Message& message) {
 
 /// What a reply means: strictly parsed when it is complete, otherwise reasoning and content as far as they
 /// came.
-Message reply_message(const Generated& generated, ThinkingMode mode) {
+Message reply_message(const Generated& generated, ThinkingMode mode, const CallTags& tags) {
   if (generated.end == ReplyEnd::kStopToken) {
-    auto parsed = parse_completion(generated.text + std::string(chat_format::kEos), mode);
+    auto parsed = parse_completion(generated.text + std::string(chat_format::kEos), mode, tags);
     if (parsed) return std::move(parsed).value();
   }
   Message message{.role = Role::kAssistant};
-  StreamSplitter splitter(mode);
+  StreamSplitter splitter(mode, tags);
   auto deltas = splitter.feed(generated.text);
   for (auto& delta : splitter.finish()) deltas.push_back(std::move(delta));
   for (const StreamSplitter::Delta& delta : deltas) {
@@ -66,7 +66,7 @@ Message reply_message(const Generated& generated, ThinkingMode mode) {
 }
 
 struct OpenedChat {
-  const PromptRules& rules;
+  PromptProfile profile;
   Thinking thinking;
   std::unique_ptr<ModelEngine> engine;
 };
@@ -74,10 +74,10 @@ struct OpenedChat {
 OpenedChat opened(const ChatFlags& flags) {
   ModelFolder folder = open_model_folder(flags.engine.model, flags.engine.prompts.chosen());
   const CheckpointKind kind = folder.kind;
-  const PromptRules& rules = prompt_rules(kind.prompts.profile.value);
-  const Result<Thinking> thinking = thinking_named(rules, flags.think);
+  const PromptProfile& profile = kind.prompts.profile.value;
+  const Result<Thinking> thinking = thinking_named(profile, flags.think);
   if (!thinking) fail("--think: {}", thinking.error());
-  OpenedChat chat{rules, thinking.value(), open_model(std::move(folder), flags.engine.options())};
+  OpenedChat chat{profile, thinking.value(), open_model(std::move(folder), flags.engine.options())};
   log_prompt_profile(kind);
   return chat;
 }
@@ -91,7 +91,7 @@ class ChatLoop {
         engine_(*opened_.engine),
         tokenizer_(Tokenizer::load(flags.engine.model)),
         conversation_(engine_, tokenizer_, flags.generation.controls_in_content),
-        session_(flags.system),
+        session_(flags.system, opened_.profile),
         sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size, tokenizer_)),
         thinking_(opened_.thinking) {}
 
@@ -126,13 +126,14 @@ class ChatLoop {
   }
 
   [[nodiscard]] ThinkingMode mode() const { return thinking_.mode(); }
+  [[nodiscard]] const CallTags& tags() const { return call_tags(opened_.profile); }
 
   void obey(const std::string& line) {
-    const Result<ChatCommand> command = parse_chat_command(line, opened_.rules);
+    const Result<ChatCommand> command = parse_chat_command(line, opened_.profile);
     if (!command) return fmt::print("{}\n", command.error());
     switch (command.value().kind) {
       case ChatCommand::Kind::kHelp:
-        return fmt::print("{}", chat_command_help(opened_.rules));
+        return fmt::print("{}", chat_command_help(opened_.profile));
       case ChatCommand::Kind::kNew:
         session_.start_anew();
         return fmt::print("a new conversation\n");
@@ -168,18 +169,18 @@ class ChatLoop {
     if (!messages) return failure("{}", messages.error());
     return render_marked_prompt(
         messages.value(),
-        {.profile = opened_.rules.profile, .thinking_mode = mode(), .reasoning_effort = thinking_.effort});
+        {.profile = opened_.profile, .thinking_mode = mode(), .reasoning_effort = thinking_.effort});
   }
 
   void answer() {
     const Result<MarkedText> text = prompt();
     if (!text) return give_up(text.error());
     const InterruptFlag interrupt;
-    ReplyPrinter printer(mode(), stdout);
+    ReplyPrinter printer(mode(), stdout, tags());
     GenerationRequest request;
     request.sampling = sampling_;
     request.stops = flags_.generation.stops;
-    request.make_divider = content_divider(mode(), /*may_call=*/true);
+    request.make_divider = content_divider(mode(), /*may_call=*/true, CallEnforcement::kNone, tags());
     request.stop_tokens = {static_cast<TokenId>(engine_.config().eos_token_id)};
     request.max_tokens = flags_.generation.max_tokens;
     request.thinking = flags_.generation.ending.thinking_limits(tokenizer_, mode());
@@ -197,7 +198,7 @@ class ChatLoop {
       if (generated.value().text.empty()) return give_up("stopped before the reply began");
       fmt::print("[stopped; the reply stays as far as it came]\n");
     }
-    session_.add_reply(reply_json(reply_message(generated.value(), mode())));
+    session_.add_reply(reply_json(reply_message(generated.value(), mode(), tags())));
   }
 
   void give_up(const std::string& why) {
@@ -222,7 +223,7 @@ class ChatLoop {
 void add_chat_command(Options& command) {
   auto flags = std::make_shared<ChatFlags>();
   command.text("--system", flags->system, "System message");
-  command.choice("--think", flags->think, all_thinking_names(),
+  command.choice("--think", flags->think, all_thinking_names(), kThinkingNumbers,
                  "How hard to think before replies, as the model's prompt profile has it " +
                      efforts_by_profile() + "; /think changes it");
   flags->generation.ending.add_think_budget_to(command, "Tokens of reasoning at most");

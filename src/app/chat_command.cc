@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 
 namespace baleen {
 namespace {
@@ -26,9 +25,11 @@ constexpr Entry kEntries[] = {
 };
 
 /// What follows the command; of /think the words themselves: `off|low|high|max`.
-std::string argument_of(const Entry& entry, const PromptRules& rules) {
+std::string argument_of(const Entry& entry, const PromptProfile& profile) {
   if (entry.kind != Kind::kThink) return std::string(entry.argument);
-  return fmt::format("off|{}", fmt::join(rules.efforts | std::views::transform(&ReasoningEffort::name), "|"));
+  std::string words = fmt::format("off|{}", fmt::join(effort_names(profile), "|"));
+  if (prompt_rules(profile).has_numbers()) words += fmt::format("|{}..{}", kMinEffort, kMaxEffort);
+  return words;
 }
 
 bool is_control(char letter) {
@@ -44,7 +45,7 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-Result<ChatCommand> parse_chat_command(std::string_view line, const PromptRules& rules) {
+Result<ChatCommand> parse_chat_command(std::string_view line, const PromptProfile& profile) {
   const std::string_view name = line.substr(0, line.find_first_of(" \t\r\n"));
   const std::string_view argument = trimmed(line.substr(name.size()));
   if (std::ranges::any_of(line, is_control)) {
@@ -60,12 +61,12 @@ Result<ChatCommand> parse_chat_command(std::string_view line, const PromptRules&
       return failure("{} stands alone; found \"{}\" after it", name, argument);
     }
     if (!entry.argument.empty() && argument.empty()) {
-      return failure("{} is followed by {}", name, argument_of(entry, rules));
+      return failure("{} is followed by {}", name, argument_of(entry, profile));
     }
     ChatCommand command{entry.kind};
     if (entry.kind == Kind::kSave || entry.kind == Kind::kLoad) command.file = argument;
     if (entry.kind == Kind::kThink) {
-      const Result<Thinking> thinking = thinking_named(rules, argument);
+      const Result<Thinking> thinking = thinking_named(profile, argument);
       if (!thinking) return failure("{}: {}", name, thinking.error());
       command.thinking = thinking.value();
     }
@@ -76,10 +77,10 @@ Result<ChatCommand> parse_chat_command(std::string_view line, const PromptRules&
       name);
 }
 
-std::string chat_command_help(const PromptRules& rules) {
+std::string chat_command_help(const PromptProfile& profile) {
   std::string help;
   for (const Entry& entry : kEntries) {
-    const std::string usage = fmt::format("{} {}", entry.name, argument_of(entry, rules));
+    const std::string usage = fmt::format("{} {}", entry.name, argument_of(entry, profile));
     help += fmt::format("{:<24} {}\n", usage, entry.meaning);
   }
   return help + "Ctrl-C stops a reply. A line that begins with a space is always a message.\n";

@@ -22,11 +22,11 @@ struct ChatCommand {
 [[nodiscard]] inline bool is_chat_command(std::string_view line) { return line.starts_with('/'); }
 
 /// Only after `is_chat_command`. A file name is the rest of the line, so it may hold spaces; efforts are what
-/// `rules` have. The failure says what was typed, what is possible, and how to send the line as a message if
-/// that was meant.
-[[nodiscard]] Result<ChatCommand> parse_chat_command(std::string_view line, const PromptRules& rules);
+/// the profile has. The failure says what was typed, what is possible, and how to send the line as a message
+/// if that was meant.
+[[nodiscard]] Result<ChatCommand> parse_chat_command(std::string_view line, const PromptProfile& profile);
 
 /// The commands, one a line, for /help.
-[[nodiscard]] std::string chat_command_help(const PromptRules& rules);
+[[nodiscard]] std::string chat_command_help(const PromptProfile& profile);
 
 }  // namespace baleen

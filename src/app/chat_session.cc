@@ -54,7 +54,10 @@ Result<Json> parse(const std::filesystem::path& path) {
 
 }  // namespace
 
-ChatSession::ChatSession(std::string system) : system_(std::move(system)) { start_anew(); }
+ChatSession::ChatSession(std::string system, const PromptProfile& profile)
+    : system_(std::move(system)), profile_(profile) {
+  start_anew();
+}
 
 void ChatSession::start_anew() {
   messages_ = Json::array();
@@ -87,17 +90,17 @@ Result<std::size_t> ChatSession::save(const std::filesystem::path& path) const {
   return messages_.size();
 }
 
-Result<std::vector<Message>> ChatSession::chat_messages(const Json& messages) {
+Result<std::vector<Message>> ChatSession::chat_messages(const Json& messages) const {
   const auto json = parse_python_json(messages.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (!json) return Failure{json.error()};
-  return messages_from_json(json.value());
+  return messages_from_json(json.value(), "messages", prompt_rules(profile_));
 }
 
-Result<std::size_t> ChatSession::check_usable(const Json& messages) {
+Result<std::size_t> ChatSession::check_usable(const Json& messages) const {
   auto all = chat_messages(messages);
   if (!all) return Failure{all.error()};
   all.value().push_back({.role = Role::kUser, .content = "?"});
-  const auto prompt = render_prompt(all.value(), {});
+  const auto prompt = render_prompt(all.value(), {.profile = profile_});
   if (!prompt) return Failure{prompt.error()};
   return all.value().size();
 }

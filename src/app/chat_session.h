@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "chat/message.h"
+#include "chat/prompt_profile.h"
 
 namespace baleen {
 
@@ -19,7 +20,7 @@ class ChatSession {
   using Json = nlohmann::ordered_json;
 
   /// Begins with a system message unless `system` is empty.
-  explicit ChatSession(std::string system = "");
+  explicit ChatSession(std::string system = "", const PromptProfile& profile = PromptProfile::kPreview);
 
   void add_user(std::string content);
   /// `message` is an object with the role of assistant, as the parser of completions yields it.
@@ -45,10 +46,11 @@ class ChatSession {
   [[nodiscard]] Result<std::size_t> load(const std::filesystem::path& path);
 
  private:
-  static Result<std::vector<Message>> chat_messages(const Json& messages);
-  static Result<std::size_t> check_usable(const Json& messages);
+  [[nodiscard]] Result<std::vector<Message>> chat_messages(const Json& messages) const;
+  [[nodiscard]] Result<std::size_t> check_usable(const Json& messages) const;
 
   std::string system_;
+  PromptProfile profile_;  ///< whose rules messages are read by
   Json messages_;
 };
 

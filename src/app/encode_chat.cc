@@ -22,8 +22,8 @@ struct EncodeChatFlags {
 };
 
 PromptProfile profile_of(const EncodeChatFlags& flags) {
-  if (flags.prompts.chosen()) return *flags.prompts.chosen();
-  if (flags.model.empty()) return PromptProfile::kPreview;
+  if (flags.model.empty()) return flags.prompts.chosen().value_or(PromptProfile::kPreview);
+  if (flags.prompts.chosen()) return flags.prompts.of(flags.model);
   if (!find_gguf(flags.model)) check_checkpoint_folder(flags.model);
   const FoundPromptProfile found = find_prompt_profile(flags.model);
   const std::string_view name = prompt_profile_name(found.profile.value);
@@ -40,7 +40,8 @@ void add_encode_chat_command(Options& command) {
   flags->prompts.add_to(command, "those of the encoder in the model's folder, preview without a model");
   command.footer(
       "Reads {\"messages\": [...], \"thinking_mode\": \"chat\"|\"thinking\", \"drop_thinking\": true,\n"
-      "\"reasoning_effort\": null|\"low\"|\"high\"|\"max\"} a line; writes {\"prompt\": ...} or {\"error\": "
+      "\"reasoning_effort\": null|\"low\"|\"high\"|\"max\"|1..100} a line; writes {\"prompt\": ...} or "
+      "{\"error\": "
       "...}\n"
       "for each. Efforts are those of the prompt profile.");
   command.action([flags] {

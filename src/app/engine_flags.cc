@@ -47,8 +47,10 @@ void EngineFlags::add_to(Options& command) {
 }
 
 void EngineFlags::add_prompt_profile_to(Options& command) {
-  prompts.add_to(
-      command, "those of the encoder in the model's folder (encoding/encoding_dsv4.py), preview without one");
+  prompts.add_to(command,
+                 "those of the encoder in the model's folder (encoding/encoding_dsv4.py), preview without "
+                 "one; v4.1 where "
+                 "config.json is its");
 }
 
 void EngineFlags::add_all_but_chunk_to(Options& command) {

@@ -18,7 +18,9 @@ void log_findings(const CheckpointKind& kind) {
 
 void log_prompt_profile(const CheckpointKind& kind) {
   const auto& [profile, is_assumed] = kind.prompts;
-  if (is_assumed && kind.draft_head.value == DraftKind::kDspark) {
+  if (is_assumed && profile.value.format == PromptFormat::kV41) {
+    log_line("prompt profile v4.1, {}", profile.evidence);
+  } else if (is_assumed && kind.draft_head.value == DraftKind::kDspark) {
     log_line(
         "prompt profile preview, {}; V4-Flash-0731 and V4-Pro-0813 have official: --prompt-profile says "
         "which",

@@ -344,6 +344,22 @@ Option Options::choice(const std::string& names, std::string& value, std::vector
       names, std::move(allowed), [&value](std::string word) { value = std::move(word); }, text, value);
 }
 
+Option Options::choice(const std::string& names, std::string& value, std::vector<std::string> allowed,
+                       WholeRange numbers, const std::string& text) {
+  const std::string range = fmt::format("{} to {}", grouped(numbers.min), grouped(numbers.max));
+  const std::string kind = fmt::format("{}|{}", fmt::join(allowed, "|"), range);
+  const std::string shown = with_note(text, "default " + value);
+  const auto read = [name = name_of(names), allowed = std::move(allowed), numbers, range,
+                     &value](const std::string& word) {
+    if (std::ranges::find(allowed, word) == allowed.end() && !read_whole(word, numbers)) {
+      usage_error("{}: expected one of {}, or a number from {}; found {}{}", name, fmt::join(allowed, ", "),
+                  range, quoted_text(word), did_you_mean(word, allowed));
+    }
+    value = word;
+  };
+  return add(names, read, shown, kind);
+}
+
 Option Options::choice(const std::string& names, std::optional<std::string>& value,
                        std::vector<std::string> allowed, const std::string& text) {
   return add_choice(names, std::move(allowed), [&value](std::string word) { value = std::move(word); }, text,

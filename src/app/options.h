@@ -130,6 +130,9 @@ class Options {
                 const std::string& text);
   Option choice(const std::string& names, std::optional<std::string>& value, std::vector<std::string> allowed,
                 const std::string& text);
+  /// A word, or a whole number of the range: as it was given.
+  Option choice(const std::string& names, std::string& value, std::vector<std::string> allowed,
+                WholeRange numbers, const std::string& text);
   /// The value that stands beside the chosen word; the default is one of them.
   template <class Value>
   Option choice(const std::string& names, Value& value,

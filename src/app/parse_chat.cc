@@ -5,14 +5,25 @@
 #include <string>
 
 #include "app/options.h"
+#include "app/prompt_profile_flag.h"
 #include "base/piped_text.h"
 #include "chat/json_lines.h"
 
 namespace baleen {
+namespace {
+
+struct ParseChatFlags {
+  bool tolerant = false;
+  PromptProfileFlag prompts;
+};
+
+}  // namespace
 
 void add_parse_chat_command(Options& command) {
-  auto tolerant = std::make_shared<bool>(false);
-  command.flag("--tolerant", *tolerant, "Read as the server does: repair what is unambiguous, drop the rest");
+  auto flags = std::make_shared<ParseChatFlags>();
+  command.flag("--tolerant", flags->tolerant,
+               "Read as the server does: repair what is unambiguous, drop the rest");
+  flags->prompts.add_to(command, "preview");
   command.footer(
       "Reads {\"text\": ..., \"thinking_mode\": \"chat\"|\"thinking\"} a line, where the text begins after "
       "the\n"
@@ -24,9 +35,11 @@ void add_parse_chat_command(Options& command) {
       "are\n"
       "taken for tokens, and \"pieces\": [\"text\", {\"special\": \"...\"}] instead of \"text\" tells them "
       "apart.");
-  command.action([tolerant] {
+  command.action([flags] {
+    const PromptProfile profile = flags->prompts.chosen().value_or(PromptProfile::kPreview);
     for (std::string line; read_line(std::cin, line, "standard input");)
-      std::cout << (*tolerant ? read_reply_line(line) : parse_chat_line(line)) << std::endl;
+      std::cout << (flags->tolerant ? read_reply_line(line, profile) : parse_chat_line(line, profile))
+                << std::endl;
   });
 }
 

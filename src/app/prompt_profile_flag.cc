@@ -14,7 +14,9 @@ void PromptProfileFlag::add_to(Options& command, const std::string& automatic) {
 }
 
 PromptProfile PromptProfileFlag::of(const std::filesystem::path& folder) const {
-  return chosen() ? *chosen() : find_prompt_profile(folder).profile.value;
+  const PromptProfile found = find_prompt_profile(folder).profile.value;
+  // What its encoder says of the format stays, where that is the one that was chosen.
+  return chosen() && chosen()->format != found.format ? *chosen() : found;
 }
 
 }  // namespace baleen

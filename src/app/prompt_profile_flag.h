@@ -17,7 +17,7 @@ struct PromptProfileFlag {
   void add_to(Options& command, const std::string& automatic);
   /// Nothing for auto.
   [[nodiscard]] std::optional<PromptProfile> chosen() const { return prompt_profile_of(name); }
-  /// For auto what the encoder in `folder` shows.
+  /// For auto, and where it is the same, what the encoder in `folder` shows.
   [[nodiscard]] PromptProfile of(const std::filesystem::path& folder) const;
 };
 

@@ -45,8 +45,8 @@ std::string prompt_text(const RunFlags& flags) {
 }
 
 /// How the prompt of a conversation is made.
-RenderOptions chat_options(const RunFlags& flags, PromptProfile profile) {
-  const Result<Thinking> thinking = thinking_named(prompt_rules(profile), flags.think);
+RenderOptions chat_options(const RunFlags& flags, const PromptProfile& profile) {
+  const Result<Thinking> thinking = thinking_named(profile, flags.think);
   if (!thinking) fail("--think: {}", thinking.error());
   return {.profile = profile,
           .thinking_mode = thinking.value().mode(),
@@ -104,14 +104,16 @@ void run_once(const RunFlags& flags) {
   }
   request.sampling = flags.generation.params(flags.engine.model, engine.config().vocab_size, tokenizer);
   request.stops = flags.generation.stops;
-  if (flags.chat) request.make_divider = content_divider(chat.thinking_mode, /*may_call=*/true);
+  if (flags.chat)
+    request.make_divider = content_divider(chat.thinking_mode, /*may_call=*/true, CallEnforcement::kNone,
+                                           call_tags(chat.profile));
   request.stop_tokens = {static_cast<TokenId>(engine.config().eos_token_id)};
   request.max_tokens = flags.generation.max_tokens;
   if (flags.chat) request.thinking = flags.generation.ending.thinking_limits(tokenizer, chat.thinking_mode);
   request.repetition = flags.generation.ending.repetition_limits();
 
   const InterruptFlag interrupt;
-  ReplyPrinter reply(flags.chat ? chat.thinking_mode : ThinkingMode::kChat, stdout);
+  ReplyPrinter reply(flags.chat ? chat.thinking_mode : ThinkingMode::kChat, stdout, call_tags(chat.profile));
   auto progress =
       std::make_unique<Progress>("prompt", "tokens", static_cast<std::int64_t>(request.prompt.size()));
   GenerationCallbacks callbacks;
@@ -150,7 +152,7 @@ void add_run_command(Options& command) {
   const Option chat = command.flag("--chat,-c", flags->chat, "Send the prompt as a user's message");
   command.text("--system", flags->system, "System message, with --chat").needs(chat);
   command
-      .choice("--think", flags->think, all_thinking_names(),
+      .choice("--think", flags->think, all_thinking_names(), kThinkingNumbers,
               "With --chat: how hard to think before the reply, as the model's prompt profile has it " +
                   efforts_by_profile())
       .needs(chat);

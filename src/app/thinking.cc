@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <ranges>
-
 namespace baleen {
 namespace {
 
@@ -12,30 +9,24 @@ constexpr std::string_view kOff = "off";
 
 }  // namespace
 
-Result<Thinking> thinking_named(const PromptRules& rules, std::string_view name) {
+Result<Thinking> thinking_named(const PromptProfile& profile, std::string_view name) {
   if (name == kOff) return Thinking{};
-  if (std::ranges::find(rules.efforts, name, &ReasoningEffort::name) == rules.efforts.end())
-    return not_an_effort(rules, name, kOff);
+  if (name.empty() || !effort_text(profile, name)) return not_an_effort(profile, name, kOff);
   return Thinking{std::string(name)};
 }
 
 std::vector<std::string> all_thinking_names() {
   std::vector<std::string> names{std::string(kOff)};
-  // The last profile has all efforts of those before it, in their order.
-  for (const PromptRules& rules : all_prompt_rules() | std::views::reverse) {
-    for (const ReasoningEffort& effort : rules.efforts) {
-      if (std::ranges::find(names, effort.name) == names.end()) names.emplace_back(effort.name);
-    }
-  }
+  // Every profile has its efforts in the order of these words.
+  for (const std::string_view word : kEffortWords) names.emplace_back(word);
   return names;
 }
 
 std::string efforts_by_profile() {
   std::vector<std::string> profiles;
   for (const PromptRules& rules : all_prompt_rules()) {
-    profiles.push_back(
-        fmt::format("{}: {}", rules.name,
-                    fmt::join(rules.efforts | std::views::transform(&ReasoningEffort::name), ", ")));
+    profiles.push_back(fmt::format("{}: {}", rules.name, fmt::join(effort_names({rules.format}), ", ")));
+    if (rules.has_numbers()) profiles.back() += fmt::format(", {} to {}", kMinEffort, kMaxEffort);
   }
   return fmt::format("({})", fmt::join(profiles, "; "));
 }

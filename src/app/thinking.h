@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "chat/message.h"
 #include "chat/prompt_profile.h"
 
@@ -23,12 +24,16 @@ struct Thinking {
 
 /// "off" or an effort of the profile. The failure names those: `expected off, high or max (prompt profile
 /// preview), found "low"`.
-[[nodiscard]] Result<Thinking> thinking_named(const PromptRules& rules, std::string_view name);
+[[nodiscard]] Result<Thinking> thinking_named(const PromptProfile& profile, std::string_view name);
 
-/// "off", then the efforts of every profile: what `--think` takes before a model is known.
+/// "off", then the named efforts of every profile: what `--think` takes before a model is known, beside
+/// numbers.
 [[nodiscard]] std::vector<std::string> all_thinking_names();
+/// Numbers that are efforts where efforts are numbers.
+inline constexpr WholeRange kThinkingNumbers{kMinEffort, kMaxEffort};
 
-/// What a description of such an option ends with: `(preview: high, max; official: low, high, max)`.
+/// What a description of such an option ends with: `(preview: high, max; official: low, high, max;
+/// v4.1: low, high, max, 1 to 100)`.
 [[nodiscard]] std::string efforts_by_profile();
 
 }  // namespace baleen

@@ -28,7 +28,7 @@ struct TokenizerTrainFlags {
   std::string out;
   std::int64_t vocab_size = 0;
   std::int64_t min_count = 2;
-  std::string special_tokens = "chat";
+  SpecialTokenSet special_tokens = SpecialTokenSet::kChat;
   int num_threads = default_num_threads();
 };
 
@@ -56,7 +56,7 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 }
 
 void run_train(const TokenizerTrainFlags& flags) {
-  const SpecialTokenSet set = flags.special_tokens == "chat" ? SpecialTokenSet::kChat : SpecialTokenSet::kAll;
+  const SpecialTokenSet set = flags.special_tokens;
   const auto num_special = static_cast<std::int64_t>(v4_special_tokens(set).size());
   const std::int64_t least = num_special + 256;
   if (flags.vocab_size < least)
@@ -95,8 +95,11 @@ void add_tokenizer_train_command(Options& command) {
                                "Tokens, special ones included")
       .required();
   command.integer("--min-count", flags->min_count, {1, 1 << 30}, "Rarer pairs are not merged");
-  command.choice("--special-tokens", flags->special_tokens, {"chat", "all"},
-                 "chat: those of the chat format and padding (15); all: every named one of the release (66)");
+  command.choice(
+      "--special-tokens", flags->special_tokens,
+      {{"chat", SpecialTokenSet::kChat}, {"all", SpecialTokenSet::kAll}, {"v4.1", SpecialTokenSet::kV41}},
+      "chat: those of the chat format and padding (15); all: every named one of V4's releases (66); "
+      "v4.1: those of V4.1's chat format (17)");
   command.integer("--threads,-t", flags->num_threads, kThreadsRange,
                   "Threads; the result does not depend on them");
   command.footer(

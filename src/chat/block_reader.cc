@@ -66,8 +66,9 @@ void read_between_invokes(OpenBlock& block, std::span<const DeclaredTool> tools)
 
 }  // namespace
 
-ReadBlock read_block(const MarkedText& block, std::span<const DeclaredTool> tools, bool cut) {
-  OpenBlock open(scan_block(block), cut);
+ReadBlock read_block(const MarkedText& block, std::span<const DeclaredTool> tools, const CallTags& tags,
+                     bool cut) {
+  OpenBlock open(scan_block(block, tags), cut);
   while (!open.at(Kind::kEnd)) read_between_invokes(open, tools);
   return open.close();
 }

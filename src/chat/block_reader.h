@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/marked_text.h"
+#include "chat/call_tags.h"
 #include "chat/message.h"
 #include "chat/reply_part.h"
 
@@ -33,6 +34,7 @@ struct ReadBlock {
 /// `block`: from the first `｜DSML｜` token, with its `<`, to the end of the reply. `cut`: the reply was ended
 /// by a limit, so a call that is not closed is dropped. Linear in the block, but for its number of tags
 /// squared over 1024 bytes.
-[[nodiscard]] ReadBlock read_block(const MarkedText& block, std::span<const DeclaredTool> tools, bool cut);
+[[nodiscard]] ReadBlock read_block(const MarkedText& block, std::span<const DeclaredTool> tools,
+                                   const CallTags& tags, bool cut);
 
 }  // namespace baleen

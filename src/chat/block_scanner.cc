@@ -13,7 +13,7 @@ using Kind = Markup::Kind;
 
 class Scanner {
  public:
-  explicit Scanner(const MarkedText& block) : block_(block) {}
+  Scanner(const MarkedText& block, const CallTags& tags) : block_(block), tags_(tags) {}
 
   std::vector<Markup> run() {
     for (std::size_t i = 0; i < block_.controls.size(); ++i) {
@@ -65,7 +65,7 @@ class Scanner {
     const bool is_closing = in_plain_spelling(prefix).text.find_first_of("/\\") != std::string::npos;
     const std::string_view after = text_after(idx);
     std::size_t num_bytes = 0;
-    Markup tag = read_tag(after, is_closing, num_bytes);
+    Markup tag = read_tag(after, is_closing, tags_, num_bytes);
     const bool is_last = control.end() + after.size() == block_.text.size() || ends_reply_after(idx);
     tag.is_exact &= (prefix == "<" || prefix == "</") && idx == first;
     if (is_last && !tag.is_closing &&
@@ -100,13 +100,16 @@ class Scanner {
   }
 
   const MarkedText& block_;
+  const CallTags& tags_;
   std::vector<Markup> out_;
   std::size_t done_ = 0;  ///< bytes that went into `out_`
 };
 
 }  // namespace
 
-std::vector<Markup> scan_block(const MarkedText& block) { return Scanner(block).run(); }
+std::vector<Markup> scan_block(const MarkedText& block, const CallTags& tags) {
+  return Scanner(block, tags).run();
+}
 
 std::size_t tag_prefix_bytes(std::string_view text) {
   const auto strip_blanks = [](std::string_view& part) {

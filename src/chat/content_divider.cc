@@ -10,13 +10,15 @@ namespace {
 
 using namespace chat_format;
 
-/// The closing tag of a block, on both sides of its token.
-constexpr std::string_view kClosing = "</", kName = "tool_calls>";
+/// Before the token of a closing tag.
+constexpr std::string_view kClosing = "</";
 
 }  // namespace
 
-ContentDivider::ContentDivider(ThinkingMode mode, bool may_call, CallEnforcement enforcement)
+ContentDivider::ContentDivider(ThinkingMode mode, bool may_call, CallEnforcement enforcement,
+                               const CallTags& tags)
     : may_call_(may_call),
+      block_name_(tags.calls + ">"),
       enforcement_(enforcement),
       place_(mode == ThinkingMode::kThinking ? Place::kReasoning : body_place()) {}
 
@@ -87,10 +89,10 @@ void ContentDivider::read_body_begin() {
 
 void ContentDivider::read_block(std::string_view text) {
   if (num_name_ && enforcement_ == CallEnforcement::kNone) {
-    const std::string_view rest_of_name = kName.substr(*num_name_);
+    const std::string_view rest_of_name = std::string_view(block_name_).substr(*num_name_);
     const auto size = static_cast<std::size_t>(std::ranges::mismatch(text, rest_of_name).in1 - text.begin());
     *num_name_ += size;
-    if (*num_name_ == kName.size()) {
+    if (*num_name_ == block_name_.size()) {
       give_text(text.substr(0, size), false);
       num_name_.reset();
       block_tail_.clear();
@@ -119,8 +121,11 @@ MarkedText& ContentDivider::stretch(bool is_content) {
   return stretches_.back().text;
 }
 
-MakeReplyDivider content_divider(ThinkingMode mode, bool may_call, CallEnforcement enforcement) {
-  return [=] { return std::make_unique<ContentDivider>(mode, may_call, enforcement); };
+MakeReplyDivider content_divider(ThinkingMode mode, bool may_call, CallEnforcement enforcement,
+                                 const CallTags& tags) {
+  return [mode, may_call, enforcement, &tags] {
+    return std::make_unique<ContentDivider>(mode, may_call, enforcement, tags);
+  };
 }
 
 }  // namespace baleen

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/reply_divider.h"
+#include "chat/call_tags.h"
 #include "chat/message.h"
 #include "chat/reply_reader.h"
 #include "chat/reply_text.h"
@@ -23,7 +24,8 @@ class ContentDivider final : public ReplyDivider {
  public:
   /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat). `may_call`: false when no
   /// tools may be called, so that a block is content.
-  ContentDivider(ThinkingMode mode, bool may_call, CallEnforcement enforcement = CallEnforcement::kNone);
+  ContentDivider(ThinkingMode mode, bool may_call, CallEnforcement enforcement = CallEnforcement::kNone,
+                 const CallTags& tags = joined_call_tags());
 
   [[nodiscard]] std::vector<ReplyStretch> feed(const MarkedText& piece) override;
   [[nodiscard]] std::vector<ReplyStretch> finish() override;
@@ -41,6 +43,7 @@ class ContentDivider final : public ReplyDivider {
   MarkedText& stretch(bool is_content);
 
   bool may_call_;
+  std::string block_name_;  ///< how the block's closing tag ends behind its token
   CallEnforcement enforcement_;
   Place place_;
   MarkedText held_;         ///< kBodyBegin: an enforced body that may still be calls
@@ -53,6 +56,7 @@ class ContentDivider final : public ReplyDivider {
 
 /// Of a conversation's replies: `mode` and so on as for the class.
 [[nodiscard]] MakeReplyDivider content_divider(ThinkingMode mode, bool may_call,
-                                               CallEnforcement enforcement = CallEnforcement::kNone);
+                                               CallEnforcement enforcement = CallEnforcement::kNone,
+                                               const CallTags& tags = joined_call_tags());
 
 }  // namespace baleen

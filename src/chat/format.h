@@ -1,6 +1,6 @@
-/// The fixed strings of the DeepSeek-V4 chat format. Every byte counts: the special strings are single tokens
-/// of the vocabulary (the bars are U+FF5C, the low blocks U+2581), the English texts are what the model was
-/// trained on.
+/// The fixed strings of the DeepSeek-V4 chat formats. Every byte counts: the special strings are single
+/// tokens of the vocabulary (the bars are U+FF5C, the low blocks U+2581), the English texts are what the
+/// model was trained on.
 #pragma once
 
 #include <array>
@@ -15,19 +15,13 @@ inline constexpr std::string_view kEos = "<｜end▁of▁sentence｜>";
 inline constexpr std::string_view kUser = "<｜User｜>";
 inline constexpr std::string_view kAssistant = "<｜Assistant｜>";
 inline constexpr std::string_view kReminder = "<｜latest_reminder｜>";
+inline constexpr std::string_view kSystem = "<｜System｜>";  ///< V4.1
 inline constexpr std::string_view kThink = "<think>";
 inline constexpr std::string_view kEndThink = "</think>";
 inline constexpr std::string_view kDsml = "｜DSML｜";
 
-/// The tags of a tool-call block. Those without `>` are what a parser looks for.
+/// How every tool-call block begins; the names of its tags differ between releases (call_tags.h).
 inline constexpr std::string_view kBlockStart = "\n\n<｜DSML｜";
-inline constexpr std::string_view kCallStart = "\n\n<｜DSML｜tool_calls";
-inline constexpr std::string_view kCallsEnd = "</｜DSML｜tool_calls>";
-inline constexpr std::string_view kInvoke = "<｜DSML｜invoke";
-inline constexpr std::string_view kInvokeEnd = "</｜DSML｜invoke";
-inline constexpr std::string_view kParameter = "<｜DSML｜parameter";
-inline constexpr std::string_view kParameterEnd =
-    "/｜DSML｜parameter";  ///< the `<` before it belongs to the value's pattern
 
 struct RoleName {
   Role role;
@@ -78,7 +72,11 @@ inline constexpr std::string_view kEffortBeyond =
     "Do not stop reasoning until you have independently verified the solution from multiple angles and are "
     "certain that no assumption remains unchecked and no error remains undiscovered.\n\n";
 
-/// Before the tool schemas, one line each.
+/// V4.1's, at every effort: its number stands for {}.
+inline constexpr std::string_view kEffortNumber =
+    "Reasoning Effort: {} (range 1-100, the higher the value, the more thorough the reasoning)\n\n";
+
+/// Before the tool schemas, one line each; in V4's tags.
 inline constexpr std::string_view kToolsHead = R"(## Tools
 
 You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "<｜DSML｜tool_calls>" block like the following:

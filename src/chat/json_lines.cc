@@ -9,6 +9,7 @@
 #include "chat/render.h"
 #include "chat/reply_reader.h"
 #include "chat/special_strings.h"
+#include "chat/tool_namespace.h"
 
 namespace baleen {
 namespace {
@@ -38,12 +39,13 @@ Result<bool> flag(const PythonJson& request, std::string_view name, bool otherwi
 
 /// `otherwise` is for requests without a mode; without it the mode is required.
 Result<RenderedConversation> render_request(const PythonJson& fields, std::optional<ThinkingMode> otherwise,
-                                            PromptProfile profile) {
-  const auto messages = messages_from_json(member(fields, "messages"));
+                                            const PromptProfile& profile) {
+  const auto messages = messages_from_json(member(fields, "messages"), "messages", prompt_rules(profile));
   if (!messages) return Failure{messages.error()};
   const bool has_context = !member(fields, "context").is_null();
-  const auto context = messages_from_json(
-      has_context ? member(fields, "context") : PythonJson(PythonJson::Array{}), "context");
+  const auto context =
+      messages_from_json(has_context ? member(fields, "context") : PythonJson(PythonJson::Array{}), "context",
+                         prompt_rules(profile));
   if (!context) return Failure{context.error()};
   const PythonJson& mode_name = member(fields, "thinking_mode");
   const auto mode = mode_name.is_null() && otherwise ? Result<ThinkingMode>(*otherwise)
@@ -63,7 +65,7 @@ Result<RenderedConversation> render_request(const PythonJson& fields, std::optio
                                                 .context = context.value()});
 }
 
-Result<std::string> encode(std::string_view line, PromptProfile profile) {
+Result<std::string> encode(std::string_view line, const PromptProfile& profile) {
   const Result<PythonJson> request = parse_request(line);
   if (!request) return Failure{request.error()};
   Result<RenderedConversation> rendered = render_request(request.value(), std::nullopt, profile);
@@ -71,17 +73,17 @@ Result<std::string> encode(std::string_view line, PromptProfile profile) {
   return std::move(rendered).value().text.text;
 }
 
-Result<Message> parse(std::string_view line) {
+Result<Message> parse(std::string_view line, const CallTags& tags) {
   const Result<PythonJson> request = parse_request(line);
   if (!request) return Failure{request.error()};
   const PythonJson& text = member(request.value(), "text");
   if (text.as_string() == nullptr) return failure("text: expected a string, found {}", text.kind());
   const auto mode = thinking_mode_from_json(member(request.value(), "thinking_mode"));
   if (!mode) return Failure{mode.error()};
-  return parse_completion(*text.as_string(), mode.value());
+  return parse_completion(*text.as_string(), mode.value(), tags);
 }
 
-Result<std::vector<DeclaredTool>> declared_tools(const PythonJson& list) {
+Result<std::vector<DeclaredTool>> declared_tools(const PythonJson& list, const PromptRules& rules) {
   std::vector<DeclaredTool> tools;
   if (list.is_null()) return tools;
   if (list.as_array() == nullptr) return failure("tools: expected an array, found {}", list.kind());
@@ -91,7 +93,14 @@ Result<std::vector<DeclaredTool>> declared_tools(const PythonJson& list) {
     const PythonJson& name = member(declared, "name");
     if (name.as_string() == nullptr)
       return failure("tools[{}].function.name: expected a string, found {}", tools.size(), name.kind());
-    tools.push_back({*name.as_string(), member(declared, "parameters")});
+    Result<std::string> qualified = *name.as_string();
+    if (rules.has_namespaces) {
+      const PythonJson* around = tool.find("namespace");
+      qualified =
+          qualified_tool_name(*name.as_string(), around == nullptr ? declared.find("namespace") : around);
+    }
+    if (!qualified) return failure("tools[{}].function.name: {}", tools.size(), qualified.error());
+    tools.push_back({qualified.value(), member(declared, "parameters")});
   }
   return tools;
 }
@@ -123,7 +132,7 @@ struct ReadLine {
   std::size_t num_dropped = 0, num_repairs = 0;
 };
 
-Result<ReadLine> read_reply(std::string_view line) {
+Result<ReadLine> read_reply(std::string_view line, const PromptRules& rules) {
   const Result<PythonJson> parsed = parse_request(line);
   if (!parsed) return Failure{parsed.error()};
   const PythonJson& request = parsed.value();
@@ -131,14 +140,14 @@ Result<ReadLine> read_reply(std::string_view line) {
   if (!completion) return Failure{completion.error()};
   const auto mode = thinking_mode_from_json(member(request, "thinking_mode"));
   if (!mode) return Failure{mode.error()};
-  const auto tools = declared_tools(member(request, "tools"));
+  const auto tools = declared_tools(member(request, "tools"), rules);
   if (!tools) return Failure{tools.error()};
   const auto cut = flag(request, "cut", false), enforced = flag(request, "enforced", false);
   if (!cut) return Failure{cut.error()};
   if (!enforced) return Failure{enforced.error()};
 
   ReplyReader reader(mode.value(), tools.value(),
-                     enforced.value() ? CallEnforcement::kFromToken : CallEnforcement::kNone);
+                     enforced.value() ? CallEnforcement::kFromToken : CallEnforcement::kNone, rules.tags);
   ReadLine read;
   const auto keep = [&read](const std::vector<ReplyPart>& parts) {
     for (const ReplyPart& part : parts) {
@@ -163,25 +172,25 @@ std::string reply(const char* name, PythonJson value) {
 }  // namespace
 
 Result<RenderedConversation> render_conversation_json(const PythonJson& object, ThinkingMode otherwise,
-                                                      PromptProfile profile) {
+                                                      const PromptProfile& profile) {
   return render_request(object, otherwise, profile);
 }
 
-std::string encode_chat_line(std::string_view line, PromptProfile profile) {
+std::string encode_chat_line(std::string_view line, const PromptProfile& profile) {
   const Result<std::string> prompt = encode(line, profile);
   return prompt ? reply("prompt", prompt.value()) : reply("error", prompt.error());
 }
 
-std::string read_reply_line(std::string_view line) {
-  const Result<ReadLine> read = read_reply(line);
+std::string read_reply_line(std::string_view line, const PromptProfile& profile) {
+  const Result<ReadLine> read = read_reply(line, prompt_rules(profile));
   if (!read) return reply("error", read.error());
   return dump_python_json(PythonJson(PythonJson::Object{{"message", message_to_json(read.value().message)},
                                                         {"dropped_calls", number(read.value().num_dropped)},
                                                         {"repairs", number(read.value().num_repairs)}}));
 }
 
-std::string parse_chat_line(std::string_view line) {
-  const Result<Message> message = parse(line);
+std::string parse_chat_line(std::string_view line, const PromptProfile& profile) {
+  const Result<Message> message = parse(line, call_tags(profile));
   return message ? reply("message", message_to_json(message.value())) : reply("error", message.error());
 }
 

@@ -2,6 +2,7 @@
 
 #include "chat/repaired_arguments.h"
 #include "chat/spellings.h"
+#include "chat/tool_namespace.h"
 #include "chat/white_space.h"
 
 namespace baleen {
@@ -34,11 +35,22 @@ std::string_view without_namespace(std::string_view name) {
 const DeclaredTool* meant_tool(std::string_view name, std::span<const DeclaredTool> tools) {
   const std::string plain = in_plain_spelling(name).text;
   const std::string_view alone = without_namespace(trimmed(plain));
-  for (const bool is_exact : {true, false}) {
+  enum class Match { kExact, kAlmost, kWithoutNamespace };
+  for (const Match match : {Match::kExact, Match::kAlmost, Match::kWithoutNamespace}) {
     const DeclaredTool* found = nullptr;
     for (const DeclaredTool& tool : tools) {
       const auto is_meant = [&](std::string_view candidate) {
-        return is_exact ? candidate == tool.name : plain_name(candidate) == plain_name(tool.name);
+        switch (match) {
+          case Match::kExact:
+            return candidate == tool.name;
+          case Match::kAlmost:
+            return plain_name(candidate) == plain_name(tool.name);
+          case Match::kWithoutNamespace:
+            break;
+        }
+        const std::size_t separator = tool.name.find(kNamespaceSeparator);
+        return separator != std::string::npos &&
+               candidate == std::string_view(tool.name).substr(separator + kNamespaceSeparator.size());
       };
       const bool is_it = is_meant(name) || is_meant(alone);
       if (!is_it) continue;

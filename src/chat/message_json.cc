@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "chat/format.h"
+#include "chat/tool_namespace.h"
 
 namespace baleen {
 namespace {
@@ -99,29 +100,61 @@ std::optional<Task> read_task(Fields& fields) {
   return std::nullopt;
 }
 
-std::string read_content(Fields& fields, const PythonJson& object, Role role) {
+std::string read_content(Fields& fields, const PythonJson& object, Role role, const PromptRules& rules) {
   const PythonJson* content = object.find("content");
-  if (role != Role::kTool || content == nullptr || content->as_array() == nullptr) {
+  const bool may_be_list = role == Role::kTool || rules.has_images;
+  if (!may_be_list || content == nullptr || content->as_array() == nullptr) {
     return fields.text("content", content_when_absent(role));
   }
-  Result<std::string> text = flatten_content_parts(*content, fields.path("content"));
+  Result<std::string> text = flatten_content_parts(*content, fields.path("content"), rules.has_images);
   if (text) return std::move(text).value();
   fields.reject(Failure{text.error()});
   return "";
 }
 
-ToolCall read_tool_call(const PythonJson& object, const std::string& where, std::optional<Failure>& failed) {
+std::string read_arguments(Fields& function, const PromptRules& rules) {
+  const PythonJson* value = function.present("arguments");
+  const bool is_object = value != nullptr && value->as_object() != nullptr;
+  return is_object && rules.takes_any_arguments ? dump_python_json(*value)
+                                                : function.text("arguments", Absent::kError);
+}
+
+/// The name in `function`, with the namespace that it or the call around it has.
+std::string read_call_name(const Fields& call, Fields& function, const PromptRules& rules) {
+  std::string name = function.text("name", Absent::kError);
+  if (!rules.has_namespaces || name.empty()) return name;
+  const PythonJson* around = call.present("namespace");
+  Result<std::string> qualified =
+      qualified_tool_name(name, around == nullptr ? function.present("namespace") : around);
+  if (qualified) return std::move(qualified).value();
+  function.reject(failure("{}: {}", function.path("name"), qualified.error()));
+  return name;
+}
+
+PythonJson read_tool(const PythonJson& tool, const std::string& where, const PromptRules& rules,
+                     std::optional<Failure>& failed) {
+  Fields fields(tool, where, failed);
+  const PythonJson& function = fields.object("function");
+  if (!rules.has_namespaces || failed) return function;
+  Result<PythonJson> qualified = qualified_function(function, fields.present("namespace"));
+  if (!qualified) fields.reject(failure("{}.name: {}", fields.path("function"), qualified.error()));
+  return qualified ? std::move(qualified).value() : function;
+}
+
+ToolCall read_tool_call(const PythonJson& object, const std::string& where, const PromptRules& rules,
+                        std::optional<Failure>& failed) {
   Fields fields(object, where, failed);
   Fields function(fields.object("function"), fields.path("function"), failed);
   ToolCall call;
   call.id = fields.text("id", Absent::kEmpty);
   if (call.id.empty()) call.id = function.text("id", Absent::kEmpty);
-  call.name = function.text("name", Absent::kError);
-  call.arguments = function.text("arguments", Absent::kError);
+  call.name = read_call_name(fields, function, rules);
+  call.arguments = read_arguments(function, rules);
   return call;
 }
 
-Message read_message(const PythonJson& object, const std::string& where, std::optional<Failure>& failed) {
+Message read_message(const PythonJson& object, const std::string& where, const PromptRules& rules,
+                     std::optional<Failure>& failed) {
   Fields fields(object, where, failed);
   Message message;
   message.unknown_role = fields.text("role", Absent::kError);
@@ -132,7 +165,7 @@ Message read_message(const PythonJson& object, const std::string& where, std::op
       message.unknown_role.clear();
     }
   }
-  message.content = read_content(fields, object, message.role);
+  message.content = read_content(fields, object, message.role, rules);
   message.reasoning_content = fields.text("reasoning_content", Absent::kEmpty);
   message.tool_call_id = fields.text("tool_call_id", Absent::kEmpty);
   message.task = read_task(fields);
@@ -141,11 +174,11 @@ Message read_message(const PythonJson& object, const std::string& where, std::op
     message.response_format = fields.object("response_format");
   for (const PythonJson& call : fields.list("tool_calls")) {
     const std::string place = fmt::format("{}[{}]", fields.path("tool_calls"), message.tool_calls.size());
-    message.tool_calls.push_back(read_tool_call(call, place, failed));
+    message.tool_calls.push_back(read_tool_call(call, place, rules, failed));
   }
   for (const PythonJson& tool : fields.list("tools")) {
     const std::string place = fmt::format("{}[{}]", fields.path("tools"), message.tools.size());
-    message.tools.push_back(Fields(tool, place, failed).object("function"));
+    message.tools.push_back(read_tool(tool, place, rules, failed));
   }
   return message;
 }
@@ -166,14 +199,15 @@ Failure not_one_of(std::string_view field, std::string_view choices, const Pytho
 
 }  // namespace
 
-Result<std::vector<Message>> messages_from_json(const PythonJson& messages, std::string_view where) {
+Result<std::vector<Message>> messages_from_json(const PythonJson& messages, std::string_view where,
+                                                const PromptRules& rules) {
   const PythonJson::Array* list = messages.as_array();
   if (list == nullptr) return failure("{}: expected an array, found {}", where, messages.kind());
   std::vector<Message> result;
   result.reserve(list->size());
   std::optional<Failure> failed;
   for (const PythonJson& message : *list) {
-    result.push_back(read_message(message, fmt::format("{}[{}]", where, result.size()), failed));
+    result.push_back(read_message(message, fmt::format("{}[{}]", where, result.size()), rules, failed));
     if (failed) return *std::move(failed);
   }
   return result;
@@ -209,7 +243,12 @@ PythonJson message_to_json(const Message& message) {
   return object;
 }
 
-Result<std::string> flatten_content_parts(const PythonJson& parts, std::string_view where) {
+bool is_image_type(std::string_view type) {
+  return type == "image" || type == "image_url" || type == "input_image" || type == "image_pil";
+}
+
+Result<std::string> flatten_content_parts(const PythonJson& parts, std::string_view where,
+                                          bool refuses_images) {
   const PythonJson::Array* list = parts.as_array();
   if (list == nullptr)
     return failure("{}: expected an array of content parts, found {}", where, parts.kind());
@@ -218,6 +257,7 @@ Result<std::string> flatten_content_parts(const PythonJson& parts, std::string_v
   for (std::size_t i = 0; i < list->size(); ++i) {
     Fields part((*list)[i], fmt::format("{}[{}]", where, i), failed);
     const std::string type = part.text("type", Absent::kError);
+    if (refuses_images && is_image_type(type)) return failure("{}[{}]: {}", where, i, kNoImages);
     if (i > 0) result += "\n\n";
     result +=
         type == "text" ? part.text("text", Absent::kEmptyButNotNull) : fmt::format("[Unsupported {}]", type);
@@ -235,8 +275,12 @@ Result<ThinkingMode> thinking_mode_from_json(const PythonJson& value) {
 
 Result<std::string> reasoning_effort_from_json(const PythonJson& value) {
   if (value.is_null()) return std::string();
+  if (const PythonJson::Number* number = value.as_number()) {
+    const bool is_whole = number->text.find_first_not_of("-0123456789") == std::string::npos;
+    if (is_whole) return number->text;
+  }
   if (value.as_string() == nullptr)
-    return failure("reasoning_effort: expected null or a string, found {}", value.kind());
+    return failure("reasoning_effort: expected null, a string or a whole number, found {}", value.kind());
   return *value.as_string();
 }
 

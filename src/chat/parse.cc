@@ -47,7 +47,7 @@ bool remove_ending(std::string_view& text, std::string_view suffix) {
 
 class CompletionParser {
  public:
-  explicit CompletionParser(std::string_view text) : text_(text) {}
+  CompletionParser(std::string_view text, const CallTags& tags) : text_(text), tags_(tags) {}
 
   Result<Message> run(ThinkingMode mode) {
     message_.role = Role::kAssistant;
@@ -58,16 +58,16 @@ class CompletionParser {
  private:
   bool parse(ThinkingMode mode) {
     if (mode == ThinkingMode::kThinking) {
-      const Piece reasoning = read_until({kEndThink, kCallStart});
+      const Piece reasoning = read_until({kEndThink, tags_.calls_start});
       if (reasoning.stop != kEndThink)
         return wrong("</think> before the end and before any tool call", reasoning.text);
       message_.reasoning_content = reasoning.text;
     }
-    const Piece content = read_until({kEos, kCallStart});
+    const Piece content = read_until({kEos, tags_.calls_start});
     if (content.stop.empty())
       return wrong("the end-of-sentence token or a tool call after the content", content.text);
     message_.content = content.text;
-    if (content.stop == kCallStart) {
+    if (content.stop == tags_.calls_start) {
       if (!parse_calls()) return false;
       const Piece rest = read_until({kEos});
       if (!rest.text.empty())
@@ -81,10 +81,10 @@ class CompletionParser {
   /// After the opening tag, up to its `>`. Text that ends between two of the original's reading steps passes.
   bool parse_calls() {
     while (at_ < text_.size()) {
-      const Piece between = read_until({kInvoke, kCallsEnd});
+      const Piece between = read_until({tags_.invoke_start, tags_.calls_end});
       if (between.text != ">\n")
         return wrong("'>' and a newline before the next tag of the tool calls", between.text);
-      if (between.stop == kCallsEnd) return true;
+      if (between.stop == tags_.calls_end) return true;
       if (between.stop.empty()) return wrong("an invoke or the closing tag of the tool calls", between.text);
       if (!parse_invoke()) return false;
     }
@@ -92,15 +92,15 @@ class CompletionParser {
   }
 
   bool parse_invoke() {
-    Piece piece = read_until({kParameter, kInvokeEnd});
+    Piece piece = read_until({tags_.parameter_start, tags_.invoke_end});
     const std::optional<std::string_view> name = name_in_header(piece.text);
     if (!name)
       return wrong("name=\"NAME\">, a newline, and then a parameter or the end of the invoke", piece.text);
     ToolCall call{"", std::string(*name), "{"};
     std::unordered_set<std::string_view> keys;
-    while (piece.stop == kParameter) {
+    while (piece.stop == tags_.parameter_start) {
       if (!parse_parameter(call, keys)) return false;
-      piece = read_until({kParameter, kInvokeEnd});
+      piece = read_until({tags_.parameter_start, tags_.invoke_end});
       if (piece.text != ">\n") return wrong("'>' and a newline after a parameter", piece.text);
     }
     call.arguments += "}";
@@ -121,7 +121,7 @@ class CompletionParser {
   bool parse_parameter(ToolCall& call, std::unordered_set<std::string_view>& keys) {
     static constexpr std::string_view kBefore = " name=\"", kString = "\" string=\"true\">",
                                       kOther = "\" string=\"false\">";
-    std::string_view parameter = read_until({kParameterEnd}).text;
+    std::string_view parameter = read_until({tags_.parameter_end}).text;
     const std::string_view whole = parameter;
     const auto malformed = [&] {
       return wrong(" name=\"KEY\" string=\"true|false\">VALUE</ in a parameter", whole);
@@ -180,6 +180,7 @@ class CompletionParser {
   }
 
   std::string_view text_;
+  const CallTags& tags_;
   std::size_t at_ = 0;
   Message message_;
   std::optional<Failure> failure_;
@@ -187,8 +188,8 @@ class CompletionParser {
 
 }  // namespace
 
-Result<Message> parse_completion(std::string_view text, ThinkingMode mode) {
-  return CompletionParser(text).run(mode);
+Result<Message> parse_completion(std::string_view text, ThinkingMode mode, const CallTags& tags) {
+  return CompletionParser(text, tags).run(mode);
 }
 
 }  // namespace baleen

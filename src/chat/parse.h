@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "chat/call_tags.h"
 #include "chat/message.h"
 
 namespace baleen {
@@ -16,6 +17,7 @@ namespace baleen {
 /// Peculiarity of the original, kept: a tool-call block cut off right after its opening tag, after an
 /// invoke's header or after a parameter's line passes, with the calls read so far. For text still arriving
 /// use `StreamSplitter`. Linear in the text.
-Result<Message> parse_completion(std::string_view text, ThinkingMode mode);
+Result<Message> parse_completion(std::string_view text, ThinkingMode mode,
+                                 const CallTags& tags = joined_call_tags());
 
 }  // namespace baleen

@@ -1,7 +1,7 @@
 #include "chat/prompt_profile.h"
 
 #include <algorithm>
-#include <array>
+#include <charconv>
 
 #include "base/quoted_text.h"
 #include "chat/format.h"
@@ -34,56 +34,123 @@ constexpr std::array<RequestedEffort, 8> kOfficialRequests = {{{"none", ""},
                                                                {"max", "max"},
                                                                {"ultra", "max"}}};
 
-// The encoder of the preview takes None for high: neither has a text.
-constexpr std::array<PromptRules, 2> kRules = {{{.profile = PromptProfile::kPreview,
-                                                 .name = "preview",
-                                                 .efforts = kPreviewEfforts,
-                                                 .encoder_default = "high",
-                                                 .api_default = "high",
-                                                 .requested = kPreviewRequests,
-                                                 .sampling = {1.0, 1.0, 1.0}},
-                                                {.profile = PromptProfile::kOfficial,
-                                                 .name = "official",
-                                                 .efforts = kOfficialEfforts,
-                                                 .encoder_default = "low",
-                                                 .api_default = "high",
-                                                 .requested = kOfficialRequests,
-                                                 .sampling = {1.0, 1.0, 0.95}}}};
+const auto& rules_table() {
+  // The encoder of the preview takes None for high: neither has a text.
+  static const std::array<PromptRules, 3> table = {{{.format = PromptFormat::kPreview,
+                                                     .name = "preview",
+                                                     .efforts = kPreviewEfforts,
+                                                     .encoder_default = "high",
+                                                     .api_default = "high",
+                                                     .requested = kPreviewRequests,
+                                                     .sampling = {1.0, 1.0, 1.0},
+                                                     .tags = joined_call_tags()},
+                                                    {.format = PromptFormat::kOfficial,
+                                                     .name = "official",
+                                                     .efforts = kOfficialEfforts,
+                                                     .encoder_default = "low",
+                                                     .api_default = "high",
+                                                     .requested = kOfficialRequests,
+                                                     .sampling = {1.0, 1.0, 0.95},
+                                                     .tags = joined_call_tags()},
+                                                    {.format = PromptFormat::kV41,
+                                                     .name = "v4.1",
+                                                     .efforts = {},
+                                                     .encoder_default = {},
+                                                     .api_default = {},
+                                                     .requested = kOfficialRequests,
+                                                     .sampling = {1.0, 0.95, 0.95},
+                                                     .tags = spaced_call_tags(),
+                                                     .system_token = chat_format::kSystem,
+                                                     .has_namespaces = true,
+                                                     .takes_any_arguments = true,
+                                                     .has_images = true}}};
+  return table;
+}
 
 }  // namespace
 
-std::span<const PromptRules> all_prompt_rules() { return kRules; }
+std::span<const PromptRules> all_prompt_rules() { return rules_table(); }
 
-const PromptRules& prompt_rules(PromptProfile profile) {
-  return *std::ranges::find(kRules, profile, &PromptRules::profile);
+const PromptRules& prompt_rules(const PromptProfile& profile) {
+  return *std::ranges::find(rules_table(), profile.format, &PromptRules::format);
 }
 
-std::string_view prompt_profile_name(PromptProfile profile) { return prompt_rules(profile).name; }
+std::string_view prompt_profile_name(const PromptProfile& profile) { return prompt_rules(profile).name; }
 
 std::optional<PromptProfile> prompt_profile_of(std::string_view name) {
-  const auto* const found = std::ranges::find(kRules, name, &PromptRules::name);
-  return found == kRules.end() ? std::nullopt : std::optional(found->profile);
+  const auto* const found = std::ranges::find(rules_table(), name, &PromptRules::name);
+  if (found == rules_table().end()) return std::nullopt;
+  return PromptProfile{found->format};
 }
 
-Failure not_an_effort(const PromptRules& rules, std::string_view found, std::string_view first) {
-  std::string words(first);
-  for (std::size_t i = 0; i < rules.efforts.size(); ++i) {
-    if (!words.empty()) words += i + 1 == rules.efforts.size() ? " or " : ", ";
-    words += rules.efforts[i].name;
+std::vector<std::string_view> effort_names(const PromptProfile& profile) {
+  const PromptRules& rules = prompt_rules(profile);
+  std::vector<std::string_view> names;
+  for (const ReasoningEffort& effort : rules.efforts) names.push_back(effort.name);
+  for (std::size_t i = 0; i < kEffortWords.size() && rules.has_numbers(); ++i) {
+    if (profile.numbers.numbers[i] != 0) names.push_back(kEffortWords[i]);
   }
-  return failure("expected {} (prompt profile {}), found {}", words, rules.name, quoted_text(found));
+  return names;
 }
 
-Result<std::string> effort_text(const PromptRules& rules, std::string_view name) {
-  const auto found =
-      std::ranges::find(rules.efforts, name.empty() ? rules.encoder_default : name, &ReasoningEffort::name);
-  if (found == rules.efforts.end()) return not_an_effort(rules, name);
+std::string_view encoder_default(const PromptProfile& profile) {
+  const PromptRules& rules = prompt_rules(profile);
+  return rules.has_numbers() ? kEffortWords[profile.numbers.standard] : rules.encoder_default;
+}
+
+std::string_view api_default(const PromptProfile& profile) {
+  const PromptRules& rules = prompt_rules(profile);
+  return rules.has_numbers() ? kEffortWords[profile.numbers.standard] : rules.api_default;
+}
+
+std::optional<int> effort_number(const PromptProfile& profile, std::string_view name) {
+  if (!prompt_rules(profile).has_numbers()) return std::nullopt;
+  const auto* const word = std::ranges::find(kEffortWords, name);
+  if (word != kEffortWords.end()) {
+    const int number = profile.numbers.numbers[static_cast<std::size_t>(word - kEffortWords.begin())];
+    return number == 0 ? std::nullopt : std::optional(number);
+  }
+  int number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool is_number = error == std::errc() && end == name.data() + name.size() && !name.starts_with('0');
+  if (!is_number || number < kMinEffort || number > kMaxEffort) return std::nullopt;
+  return number;
+}
+
+Failure not_an_effort(const PromptProfile& profile, std::string_view found, std::string_view first) {
+  std::vector<std::string> choices;
+  if (!first.empty()) choices.emplace_back(first);
+  for (const std::string_view name : effort_names(profile)) choices.emplace_back(name);
+  if (prompt_rules(profile).has_numbers())
+    choices.push_back(fmt::format("a number from {} to {}", kMinEffort, kMaxEffort));
+  std::string words;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    if (!words.empty()) words += i + 1 == choices.size() ? " or " : ", ";
+    words += choices[i];
+  }
+  return failure("expected {} (prompt profile {}), found {}", words, prompt_profile_name(profile),
+                 quoted_text(found));
+}
+
+Result<std::string> effort_text(const PromptProfile& profile, std::string_view name) {
+  const PromptRules& rules = prompt_rules(profile);
+  if (name.empty()) name = encoder_default(profile);
+  if (rules.has_numbers()) {
+    const std::optional<int> number = effort_number(profile, name);
+    if (!number) return not_an_effort(profile, name);
+    return fmt::format(chat_format::kEffortNumber, *number);
+  }
+  const auto found = std::ranges::find(rules.efforts, name, &ReasoningEffort::name);
+  if (found == rules.efforts.end()) return not_an_effort(profile, name);
   return std::string(found->text);
 }
 
-const RequestedEffort* requested_effort(const PromptRules& rules, std::string_view word) {
+std::optional<RequestedEffort> requested_effort(const PromptProfile& profile, std::string_view word) {
+  const PromptRules& rules = prompt_rules(profile);
+  // A word of the model's own encoder means what that says.
+  if (rules.has_numbers() && effort_number(profile, word)) return RequestedEffort{word, word};
   const auto found = std::ranges::find(rules.requested, word, &RequestedEffort::asked);
-  return found == rules.requested.end() ? nullptr : &*found;
+  return found == rules.requested.end() ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace baleen

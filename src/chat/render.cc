@@ -15,11 +15,20 @@ using namespace chat_format;
 
 class Renderer {
  public:
-  Renderer(std::span<const Turn> turns, ThinkingMode mode, bool drop_thinking)
+  Renderer(std::span<const Turn> turns, const PromptRules& rules, ThinkingMode mode, bool drop_thinking)
       : turns_(turns),
+        rules_(rules),
         thinking_(mode == ThinkingMode::kThinking),
         drop_(drop_thinking),
-        last_user_(last_user_turn(turns)) {}
+        last_user_(last_user_turn(turns, rules)) {}
+
+  /// What stands before the first turn; `effort` only in thinking mode.
+  void append_beginning(MarkedText& out, std::string_view effort) const {
+    const bool has_token = !rules_.system_token.empty();
+    if (has_token && (thinking_ || turns_.front().role == Role::kSystem))
+      out.add_control(rules_.system_token);
+    if (thinking_) out.add_text(effort);
+  }
 
   /// Appends one turn and what leads to the next; the failure, if any.
   std::optional<Failure> append(RenderedConversation& rendered, std::size_t index) const {
@@ -29,7 +38,9 @@ class Renderer {
     if (turns_[index].role == Role::kAssistant && out.text.size() > begin)
       rendered.replies.push_back({begin, out.text.size() - begin});
     if (std::ranges::all_of(turns_.first(index + 1), gives_instructions)) {
-      const std::size_t head = turns_[index].role == Role::kDeveloper ? kUser.size() : 0;
+      const std::size_t head = turns_[index].role == Role::kDeveloper ? kUser.size()
+                               : index > 0                            ? rules_.system_token.size()
+                                                                      : 0;
       const Message& message = *turns_[index].message;
       if (!message.tools.empty()) rendered.section_ends.push_back(begin + head + message.content.size());
       rendered.section_ends.push_back(out.text.size());
@@ -51,6 +62,8 @@ class Renderer {
     const Turn& turn = turns_[index];
     switch (turn.role) {
       case Role::kSystem:
+        // The first one's stands before the effort.
+        if (index > 0 && !rules_.system_token.empty()) out.add_control(rules_.system_token);
         out.add_text(turn.message->content);
         append_declarations(out, *turn.message);
         return std::nullopt;
@@ -80,10 +93,10 @@ class Renderer {
         "this role has no rendering; expected system, user, developer, assistant, tool or latest_reminder");
   }
 
-  static void append_declarations(MarkedText& out, const Message& message) {
+  void append_declarations(MarkedText& out, const Message& message) const {
     if (!message.tools.empty()) {
       out.add_text("\n\n");
-      out.append(with_marked_specials(kToolsHead));
+      out.append(with_marked_specials(rules_.tags.tools_head));
       std::string_view separator;
       for (const PythonJson& function : message.tools) {
         out.add_text(separator);
@@ -124,7 +137,7 @@ class Renderer {
     if (!message.raw_tool_calls.empty()) {
       out.append(with_marked_tags(message.raw_tool_calls));
     } else if (!message.tool_calls.empty()) {
-      const Result<MarkedText> calls = render_tool_calls(message.tool_calls);
+      const Result<MarkedText> calls = render_tool_calls(message.tool_calls, rules_);
       if (!calls) return refused(turns_[index], calls.error());
       out.add_text("\n\n");
       out.append(calls.value());
@@ -141,7 +154,7 @@ class Renderer {
         out.add_control(thinking_ ? kThink : kEndThink);
       }
       out.add_control(std::ranges::find(kTasks, *turn.task, &TaskName::task)->token);
-    } else if (turn.role == Role::kUser || turn.role == Role::kDeveloper) {
+    } else if (asks_for_reply(turns_, index, rules_)) {
       const bool opens_thinking = thinking_ && (!drop_ || static_cast<std::ptrdiff_t>(index) >= last_user_);
       out.add_control(kAssistant);
       out.add_control(opens_thinking ? kThink : kEndThink);
@@ -153,6 +166,7 @@ class Renderer {
   }
 
   std::span<const Turn> turns_;
+  const PromptRules& rules_;
   bool thinking_;
   bool drop_;
   std::ptrdiff_t last_user_;
@@ -162,10 +176,11 @@ class Renderer {
 
 Result<RenderedConversation> render_conversation(std::span<const Message> messages,
                                                  const RenderOptions& options) {
-  const Result<std::string> effort = effort_text(prompt_rules(options.profile), options.reasoning_effort);
+  const PromptRules& rules = prompt_rules(options.profile);
+  const Result<std::string> effort = effort_text(options.profile, options.reasoning_effort);
   if (!effort) return failure("reasoning_effort: {}", effort.error());
-  std::vector<Turn> context = merge_messages(options.context);
-  std::vector<Turn> turns = merge_messages(messages);
+  std::vector<Turn> context = merge_messages(options.context, rules);
+  std::vector<Turn> turns = merge_messages(messages, rules);
   turns.insert(turns.begin(), context.begin(), context.end());
   order_tool_results(turns);
 
@@ -175,12 +190,12 @@ Result<RenderedConversation> render_conversation(std::span<const Message> messag
   MarkedText& prompt = rendered.text;
   if (options.add_bos && context.empty()) prompt.add_control(kBos);
   if (thinking && drop) {
-    drop_old_turns(turns);
-    drop_old_turns(context);  // by its own last user turn, so it may keep more than the whole does
+    drop_old_turns(turns, rules);
+    drop_old_turns(context, rules);  // by its own last user turn, so it may keep more than the whole does
   }
-  const Renderer renderer(turns, options.thinking_mode, drop);
+  const Renderer renderer(turns, rules, options.thinking_mode, drop);
   for (std::size_t index = context.size(); index < turns.size(); ++index) {
-    if (index == 0 && thinking) prompt.add_text(effort.value());
+    if (index == 0) renderer.append_beginning(prompt, effort.value());
     if (std::optional<Failure> failed = renderer.append(rendered, index)) return *std::move(failed);
   }
   return rendered;

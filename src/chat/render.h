@@ -17,7 +17,8 @@ namespace baleen {
 struct RenderOptions {
   PromptProfile profile = PromptProfile::kPreview;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
-  std::string reasoning_effort = {};  ///< one of the profile's; empty: its encoder's default
+  /// One of the profile's: a name, or a number ("37"). Empty: its encoder's default.
+  std::string reasoning_effort = {};
   /// Leave out the reasoning of turns before the last user message; ignored (nothing is left out) when any
   /// message declares tools.
   bool drop_thinking = true;

@@ -32,8 +32,10 @@ bool is_all_calls(const ReadBlock& block) {
 
 class ReplyReader::State {
  public:
-  State(ThinkingMode mode, std::span<const DeclaredTool> tools, CallEnforcement enforcement)
+  State(ThinkingMode mode, std::span<const DeclaredTool> tools, CallEnforcement enforcement,
+        const CallTags& tags)
       : tools_(tools.begin(), tools.end()),
+        tags_(tags),
         enforcement_(enforcement),
         place_(mode == ThinkingMode::kThinking ? Place::kReasoning : body_place()) {}
 
@@ -133,7 +135,7 @@ class ReplyReader::State {
     has_block = true;
     block = std::move(opening);
     parts.content.begin_paragraph();
-    strict_.emplace(parts, tools_);
+    strict_.emplace(parts, tools_, tags_);
   }
 
   void begin_body() {
@@ -150,13 +152,14 @@ class ReplyReader::State {
 
   /// A block in reasoning is a thought as soon as anything follows it.
   void read_text_of_draft(std::string_view text) {
-    static constexpr std::string_view kClosing = "</", kName = "tool_calls>";
+    static constexpr std::string_view kClosing = "</";
+    const std::string name = tags_.calls + ">";
     held_.add_text(text);
     const std::string_view held = held_.text;
     const TextRange& token = held_.controls.back();
     const bool is_closing = held.substr(0, token.begin).ends_with(kClosing);
-    if (!draft_end_ && is_closing && held.substr(token.end()).starts_with(kName))
-      draft_end_ = token.end() + kName.size();
+    if (!draft_end_ && is_closing && held.substr(token.end()).starts_with(name))
+      draft_end_ = token.end() + name.size();
     if (draft_end_ && !is_blank(held.substr(*draft_end_))) go_on_reasoning();
   }
 
@@ -168,7 +171,7 @@ class ReplyReader::State {
   }
 
   void end_draft_as_thought(Place next) {
-    const ReadBlock thought = read_block(std::exchange(held_, {}), tools_, true);
+    const ReadBlock thought = read_block(std::exchange(held_, {}), tools_, tags_, true);
     ++parts.num_repairs;
     for (const BlockItem& item : thought.items) {
       parts.note_markup();
@@ -184,7 +187,7 @@ class ReplyReader::State {
   }
 
   void end_draft(bool cut) {
-    const ReadBlock draft = read_block(held_, tools_, cut);
+    const ReadBlock draft = read_block(held_, tools_, tags_, cut);
     if (cut || !is_all_calls(draft)) {
       after_draft_.clear();
       return end_draft_as_thought(Place::kContent);
@@ -222,8 +225,8 @@ class ReplyReader::State {
       parts.add_content(text);
     }
     block = opening_of(lead) + held_.text.substr(marker);
-    const std::size_t end = block.rfind(kCallsEnd);
-    if (end != std::string::npos) block.erase(end + kCallsEnd.size());
+    const std::size_t end = block.rfind(tags_.calls_end);
+    if (end != std::string::npos) block.erase(end + tags_.calls_end.size());
     num_block_markers_ = static_cast<std::size_t>(std::ranges::count_if(
         held_.controls, [this](const TextRange& control) { return held_.text_of(control) == kDsml; }));
   }
@@ -241,7 +244,7 @@ class ReplyReader::State {
 
   void end(bool cut) {
     if (place_ == Place::kDraft || place_ == Place::kAfterDraft) end_draft(cut);
-    if (place_ == Place::kBlock) give_block(read_block(held_, tools_, cut));
+    if (place_ == Place::kBlock) give_block(read_block(held_, tools_, tags_, cut));
     parts.leave_call_cut();
     if (place_ == Place::kBodyBegin) end_body_begin(cut);
     if (place_ == Place::kContent && cut) drop_begun_block();
@@ -270,9 +273,9 @@ class ReplyReader::State {
   /// The block is exact if it is whole, if the strict parser reads the same calls in it, and if every
   /// `｜DSML｜` in it was the token.
   void keep_only_exact_block() {
-    if (!block.ends_with(kCallsEnd)) block.clear();
+    if (!block.ends_with(tags_.calls_end)) block.clear();
     if (block.empty()) return;
-    const Result<Message> strict = parse_completion(block + std::string(kEos), ThinkingMode::kChat);
+    const Result<Message> strict = parse_completion(block + std::string(kEos), ThinkingMode::kChat, tags_);
     const auto is_same = [](const ToolCall& a, const ToolCall& b) {
       return a.name == b.name && a.arguments == b.arguments;
     };
@@ -288,6 +291,7 @@ class ReplyReader::State {
   }
 
   std::vector<DeclaredTool> tools_;
+  const CallTags& tags_;
   CallEnforcement enforcement_;
   Place place_;
   MarkedText held_;
@@ -297,8 +301,9 @@ class ReplyReader::State {
   std::optional<StrictBlockReader> strict_;  ///< kStrictBlock: what reads the block
 };
 
-ReplyReader::ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools, CallEnforcement enforcement)
-    : state_(std::make_unique<State>(mode, tools, enforcement)) {}
+ReplyReader::ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools, CallEnforcement enforcement,
+                         const CallTags& tags)
+    : state_(std::make_unique<State>(mode, tools, enforcement, tags)) {}
 ReplyReader::~ReplyReader() = default;
 ReplyReader::ReplyReader(ReplyReader&&) noexcept = default;
 ReplyReader& ReplyReader::operator=(ReplyReader&&) noexcept = default;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/marked_text.h"
+#include "chat/call_tags.h"
 #include "chat/message.h"
 #include "chat/reply_part.h"
 
@@ -27,9 +28,10 @@ enum class CallEnforcement : std::uint8_t {
 class ReplyReader {
  public:
   /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat). Without tools, a tool-call
-  /// block is plain text. Copies the tools.
+  /// block is plain text. Copies the tools; `tags` are static.
   ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools,
-              CallEnforcement enforcement = CallEnforcement::kNone);
+              CallEnforcement enforcement = CallEnforcement::kNone,
+              const CallTags& tags = joined_call_tags());
   ~ReplyReader();
   ReplyReader(ReplyReader&&) noexcept;
   ReplyReader& operator=(ReplyReader&&) noexcept;

@@ -42,8 +42,9 @@ bool may_be_opening(std::string_view line) {
     if (line.starts_with(part)) line.remove_prefix(part.size());
     if (part.starts_with(line)) return true;
   }
-  return std::ranges::any_of(std::initializer_list<std::string_view>{"tool_calls>", "function_calls>"},
-                             [line](std::string_view rest) { return rest.starts_with(line); });
+  return std::ranges::any_of(
+      std::initializer_list<std::string_view>{"tool_calls>", "function_calls>", " calls>"},
+      [line](std::string_view rest) { return rest.starts_with(line); });
 }
 
 /// Of `&lt;`, which may stand for the `<` of a tag.

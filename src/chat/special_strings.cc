@@ -19,6 +19,7 @@ std::span<const std::string_view> special_strings() {
                                                   kUser,
                                                   kAssistant,
                                                   kReminder,
+                                                  kSystem,
                                                   kTasks[0].token,
                                                   kTasks[1].token,
                                                   kTasks[2].token,

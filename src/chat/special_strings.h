@@ -8,7 +8,8 @@
 
 namespace baleen {
 
-/// BOS, the end token, role, task and thinking tokens, and `｜DSML｜`.
+/// BOS, the end token, role, task and thinking tokens, and `｜DSML｜`: of all formats. To those of V4
+/// `<｜System｜>` is text, which no user writes.
 [[nodiscard]] std::span<const std::string_view> special_strings();
 
 /// `text` with every special string taken for the token: what the official parser assumes of all text. Bytes

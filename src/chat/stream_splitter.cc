@@ -1,40 +1,30 @@
 #include "chat/stream_splitter.h"
 
 #include <algorithm>
-#include <span>
 
 #include "base/utf8.h"
 #include "chat/format.h"
 
 namespace baleen {
-namespace {
 
 using namespace chat_format;
-using Kind = StreamSplitter::Kind;
 
-/// The strings that end text of that kind.
-std::span<const std::string_view> stops_of(Kind kind) {
-  static constexpr std::string_view kAfterReasoning[] = {kEndThink, kEos};
-  static constexpr std::string_view kAfterContent[] = {kCallStart, kEos};
-  switch (kind) {
+/// The strings that end text of the kind that comes.
+std::vector<std::string_view> StreamSplitter::stops() const {
+  switch (kind_) {
     case Kind::kReasoning:
-      return kAfterReasoning;
+      return {kEndThink, kEos};
     case Kind::kContent:
-      return kAfterContent;
+      return {call_start_, kEos};
     case Kind::kToolCalls:
       break;
   }
   return {};
 }
 
-struct Stop {
-  std::size_t at = std::string_view::npos;
-  std::string_view text;
-};
-
-Stop first_stop(std::string_view text, Kind kind) {
+StreamSplitter::Stop StreamSplitter::first_stop(std::string_view text) const {
   Stop first;
-  for (const std::string_view stop : stops_of(kind)) {
+  for (const std::string_view stop : stops()) {
     const std::size_t at = text.find(stop);
     if (at < first.at) first = {at, stop};
   }
@@ -42,17 +32,15 @@ Stop first_stop(std::string_view text, Kind kind) {
 }
 
 /// Bytes at the end of `text` that may be the start of a stop, or of a character.
-std::size_t uncertain_bytes(std::string_view text, Kind kind) {
+std::size_t StreamSplitter::uncertain_bytes(std::string_view text) const {
   std::size_t most = unfinished_utf8(text);
-  for (const std::string_view stop : stops_of(kind)) {
+  for (const std::string_view stop : stops()) {
     for (std::size_t size = std::min(stop.size() - 1, text.size()); size > most; --size) {
       if (text.ends_with(stop.substr(0, size))) most = size;
     }
   }
   return most;
 }
-
-}  // namespace
 
 std::vector<StreamSplitter::Delta> StreamSplitter::feed(std::string_view piece) {
   std::vector<Delta> deltas;
@@ -62,10 +50,10 @@ std::vector<StreamSplitter::Delta> StreamSplitter::feed(std::string_view piece) 
   if (ended_) return deltas;
   pending_ += piece;
   std::string_view rest = pending_;
-  for (Stop stop = first_stop(rest, kind_); !stop.text.empty(); stop = first_stop(rest, kind_)) {
+  for (Stop stop = first_stop(rest); !stop.text.empty(); stop = first_stop(rest)) {
     give(kind_, rest.substr(0, stop.at));
     rest.remove_prefix(stop.at);
-    if (stop.text == kCallStart) {
+    if (stop.text == call_start_) {
       kind_ = Kind::kToolCalls;  // which keeps its opening tag
       continue;
     }
@@ -77,7 +65,7 @@ std::vector<StreamSplitter::Delta> StreamSplitter::feed(std::string_view piece) 
     }
     kind_ = Kind::kContent;
   }
-  const std::size_t uncertain = uncertain_bytes(rest, kind_);
+  const std::size_t uncertain = uncertain_bytes(rest);
   give(kind_, rest.substr(0, rest.size() - uncertain));
   pending_.erase(0, pending_.size() - uncertain);
   return deltas;

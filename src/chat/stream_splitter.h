@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/call_tags.h"
 #include "chat/message.h"
 
 namespace baleen {
@@ -21,7 +22,7 @@ class StreamSplitter {
   enum class Kind {
     kReasoning,
     kContent,
-    /// All text from the blank line before `<｜DSML｜tool_calls` to the end of the completion, end token
+    /// All text from the blank line before a block of tool calls to the end of the completion, end token
     /// included. Collected and parsed as kChat (or after what preceded it) it yields the calls.
     kToolCalls,
   };
@@ -32,8 +33,9 @@ class StreamSplitter {
   };
 
   /// The completion begins right after `<think>` (kThinking) or `</think>` (kChat).
-  explicit StreamSplitter(ThinkingMode mode)
-      : kind_(mode == ThinkingMode::kThinking ? Kind::kReasoning : Kind::kContent) {}
+  explicit StreamSplitter(ThinkingMode mode, const CallTags& tags = joined_call_tags())
+      : kind_(mode == ThinkingMode::kThinking ? Kind::kReasoning : Kind::kContent),
+        call_start_(tags.calls_start) {}
 
   /// What has become certain with this piece; often nothing or one delta.
   std::vector<Delta> feed(std::string_view piece);
@@ -48,7 +50,17 @@ class StreamSplitter {
   [[nodiscard]] bool ended() const { return ended_; }
 
  private:
+  struct Stop {
+    std::size_t at = std::string_view::npos;
+    std::string_view text;
+  };
+
+  [[nodiscard]] std::vector<std::string_view> stops() const;
+  [[nodiscard]] Stop first_stop(std::string_view text) const;
+  [[nodiscard]] std::size_t uncertain_bytes(std::string_view text) const;
+
   Kind kind_;
+  std::string_view call_start_;  ///< what begins a block of tool calls; static
   bool ended_ = false;
   std::string pending_;
 };

@@ -11,14 +11,9 @@
 namespace baleen {
 namespace {
 
-constexpr std::string_view kHead = "tool_calls>\n";
-constexpr std::string_view kInvokeOpening = "<｜DSML｜invoke name=\"";
 constexpr std::string_view kTagEnd = "\">\n";
-constexpr std::string_view kParameterOpening = "<｜DSML｜parameter name=\"";
 constexpr std::string_view kKeyEnd = "\" string=\"";
 constexpr std::string_view kFlagEnd = "\">";
-constexpr std::string_view kParameterClosing = "</｜DSML｜parameter>\n";
-constexpr std::string_view kInvokeClosing = "</｜DSML｜invoke>\n";
 
 /// Bytes at the end of `text` that `literal` may begin with.
 std::size_t begun_bytes(std::string_view text, std::string_view literal) {
@@ -45,7 +40,8 @@ void StrictBlockReader::feed(std::string_view text) {
 bool StrictBlockReader::step() {
   switch (place_) {
     case Place::kHead:
-      return skip(kHead, Place::kBetweenInvokes);
+      return skip(std::string_view(tags_.calls_opening).substr(chat_format::kBlockStart.size()),
+                  Place::kBetweenInvokes);
     case Place::kBetweenInvokes:
       return read_between_invokes();
     case Place::kName: {
@@ -76,7 +72,7 @@ bool StrictBlockReader::step() {
     case Place::kString:
       return read_string();
     case Place::kJson: {
-      const std::optional<std::string> json = take_until(kParameterClosing);
+      const std::optional<std::string> json = take_until(tags_.parameter_closing);
       if (!json) return false;
       begin_argument();
       if (!is_passed_over_) give(*json);
@@ -90,13 +86,13 @@ bool StrictBlockReader::step() {
 }
 
 bool StrictBlockReader::read_between_invokes() {
-  if (skip(kInvokeOpening, Place::kName)) return true;
-  return skip(chat_format::kCallsEnd, Place::kEnd);
+  if (skip(tags_.invoke_opening, Place::kName)) return true;
+  return skip(tags_.calls_end, Place::kEnd);
 }
 
 bool StrictBlockReader::read_between_parameters() {
-  if (skip(kParameterOpening, Place::kKey)) return true;
-  if (skip(kInvokeClosing, Place::kBetweenInvokes)) {
+  if (skip(tags_.parameter_opening, Place::kKey)) return true;
+  if (skip(tags_.invoke_closing, Place::kBetweenInvokes)) {
     end_call();
     return true;
   }
@@ -104,11 +100,11 @@ bool StrictBlockReader::read_between_parameters() {
 }
 
 bool StrictBlockReader::read_string() {
-  const std::size_t end = pending_.find(kParameterClosing);
+  const std::size_t end = pending_.find(tags_.parameter_closing);
   const bool is_whole = end != std::string::npos;
-  const std::size_t size = is_whole ? end : pending_.size() - begun_bytes(pending_, kParameterClosing);
+  const std::size_t size = is_whole ? end : pending_.size() - begun_bytes(pending_, tags_.parameter_closing);
   if (!is_passed_over_) give(escaped(std::string_view(pending_).substr(0, size)));
-  pending_.erase(0, is_whole ? size + kParameterClosing.size() : size);
+  pending_.erase(0, is_whole ? size + tags_.parameter_closing.size() : size);
   if (!is_whole) return false;
   if (!is_passed_over_) give("\"");
   place_ = Place::kBetweenParameters;

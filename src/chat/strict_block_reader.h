@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "chat/call_tags.h"
 #include "chat/reply_part.h"
 #include "chat/reply_parts.h"
 
@@ -22,9 +23,10 @@ class StrictBlockReader {
   /// `parts` and `tools` outlive this. A call of a tool that the grammar does not hold begins in `parts` when
   /// all its required parameters have begun: what was given out cannot be taken back. One that ends without
   /// them is dropped.
-  StrictBlockReader(ReplyParts& parts, std::span<const DeclaredTool> tools) : parts_(parts), tools_(tools) {}
+  StrictBlockReader(ReplyParts& parts, std::span<const DeclaredTool> tools, const CallTags& tags)
+      : parts_(parts), tools_(tools), tags_(tags) {}
 
-  /// More of the block, from after the first `<｜DSML｜` on: "tool_calls>\n...". Whole characters.
+  /// More of the block, from after the first `<｜DSML｜` on: the rest of its opening tag. Whole characters.
   void feed(std::string_view text);
 
  private:
@@ -50,6 +52,7 @@ class StrictBlockReader {
 
   ReplyParts& parts_;
   std::span<const DeclaredTool> tools_;
+  const CallTags& tags_;
   std::optional<KeptCall> kept_;
   Place place_ = Place::kHead;
   std::string pending_;

@@ -28,7 +28,7 @@ struct TagName {
   std::string_view text;
   MarkupKind kind;
   std::size_t max_slips = 0;  ///< letters that may be off behind the token
-  bool needs_token = false;   ///< without it, an ordinary word
+  enum class Needs { kNothing, kMarker, kToken } needs = Needs::kNothing;  ///< without it, an ordinary word
 };
 
 /// The model's predecessor called the block function_calls.
@@ -36,23 +36,27 @@ constexpr TagName kTagNames[] = {
     {"tool_calls", MarkupKind::kCalls, 2},
     {"function_calls", MarkupKind::kCalls, 2},
     {"tool_call", MarkupKind::kCalls},
-    {"calls", MarkupKind::kCalls, 0, true},
+    {"calls", MarkupKind::kCalls, 0, TagName::Needs::kMarker},
     {"invoke", MarkupKind::kInvoke, 1},
     {"call", MarkupKind::kInvoke},
-    {"function_call", MarkupKind::kInvoke, 0, true},
-    {"function", MarkupKind::kInvoke, 0, true},
-    {"tool_use", MarkupKind::kInvoke, 0, true},
-    {"tool", MarkupKind::kInvoke, 0, true},
+    {"function_call", MarkupKind::kInvoke, 0, TagName::Needs::kToken},
+    {"function", MarkupKind::kInvoke, 0, TagName::Needs::kToken},
+    {"tool_use", MarkupKind::kInvoke, 0, TagName::Needs::kToken},
+    {"tool", MarkupKind::kInvoke, 0, TagName::Needs::kToken},
     {"parameter", MarkupKind::kParameter, 2},
     {"param", MarkupKind::kParameter},
     {"argument", MarkupKind::kParameter, 1},
     {"arg", MarkupKind::kParameter},
 };
 
-MarkupKind kind_named(std::string_view word, bool has_token) {
+/// `has_marker`: the letters DSML stand before it, as the token or not.
+MarkupKind kind_named(std::string_view word, bool has_token, bool has_marker = false) {
   const std::string name = lower_case(word);
+  const auto is_given = [&](TagName::Needs needs) {
+    return needs == TagName::Needs::kNothing || has_token || (needs == TagName::Needs::kMarker && has_marker);
+  };
   for (const TagName& tag : kTagNames) {
-    if (name == tag.text && (has_token || !tag.needs_token)) return tag.kind;
+    if (name == tag.text && is_given(tag.needs)) return tag.kind;
   }
   for (const TagName& tag : kTagNames) {
     if (has_token && tag.max_slips > 0 && is_misspelt(name, tag.text, tag.max_slips)) return tag.kind;
@@ -71,14 +75,15 @@ std::string_view tag_in(std::string_view word) {
 }
 
 /// A tag as the format writes it, at the beginning of `text`.
-std::optional<Markup> exact_tag(std::string_view text, bool is_closing, std::size_t& num_bytes) {
-  static constexpr TagName kExact[] = {{"tool_calls", MarkupKind::kCalls},
-                                       {"invoke", MarkupKind::kInvoke},
-                                       {"parameter", MarkupKind::kParameter}};
+std::optional<Markup> exact_tag(std::string_view text, bool is_closing, const CallTags& tags,
+                                std::size_t& num_bytes) {
+  const TagName exact[] = {{tags.calls, MarkupKind::kCalls},
+                           {tags.invoke, MarkupKind::kInvoke},
+                           {tags.parameter, MarkupKind::kParameter}};
   const auto* found =
-      std::ranges::find_if(kExact, [text](const TagName& tag) { return text.starts_with(tag.text); });
-  if (found == std::end(kExact)) return std::nullopt;
-  Markup tag{.kind = found->kind, .tag_name = std::string(found->text), .is_closing = is_closing};
+      std::ranges::find_if(exact, [text](const TagName& tag) { return text.starts_with(tag.text); });
+  if (found == std::end(exact)) return std::nullopt;
+  Markup tag{.kind = found->kind, .tag_name = std::string(trimmed(found->text)), .is_closing = is_closing};
   std::size_t at = found->text.size();
   if (!is_closing && found->kind != MarkupKind::kCalls) {
     if (!take(text, at, " name=\"")) return std::nullopt;
@@ -149,7 +154,7 @@ std::optional<Markup> look_alike_name(std::string_view text, std::size_t& at, Pl
   const std::string_view word = leading_word(text.substr(at));
   at += word.size();
   const bool takes_words = place == Place::kTagIsDue && names_itself(text.substr(at), head.is_closing);
-  const MarkupKind kind = kind_named(word, takes_words);
+  const MarkupKind kind = kind_named(word, takes_words, head.has_marker);
   if (kind == MarkupKind::kNamed) return std::nullopt;
   return Markup{.kind = kind,
                 .tag_name = std::string(word),
@@ -182,10 +187,10 @@ bool ends_with_tag_name(std::string_view closer) {
 
 }  // namespace
 
-Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes) {
+Markup read_tag(std::string_view text, bool is_closing, const CallTags& tags, std::size_t& num_bytes) {
   text = text.substr(0, kMaxTagBytes);
   text.remove_suffix(unfinished_utf8(text));
-  if (std::optional<Markup> exact = exact_tag(text, is_closing, num_bytes)) return *std::move(exact);
+  if (std::optional<Markup> exact = exact_tag(text, is_closing, tags, num_bytes)) return *std::move(exact);
   Markup tag{.kind = MarkupKind::kStray, .is_closing = is_closing, .is_exact = false};
   const PlainText plain = in_plain_spelling(text);
   const std::string_view all = plain.text;

@@ -8,13 +8,15 @@
 #include <utility>
 #include <vector>
 
+#include "chat/call_tags.h"
+
 namespace baleen {
 
 /// A stretch of a tool-call block: text, or one piece of markup.
 struct Markup {
   enum class Kind {
     kText,
-    kCalls,      ///< `<｜DSML｜tool_calls>` or its closing tag
+    kCalls,      ///< `<｜DSML｜tool_calls>` (here and below in V4's spelling) or its closing tag
     kInvoke,     ///< `<｜DSML｜invoke name="NAME">` or its closing tag
     kParameter,  ///< `<｜DSML｜parameter name="KEY" string="true|false">` or its closing tag
     kNamed,      ///< a tag of another name
@@ -50,8 +52,9 @@ inline constexpr std::size_t kMaxTagBytes = 1024;
 /// `num_bytes` to the bytes of `text` that are the tag's. `is_closing`: a slash stood before the token. A tag
 /// as the format writes it is read as it is; any other in ASCII spelling, with tolerance: names a letter or
 /// two off, attributes in any order, under other names (`key`, `id`, `type`), with other quotation marks or
-/// none; the name may stand alone or behind the tag's.
-[[nodiscard]] Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes);
+/// none; the name may stand alone or behind the tag's. `tags`: as the format spells them.
+[[nodiscard]] Markup read_tag(std::string_view text, bool is_closing, const CallTags& tags,
+                              std::size_t& num_bytes);
 
 /// Where a text stands that may be a tag. Where a tag is due, ordinary words are names of tags too:
 /// `<function=run>`, `</function>`.

@@ -36,13 +36,15 @@ bool vanishes(Role role) { return role == Role::kDeveloper || role == Role::kUnk
 
 }  // namespace
 
-std::vector<Turn> merge_messages(std::span<const Message> messages) {
+std::vector<Turn> merge_messages(std::span<const Message> messages, const PromptRules& rules) {
+  const Role of_developer = rules.system_token.empty() ? Role::kDeveloper : Role::kSystem;
   std::vector<Turn> turns;
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const Message& message = messages[i];
     const bool is_tool = message.role == Role::kTool;
     if (!is_tool && message.role != Role::kUser) {
-      turns.push_back({message.role, &message, i, message.task, {}});
+      const Role role = message.role == Role::kDeveloper ? of_developer : message.role;
+      turns.push_back({role, &message, i, message.task, {}});
       continue;
     }
     const bool joins = !turns.empty() && turns.back().role == Role::kUser && (is_tool || !turns.back().task);
@@ -64,14 +66,20 @@ void order_tool_results(std::span<Turn> turns) {
   }
 }
 
-std::ptrdiff_t last_user_turn(std::span<const Turn> turns) {
+bool asks_for_reply(std::span<const Turn> turns, std::size_t index, const PromptRules& rules) {
+  const Role role = turns[index].role;
+  if (role == Role::kSystem) return index > 0 && !rules.system_token.empty();
+  return role == Role::kUser || role == Role::kDeveloper;
+}
+
+std::ptrdiff_t last_user_turn(std::span<const Turn> turns, const PromptRules& rules) {
   auto index = static_cast<std::ptrdiff_t>(turns.size()) - 1;
-  while (index >= 0 && turns[index].role != Role::kUser && turns[index].role != Role::kDeveloper) --index;
+  while (index >= 0 && !asks_for_reply(turns, static_cast<std::size_t>(index), rules)) --index;
   return index;
 }
 
-void drop_old_turns(std::vector<Turn>& turns) {
-  const auto last_user = turns.begin() + std::max<std::ptrdiff_t>(last_user_turn(turns), 0);
+void drop_old_turns(std::vector<Turn>& turns, const PromptRules& rules) {
+  const auto last_user = turns.begin() + std::max<std::ptrdiff_t>(last_user_turn(turns, rules), 0);
   turns.erase(std::remove_if(turns.begin(), last_user, [](const Turn& turn) { return vanishes(turn.role); }),
               last_user);
 }

@@ -51,21 +51,24 @@ NodeId list(GraphBuilder& builder, char open, char close, const Element& element
 
 }  // namespace
 
-std::string_view parameter_closing() { return "</｜DSML｜parameter>\n"; }
-
 std::optional<CharAutomaton> without_markup(const CharAutomaton& automaton) {
   static const std::u32string word = to_characters(chat_format::kDsml);
   return without_word(automaton, word);
 }
 
-BuiltinRules add_builtin_rules(GraphBuilder& builder) {
+BuiltinRules add_builtin_rules(GraphBuilder& builder, const CallTags& tags) {
   static const CharAutomaton text = *without_markup(any_text());
   BuiltinRules rules;
   const NodeId end = builder.end_of_rule();
   rules.string = builder.byte('"', write_text(builder, text, Writing::kJsonFreely, end));
   rules.integer = whole_number(builder, end);
   rules.number = number(builder, end);
-  rules.raw_text = write_text(builder, text, Writing::kRaw, builder.literal(parameter_closing(), end));
+  rules.parameter_closing = tags.parameter_closing;
+  for (const CallTags& spelling : all_call_tags()) {
+    const NodeId closing = builder.literal(spelling.parameter_closing, end);
+    const NodeId raw_text = write_text(builder, text, Writing::kRaw, closing);
+    if (spelling.parameter == tags.parameter) rules.raw_text = raw_text;
+  }
   rules.value = builder.later();
   rules.array = list(
       builder, '[', ']', [&](NodeId next) { return builder.call(rules.value, next); }, end);

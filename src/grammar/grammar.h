@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "chat/call_tags.h"
 #include "chat/python_json.h"
 
 namespace baleen {
@@ -50,19 +51,21 @@ using Grammar = std::shared_ptr<const CompiledGrammar>;
 /// A text that `pattern` (the regular subset that schemas have) matches from its first character to its last.
 [[nodiscard]] Result<Grammar> pattern_grammar(std::string_view pattern);
 
-/// A tool-call block in DSML, from the blank line before `<｜DSML｜tool_calls>` to its end: one call or more
+/// A tool-call block in DSML, from the blank line before its opening tag to its end: one call or more
 /// (`parallel`), of these functions; string parameters raw, others JSON of their schema; required
 /// parameters there, in any order, none twice. What a tool's schema asks and cannot be kept is left out,
 /// for that tool alone, and noted in `unheld`; at the worst any parameters may come. Fails when that is
 /// nowhere to note or the tool is strict, and when a name cannot be written in a tag.
 [[nodiscard]] Result<Grammar> tool_calls_grammar(std::span<const ToolGrammar> tools, bool parallel,
-                                                 std::vector<Unheld>* unheld = nullptr);
+                                                 std::vector<Unheld>* unheld = nullptr,
+                                                 const CallTags& tags = joined_call_tags());
 
 /// Either JSON of `schema` or a tool-call block: for a reply of a format that may call tools instead. Of
 /// the schema: whether something may be left out of it, and whether it is strict.
 [[nodiscard]] Result<Grammar> json_or_tool_calls_grammar(const PythonJson& schema,
                                                          std::span<const ToolGrammar> tools, bool parallel,
                                                          std::vector<Unheld>* unheld = nullptr,
-                                                         bool may_leave_out = false, bool strict = false);
+                                                         bool may_leave_out = false, bool strict = false,
+                                                         const CallTags& tags = joined_call_tags());
 
 }  // namespace baleen

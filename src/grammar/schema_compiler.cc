@@ -252,7 +252,7 @@ NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& pa
     if (!fits(candidate, siblings, schema, path)) continue;
     const std::string* text = candidate.as_string();
     if (text != nullptr ? form == ValueForm::kNoString : form == ValueForm::kRawString) continue;
-    texts.push_back(form == ValueForm::kRawString ? *text + std::string(parameter_closing())
+    texts.push_back(form == ValueForm::kRawString ? *text + std::string(rules_.parameter_closing)
                                                   : dump_python_json(candidate));
     spend_work(std::ssize(texts.back()));
     const std::string_view value_text = form == ValueForm::kRawString ? *text : texts.back();

@@ -134,7 +134,7 @@ NodeId SchemaCompiler::string(const PythonJson& schema, const std::string& path,
   const bool is_any = !has_rules && texts.size() == 1 && texts[0].least == 0 && texts[0].most == kUnbounded;
   if (is_any) return builder_.call(raw ? rules_.raw_text : rules_.string, next);
 
-  const NodeId after = raw ? builder_.literal(parameter_closing(), next) : next;
+  const NodeId after = raw ? builder_.literal(rules_.parameter_closing, next) : next;
   const Writing writing = raw ? Writing::kRaw : has_rules ? Writing::kJson : Writing::kJsonFreely;
   const std::optional<TextSet> plain = without_markup(texts);
   std::optional<NodeId> text;

@@ -13,10 +13,6 @@
 namespace baleen {
 namespace {
 
-constexpr std::string_view kBlockOpening = "\n\n<｜DSML｜tool_calls>\n";
-constexpr std::string_view kInvokeOpening = "<｜DSML｜invoke name=\"";
-constexpr std::string_view kParameterOpening = "<｜DSML｜parameter name=\"";
-constexpr std::string_view kInvokeClosing = "</｜DSML｜invoke>\n";
 /// One bit each in a set.
 constexpr std::size_t kMaxParameters = 64;
 
@@ -29,15 +25,15 @@ bool can_be_written(std::string_view name) {
 class BlockCompiler {
  public:
   /// Of each tool in `free` any parameters are allowed.
-  BlockCompiler(GraphBuilder& builder, const BuiltinRules& rules, const std::vector<bool>& free,
-                std::vector<Unheld>* unheld)
-      : builder_(builder), rules_(rules), free_(free), unheld_(unheld) {}
+  BlockCompiler(GraphBuilder& builder, const BuiltinRules& rules, const CallTags& tags,
+                const std::vector<bool>& free, std::vector<Unheld>* unheld)
+      : builder_(builder), rules_(rules), tags_(tags), free_(free), unheld_(unheld) {}
 
   NodeId block(std::span<const ToolGrammar> tools, bool parallel) {
     const NodeId invokes = builder_.later();
-    const NodeId closing = builder_.literal(chat_format::kCallsEnd, builder_.end_of_rule());
+    const NodeId closing = builder_.literal(tags_.calls_end, builder_.end_of_rule());
     const NodeId after_invoke = parallel ? builder_.split({invokes, closing}) : closing;
-    const NodeId invoke_closing = builder_.literal(kInvokeClosing, after_invoke);
+    const NodeId invoke_closing = builder_.literal(tags_.invoke_closing, after_invoke);
     const NodeId anything = any_arguments(invoke_closing);
     std::deque<std::string> headers;
     std::vector<std::pair<std::string_view, NodeId>> branches;
@@ -50,8 +46,9 @@ class BlockCompiler {
       branches.emplace_back(headers.back(), begins_.back());
     }
     builder_.set_limit(kMaxNodes);
-    builder_.set_later(invokes, builder_.literal(kInvokeOpening, builder_.literals(std::move(branches))));
-    return builder_.literal(kBlockOpening, invokes);
+    builder_.set_later(invokes,
+                       builder_.literal(tags_.invoke_opening, builder_.literals(std::move(branches))));
+    return builder_.literal(tags_.calls_opening, invokes);
   }
 
   [[nodiscard]] const std::optional<Failure>& failure() const { return failure_; }
@@ -148,7 +145,7 @@ class BlockCompiler {
       free_options.push_back(free_parameter(compiler, names, next));
     const NodeId free_option = free_options.empty() ? kNoNode : builder_.split(std::move(free_options));
     const NodeId picker = builder_.set_pick(set, options, free_option);
-    const NodeId prefix = builder_.literal(kParameterOpening, picker);
+    const NodeId prefix = builder_.literal(tags_.parameter_opening, picker);
     builder_.change_set_next(next, prefix, picker);
     builder_.set_begin(set, prefix);
     return required == 0 && !shape.needs_one ? builder_.split({none, set}) : set;
@@ -158,7 +155,7 @@ class BlockCompiler {
   NodeId value_of(SchemaCompiler& compiler, const PythonJson& schema, const std::string& path, NodeId next) {
     const NodeId raw = compiler.value(schema, path, ValueForm::kRawString, next);
     const NodeId json =
-        compiler.value(schema, path, ValueForm::kNoString, builder_.literal(parameter_closing(), next));
+        compiler.value(schema, path, ValueForm::kNoString, builder_.literal(rules_.parameter_closing, next));
     return builder_.literal("\" string=\"", builder_.split({builder_.literal("true\">", raw),
                                                             builder_.literal("false\">", json)}));
   }
@@ -181,6 +178,7 @@ class BlockCompiler {
 
   GraphBuilder& builder_;
   const BuiltinRules& rules_;
+  const CallTags& tags_;
   const std::vector<bool>& free_;
   std::vector<Unheld>* unheld_;
   std::vector<NodeId> begins_;
@@ -189,6 +187,7 @@ class BlockCompiler {
 
 struct Wanted {
   std::span<const ToolGrammar> tools;
+  const CallTags& tags;
   bool parallel = false;
   const PythonJson* schema = nullptr;  ///< null: no other reply than calls
   /// Parts of the schema may be left out; noted where what is left out of tools is.
@@ -200,7 +199,7 @@ struct Wanted {
 Result<Grammar> compile_once(const Wanted& wanted, const std::vector<bool>& free, std::vector<Unheld>* unheld,
                              std::vector<bool>& unreachable) {
   GraphBuilder builder;
-  const BuiltinRules rules = add_builtin_rules(builder);
+  const BuiltinRules rules = add_builtin_rules(builder, wanted.tags);
   std::optional<NodeId> value;
   if (wanted.schema != nullptr) {
     std::vector<Unheld> left_out;
@@ -216,7 +215,7 @@ Result<Grammar> compile_once(const Wanted& wanted, const std::vector<bool>& free
     }
     if (unheld != nullptr) std::ranges::move(left_out, std::back_inserter(*unheld));
   }
-  BlockCompiler compiler(builder, rules, free, unheld);
+  BlockCompiler compiler(builder, rules, wanted.tags, free, unheld);
   const NodeId calls = compiler.block(wanted.tools, wanted.parallel);
   if (compiler.failure()) return *compiler.failure();
   const NodeId begin = value ? builder.split({*value, calls}) : calls;
@@ -251,8 +250,8 @@ Result<Grammar> compile(const Wanted& wanted, std::vector<Unheld>* unheld) {
     for (std::size_t i = 0; i < tools.size(); ++i) {
       std::vector<Unheld> ignored;
       std::vector<bool> alone;
-      const Result<Grammar> single =
-          compile_once({.tools = tools.subspan(i, 1)}, std::vector<bool>(1), &ignored, alone);
+      const Result<Grammar> single = compile_once({.tools = tools.subspan(i, 1), .tags = wanted.tags},
+                                                  std::vector<bool>(1), &ignored, alone);
       if (single) continue;
       if (tools[i].strict) return single;
       free[i] = true;
@@ -269,14 +268,15 @@ Result<Grammar> compile(const Wanted& wanted, std::vector<Unheld>* unheld) {
 }  // namespace
 
 Result<Grammar> tool_calls_grammar(std::span<const ToolGrammar> tools, bool parallel,
-                                   std::vector<Unheld>* unheld) {
-  return compile({.tools = tools, .parallel = parallel}, unheld);
+                                   std::vector<Unheld>* unheld, const CallTags& tags) {
+  return compile({.tools = tools, .tags = tags, .parallel = parallel}, unheld);
 }
 
 Result<Grammar> json_or_tool_calls_grammar(const PythonJson& schema, std::span<const ToolGrammar> tools,
                                            bool parallel, std::vector<Unheld>* unheld, bool may_leave_out,
-                                           bool strict) {
+                                           bool strict, const CallTags& tags) {
   return compile({.tools = tools,
+                  .tags = tags,
                   .parallel = parallel,
                   .schema = &schema,
                   .may_leave_out = may_leave_out,

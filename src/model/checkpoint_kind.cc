@@ -320,7 +320,7 @@ CheckpointKind detect_kind(const Checkpoint& checkpoint, std::string_view config
   kind.dense = matrix_kind(checkpoint, scan.dense_stem);
   kind.draft_experts = matrix_kind(checkpoint, scan.draft_expert_stem);
   kind.draft_dense = matrix_kind(checkpoint, scan.draft_dense_stem);
-  kind.prompts = find_prompt_profile(checkpoint.folder());
+  kind.prompts = find_prompt_profile(checkpoint.folder(), kind.release.value == Release::kV41);
   std::string draft_text;
   if (!scan.draft_blocks.empty()) {
     kind.draft_blocks = {std::ssize(scan.draft_blocks), blocks_text(scan)};

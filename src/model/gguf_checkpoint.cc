@@ -402,7 +402,8 @@ GgufCheckpoint open_gguf(const std::filesystem::path& path) {
   describe(tensors, table, "mtp.0.attn.wq_a", kind.draft_dense);
   kind.contradictions.clear();
   if (const std::string sign = sign_of_later_release(*model, config);
-      !sign.empty() && kind.prompts.profile.value == PromptProfile::kPreview && !kind.prompts.is_assumed) {
+      !sign.empty() && kind.prompts.profile.value.format == PromptFormat::kPreview &&
+      !kind.prompts.is_assumed) {
     kind.contradictions.push_back(
         fmt::format("the file's chat template is the preview's ({}), and {}: of 0731 and 0813 the efforts "
                     "are others, which "

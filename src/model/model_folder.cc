@@ -54,7 +54,7 @@ ModelFolder open_model_folder(const std::filesystem::path& folder, std::optional
   ModelFiles files = read_model_files(folder);
   CheckpointKind& kind = files.kind;
   if (!kind.why_not.empty()) fail("{}: {}", folder.string(), kind.why_not);
-  if (profile) kind.prompts = {{*profile, "given by option"}, false};
+  if (profile) kind.prompts = imposed_profile(*profile, kind.prompts);
   ModelConfig stored = parse_config(files.config_text, files.config_label, stored_drafts(kind));
   ModelConfig config = kind.num_usable_draft_blocks > 0 ? stored : without_drafts(stored);
   return {std::move(config), std::move(stored), std::move(kind), std::move(files.checkpoint)};

@@ -29,7 +29,7 @@ struct ReleaseName {
 
 ReleaseName variant_of(const CheckpointKind& kind, bool is_pro) {
   const std::string& encoder = kind.prompts.profile.evidence;
-  const bool official = kind.prompts.profile.value == PromptProfile::kOfficial;
+  const bool official = kind.prompts.profile.value.format == PromptFormat::kOfficial;
   const std::string dated = is_pro ? "-0813" : "-0731";
   if (kind.vision.value) return {"-Vision-Exp", kind.vision.evidence};
   if (kind.draft_head.value == DraftKind::kDspark) {

@@ -39,8 +39,10 @@ std::vector<TextFile> companion_files(const fs::path& folder) {
     if (!wanted || name == "config.json" || name == kIndexFileName) continue;
     files.push_back({name.string(), read_text_file(entry.path())});
   }
-  if (fs::is_regular_file(folder / encoder_path()))
-    files.push_back({encoder_path().string(), read_text_file(folder / encoder_path())});
+  for (const fs::path& encoder : encoder_paths()) {
+    if (fs::is_regular_file(folder / encoder))
+      files.push_back({encoder.string(), read_text_file(folder / encoder)});
+  }
   std::sort(files.begin(), files.end(), [](const TextFile& a, const TextFile& b) { return a.name < b.name; });
   return files;
 }

@@ -78,11 +78,9 @@ std::vector<FindingLine> findings_of(const CheckpointKind& kind) {
     lines.push_back(
         {"draft_dense", "  and dense matrices", kind.draft_dense.text(), kind.draft_dense.evidence});
   lines.push_back({"vision", "vision", kind.vision.value ? "yes" : "no", kind.vision.evidence});
-  // V4's two profiles are not V4.1's.
-  if (kind.release.value != Release::kV41)
-    lines.push_back({"prompt_profile", "prompt profile",
-                     std::string(prompt_profile_name(kind.prompts.profile.value)),
-                     kind.prompts.profile.evidence});
+  lines.push_back({"prompt_profile", "prompt profile",
+                   std::string(prompt_profile_name(kind.prompts.profile.value)),
+                   kind.prompts.profile.evidence});
   std::erase_if(lines, [](const FindingLine& line) { return line.value.empty(); });
   return lines;
 }

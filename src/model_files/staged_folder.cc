@@ -39,16 +39,20 @@ bool starts_and_ends(std::string_view name, std::string_view start, std::string_
   return name.size() >= start.size() + end.size() && name.starts_with(start) && name.ends_with(end);
 }
 
+bool is_encoder(const fs::path& name) {
+  return std::ranges::find(encoder_paths(), name, &fs::path::filename) != encoder_paths().end();
+}
+
 /// The folder of a release's encoder, with nothing else in it.
 bool is_encoder_folder(const fs::directory_entry& entry) {
   std::error_code ignored;
-  if (entry.path().filename() != encoder_path().parent_path() || entry.is_symlink(ignored) ||
+  if (entry.path().filename() != encoder_paths().front().parent_path() || entry.is_symlink(ignored) ||
       !entry.is_directory(ignored))
     return false;
   const fs::directory_iterator files(entry.path(), ignored);
   return std::all_of(begin(files), end(files), [](const fs::directory_entry& file) {
     std::error_code unreadable;
-    return file.path().filename() == encoder_path().filename() && file.is_regular_file(unreadable);
+    return is_encoder(file.path().filename()) && file.is_regular_file(unreadable);
   });
 }
 

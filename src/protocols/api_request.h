@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "chat/message.h"
+#include "chat/prompt_profile.h"
 #include "chat/reply_reader.h"
 #include "sampling/sampling_params.h"
 #include "tensor/ragged_batch.h"
@@ -74,14 +75,15 @@ using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct ApiRequest {
   const Protocol* protocol = &kChatCompletionsApi;
-  std::string model;  ///< as the client wrote it
+  std::string model;                                       ///< as the client wrote it
+  PromptProfile prompt_profile = PromptProfile::kPreview;  ///< the served model's, whose rules it was read by
 
   // Conversation (none where the prompt is raw). Tools and response format stand in the first message too,
   // which then is the system's. A last message of the assistant (`wo_eos`) is one that the reply
   // continues, past its reasoning.
   std::vector<Message> messages;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
-  std::string effort;                           ///< a thinking reply's, one that the prompt profile has
+  std::string effort;  ///< a thinking reply's, of the prompt profile: a name or a number
   std::optional<std::int64_t> thinking_budget;  ///< tokens of thinking at most; -1: any number
   std::vector<DeclaredTool> tools;              ///< that the reply may call; the prompt may declare more
   ToolChoice tool_choice;

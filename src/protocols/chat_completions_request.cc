@@ -7,6 +7,7 @@
 #include "protocols/requested_thinking.h"
 #include "protocols/requested_tools.h"
 #include "protocols/shared_fields.h"
+#include "protocols/text_content.h"
 
 namespace baleen {
 namespace {
@@ -26,7 +27,7 @@ void read_older_functions(const RequestFields& fields, RequestedTools& tools, Ap
 }
 
 RequestedTools read_chat_tools(const RequestFields& fields, ApiRequest& request) {
-  RequestedTools tools;
+  RequestedTools tools{.functions = {}, .declared = {}, .profile = request.prompt_profile};
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
@@ -38,18 +39,18 @@ RequestedTools read_chat_tools(const RequestFields& fields, ApiRequest& request)
       break;
     }
     // The inner object goes into the prompt as it came: that is what the model was trained on.
-    add_tool(*function, "parameters", *tool.find("function"), tools);
+    add_tool(*function, "parameters", *tool.find("function"), tools, tool.find("namespace"));
   }
   read_older_functions(fields, tools, request);
   return tools;
 }
 
 /// {"type": "function", "function": {"name": ...}}
-std::string function_name(const RequestFields& wrapped) {
+std::string function_name(const RequestFields& wrapped, const PromptProfile& profile) {
   if (wrapped.required_text("type") != "function") wrapped.expected("type", "\"function\"");
   const auto function = wrapped.fields("function");
   if (!function) return wrapped.expected("function", "an object with a name"), "";
-  return function->required_name("name");
+  return required_tool_name(*function, profile, wrapped.find("namespace"));
 }
 
 void read_allowed_tools(const RequestFields& choice, ApiRequest& request) {
@@ -60,7 +61,8 @@ void read_allowed_tools(const RequestFields& choice, ApiRequest& request) {
   if (list == nullptr) return allowed->expected("tools", "an array");
   std::vector<std::string> names;
   for (std::size_t i = 0; i < list->size() && !choice.error(); ++i) {
-    names.push_back(function_name(RequestFields((*list)[i], allowed->path("tools", i), choice.error())));
+    names.push_back(function_name(RequestFields((*list)[i], allowed->path("tools", i), choice.error()),
+                                  request.prompt_profile));
   }
   allow_only(*allowed, "tools", names, request.tools);
 }
@@ -75,7 +77,7 @@ void read_older_choice(const RequestFields& fields, ApiRequest& request) {
     if (*word == "none") request.tool_choice.kind = ToolChoice::Kind::kNone;
   } else if (const auto choice = fields.fields("function_call")) {
     request.tool_choice.kind = ToolChoice::Kind::kNamed;
-    request.tool_choice.name = choice->required_name("name");
+    request.tool_choice.name = required_tool_name(*choice, request.prompt_profile);
   }
   check_tool_choice(fields, "function_call", request);
 }
@@ -100,7 +102,7 @@ void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
       set_tool_choice(*choice, "type", type, request.tool_choice);
     } else {
       request.tool_choice.kind = ToolChoice::Kind::kNamed;
-      request.tool_choice.name = function_name(*choice);
+      request.tool_choice.name = function_name(*choice, request.prompt_profile);
     }
   }
   check_tool_choice(fields, "tool_choice", request);
@@ -109,7 +111,8 @@ void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
 /// OpenAI's reasoning_effort; DeepSeek's thinking and thinking_mode; OpenRouter's reasoning; the template
 /// arguments of other servers.
 void read_thinking(const RequestFields& fields, const ApiContext& context, ApiRequest& request) {
-  RequestedThinking thinking{.effort = read_effort(fields, "reasoning_effort")};
+  RequestedThinking thinking{.profile = request.prompt_profile,
+                             .effort = read_effort(fields, "reasoning_effort", request.prompt_profile)};
   request.show_reasoning = fields.flag("include_reasoning").value_or(true);
   if (const auto object = fields.fields("reasoning")) {
     set_effort(*object, "effort", thinking);
@@ -198,6 +201,7 @@ ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiCon
     check_known_fields(fields, request);
     check_modalities(fields);
     read_chat_messages(fields, request);
+    refuse_images(fields, "messages", request.prompt_profile);
     RequestedTools tools = read_chat_tools(fields, request);
     request.tools = tools.declared;
     read_chat_tool_choice(fields, request);

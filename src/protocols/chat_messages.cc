@@ -1,6 +1,7 @@
 #include "protocols/chat_messages.h"
 
 #include "protocols/conversation.h"
+#include "protocols/requested_tools.h"
 #include "protocols/text_content.h"
 
 namespace baleen {
@@ -58,10 +59,10 @@ class ChatMessageReader {
     read_tool_calls(fields, message);
   }
 
-  static void read_tool_calls(const RequestFields& fields, Message& message) {
+  void read_tool_calls(const RequestFields& fields, Message& message) const {
     if (const auto call = fields.fields("function_call")) {
       message.tool_calls.push_back({.id = "",
-                                    .name = call->required_name("name"),
+                                    .name = required_tool_name(*call, request_.prompt_profile),
                                     .arguments = history_arguments(*call, "arguments")});
     }
     const PythonJson::Array* calls = fields.list("tool_calls", kMaxTools);
@@ -76,11 +77,12 @@ class ChatMessageReader {
       const auto function = call.fields(is_custom ? "custom" : "function");
       if (!function)
         return call.expected(is_custom ? "custom" : "function", "an object with name and arguments");
-      message.tool_calls.push_back({.id = id == nullptr ? "" : *id,
-                                    .name = function->required_name("name"),
-                                    .arguments = is_custom ? dump_python_json(PythonJson::Object{
-                                                                 {"input", function->required_text("input")}})
-                                                           : history_arguments(*function, "arguments")});
+      message.tool_calls.push_back(
+          {.id = id == nullptr ? "" : *id,
+           .name = required_tool_name(*function, request_.prompt_profile, call.find("namespace")),
+           .arguments =
+               is_custom ? dump_python_json(PythonJson::Object{{"input", function->required_text("input")}})
+                         : history_arguments(*function, "arguments")});
     }
   }
 

@@ -15,6 +15,11 @@ bool is_user_side(const Message& message) {
   return message.role == Role::kUser || message.role == Role::kTool;
 }
 
+/// A lone system message, to which no profile has a reply.
+void reply_to_lone_system(std::vector<Message>& messages) {
+  if (messages.size() == 1 && messages.front().role == Role::kSystem) messages.front().role = Role::kUser;
+}
+
 void settle_system_messages(std::vector<Message>& messages) {
   std::vector<Message> settled;
   settled.reserve(messages.size() + 1);
@@ -89,7 +94,11 @@ void arrange_conversation(const RequestFields& fields, std::string_view field, R
     return fields.refuse(field, "ends with tool calls; add their results");
   }
   leave_out_client_lines(request);
-  settle_system_messages(messages);
+  if (prompt_rules(request.prompt_profile).system_token.empty()) {
+    settle_system_messages(messages);
+  } else {
+    reply_to_lone_system(messages);
+  }
   PythonJson format = format_in_prompt(request.response_format);
   if (tools.functions.empty() && format.is_null()) return;
   if (messages.front().role != Role::kSystem)
@@ -111,6 +120,11 @@ std::string history_arguments(const RequestFields& call, std::string_view name) 
   if (text->find_first_not_of(" \t\r\n") == std::string::npos) return std::string(kNone);
   const Result<PythonJson> json = parse_python_json(*text);
   if (json && is_none(json.value())) return std::string(kNone);
+  // Some clients encode what is encoded already.
+  const std::string* inner = json ? json.value().as_string() : nullptr;
+  if (const Result<PythonJson> again = parse_python_json(inner == nullptr ? "" : *inner);
+      again && again.value().as_object() != nullptr)
+    return *inner;
   if (json && json.value().as_object() == nullptr) {
     call.refuse(name, fmt::format("must be the JSON of an object, not of {}", json.value().kind()));
   }

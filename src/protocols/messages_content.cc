@@ -3,6 +3,7 @@
 #include <set>
 
 #include "protocols/conversation.h"
+#include "protocols/requested_tools.h"
 #include "protocols/text_content.h"
 
 namespace baleen {
@@ -11,7 +12,8 @@ namespace {
 /// Reads one message after the other.
 class ConversationReader {
  public:
-  explicit ConversationReader(ApiRequest& request) : messages_(request.messages), ignored_(request.ignored) {}
+  explicit ConversationReader(ApiRequest& request)
+      : messages_(request.messages), ignored_(request.ignored), profile_(request.prompt_profile) {}
 
   void read(const RequestFields& fields, bool is_last) {
     const std::string role = fields.required_text("role");
@@ -116,7 +118,7 @@ class ConversationReader {
   void read_call(const RequestFields& block) {
     ToolCall& call = assistant().tool_calls.emplace_back();
     call.id = block.required_text("id");
-    call.name = block.required_name("name");
+    call.name = required_tool_name(block, profile_);
     call.arguments = history_arguments(block, "input");
   }
 
@@ -133,6 +135,7 @@ class ConversationReader {
 
   std::vector<Message>& messages_;
   std::vector<std::string>& ignored_;
+  const PromptProfile& profile_;
 };
 
 }  // namespace

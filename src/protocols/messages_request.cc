@@ -7,12 +7,13 @@
 #include "protocols/requested_thinking.h"
 #include "protocols/requested_tools.h"
 #include "protocols/shared_fields.h"
+#include "protocols/text_content.h"
 
 namespace baleen {
 namespace {
 
 RequestedTools read_messages_tools(const RequestFields& fields, ApiRequest& request) {
-  RequestedTools tools;
+  RequestedTools tools{.functions = {}, .declared = {}, .profile = request.prompt_profile};
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
@@ -39,7 +40,7 @@ void read_messages_tool_choice(const RequestFields& fields, ApiRequest& request)
     request.tool_choice.kind = Kind::kNone;
   } else if (type == "tool") {
     request.tool_choice.kind = Kind::kNamed;
-    request.tool_choice.name = choice->required_name("name");
+    request.tool_choice.name = required_tool_name(*choice, request.prompt_profile);
   } else if (type != "auto") {
     choice->expected("type", "auto, any, tool or none");
   }
@@ -49,7 +50,7 @@ void read_messages_tool_choice(const RequestFields& fields, ApiRequest& request)
 /// This protocol thinks only when asked to, with a budget where one is given.
 void read_thinking(const RequestFields& fields, const ApiContext& context, const std::string& effort,
                    ApiRequest& request) {
-  RequestedThinking thinking{.on = false, .effort = effort};
+  RequestedThinking thinking{.profile = request.prompt_profile, .on = false, .effort = effort};
   if (const auto object = fields.fields("thinking")) {
     const std::string type = object->required_text("type");
     if (type == "enabled") {
@@ -71,7 +72,7 @@ void read_thinking(const RequestFields& fields, const ApiContext& context, const
 
 void read_output_config(const RequestFields& fields, ApiRequest& request, std::string& effort) {
   if (const auto config = fields.fields("output_config")) {
-    effort = read_effort(*config, "effort");
+    effort = read_effort(*config, "effort", request.prompt_profile);
     if (const auto format = config->fields("format"))
       read_format(*format, "", false, request.response_format);
   }
@@ -85,6 +86,7 @@ ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bo
     request.protocol = &kMessagesApi;
     check_known_fields(fields, request);
     read_messages_conversation(fields, request);
+    for (const char* name : {"system", "messages"}) refuse_images(fields, name, request.prompt_profile);
     RequestedTools tools = read_messages_tools(fields, request);
     request.tools = tools.declared;
     read_messages_tool_choice(fields, request);

@@ -181,6 +181,7 @@ ApiResult<ApiRequest> parse_body(
   const RequestFields fields(json.value(), "", error);
   ApiRequest request;
   request.client_key = context.client_key;
+  request.prompt_profile = context.prompt_profile;
   // There is one model: whoever does not name it means that one.
   const std::string* model = fields.text("model");
   request.model = model != nullptr && !context.any_model ? *model : context.model;

@@ -1,13 +1,23 @@
 #include "protocols/requested_thinking.h"
 
+#include <fmt/format.h>
+
 namespace baleen {
 
-std::string read_effort(const RequestFields& fields, std::string_view name) {
+std::string read_effort(const RequestFields& fields, std::string_view name, const PromptProfile& profile) {
+  const bool has_numbers = prompt_rules(profile).has_numbers();
+  const PythonJson* value = fields.find(name);
+  if (has_numbers && value != nullptr && value->as_number() != nullptr) {
+    const auto number = fields.integer(name, kMinEffort, kMaxEffort);
+    return number ? std::to_string(*number) : "";
+  }
   const std::string* effort = fields.text(name);
   if (effort == nullptr) return "";
-  // Every profile has the same words.
-  if (requested_effort(all_prompt_rules().front(), *effort) != nullptr) return *effort;
-  fields.expected(name, "none, minimal, low, medium, high, xhigh, max or ultra");
+  if (requested_effort(profile, *effort)) return *effort;
+  constexpr const char* kWords = "none, minimal, low, medium, high, xhigh, max or ultra";
+  fields.expected(name, has_numbers
+                            ? fmt::format("{}, or a number from {} to {}", kWords, kMinEffort, kMaxEffort)
+                            : std::string(kWords));
   return "";
 }
 
@@ -17,7 +27,7 @@ void set_switch(const RequestFields& fields, std::string_view name, bool on, Req
 }
 
 void set_effort(const RequestFields& fields, std::string_view name, RequestedThinking& thinking) {
-  const std::string effort = read_effort(fields, name);
+  const std::string effort = read_effort(fields, name, thinking.profile);
   if (effort.empty()) return;
   if (!thinking.effort.empty() && thinking.effort != effort) {
     fields.refuse(name, "contradicts another field that says how hard to think");
@@ -46,18 +56,18 @@ void settle_thinking(const RequestFields& fields, std::string_view effort_field,
                      const RequestedThinking& thinking, const ApiContext& context, ApiRequest& request) {
   if (thinking.effort == "none" && thinking.on == true)
     fields.refuse(effort_field, "\"none\" contradicts the field that switches thinking on");
-  const PromptRules& rules = prompt_rules(context.prompt_profile);
-  const RequestedEffort* requested = requested_effort(rules, thinking.effort);
-  const bool by_effort = requested == nullptr ? context.think_by_default : !requested->effort.empty();
+  const PromptProfile& profile = thinking.profile;
+  const std::optional<RequestedEffort> requested = requested_effort(profile, thinking.effort);
+  const bool by_effort = requested ? !requested->effort.empty() : context.think_by_default;
   if (!thinking.on.value_or(by_effort)) {
     request.thinking_mode = ThinkingMode::kChat;
     return;
   }
   request.thinking_mode = ThinkingMode::kThinking;
-  if (requested == nullptr) {
-    request.effort = rules.api_default;
+  if (!requested) {
+    request.effort = api_default(profile);
   } else {
-    request.effort = requested->effort.empty() ? rules.efforts.front().name : requested->effort;
+    request.effort = requested->effort.empty() ? effort_names(profile).front() : requested->effort;
   }
 }
 

@@ -8,12 +8,15 @@ namespace baleen {
 
 /// What a request says: a switch, a level, both or neither.
 struct RequestedThinking {
-  std::optional<bool> on;
-  std::string effort;  ///< as given; empty when not given
+  PromptProfile profile;  ///< whose efforts are taken
+  std::optional<bool> on = {};
+  std::string effort = {};  ///< as given; empty when not given
 };
 
-/// Reads a field that is one of none, minimal, low, medium, high, xhigh, max, ultra; empty when absent.
-[[nodiscard]] std::string read_effort(const RequestFields& fields, std::string_view name);
+/// Reads a field that is one of none, minimal, low, medium, high, xhigh, max, ultra, or, where the profile's
+/// efforts are numbers, one of those, as a number or as text; empty when absent.
+[[nodiscard]] std::string read_effort(const RequestFields& fields, std::string_view name,
+                                      const PromptProfile& profile);
 
 /// A second switch that disagrees with the first is refused; `name` is the field it stands in.
 void set_switch(const RequestFields& fields, std::string_view name, bool on, RequestedThinking& thinking);

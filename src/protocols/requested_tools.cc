@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "chat/tool_namespace.h"
 #include "protocols/text_content.h"
 
 namespace baleen {
@@ -15,6 +16,28 @@ bool is_declared(const std::vector<DeclaredTool>& tools, std::string_view name) 
 
 }  // namespace
 
+std::string required_tool_name(const RequestFields& fields, const PromptProfile& profile,
+                               const PythonJson* name_space) {
+  if (!prompt_rules(profile).has_namespaces) return fields.required_name("name");
+  const std::string name = fields.required_text("name");
+  if (fields.error()) return "";
+  if (name_space == nullptr) name_space = fields.find("namespace");
+  const Result<std::string> qualified = qualified_tool_name(name, name_space);
+  if (!qualified) return fields.refuse("name", qualified.error()), "";
+  const std::string_view whole = qualified.value();
+  const std::size_t separator = whole.find(kNamespaceSeparator);
+  const auto is_name = [](std::string_view part) {
+    return !part.empty() && std::ranges::all_of(part, is_name_character);
+  };
+  const bool has_separator = separator != std::string_view::npos;
+  const bool good = whole.size() <= kMaxNameBytes && is_name(whole.substr(0, separator)) &&
+                    (!has_separator || is_name(whole.substr(separator + kNamespaceSeparator.size())));
+  if (!good)
+    fields.expected("name", fmt::format("1 to {} letters, digits, - or _, behind a namespace and {} or not",
+                                        kMaxNameBytes, kNamespaceSeparator));
+  return qualified.value();
+}
+
 bool pass_over_tool(const RequestFields& tool, std::string_view own_type, ApiRequest& request) {
   const PythonJson* type = tool.find("type");
   if (type == nullptr || type->as_string() == nullptr || *type->as_string() == own_type) return false;
@@ -23,8 +46,8 @@ bool pass_over_tool(const RequestFields& tool, std::string_view own_type, ApiReq
 }
 
 void add_tool(const RequestFields& function, std::string_view schema_field, PythonJson in_prompt,
-              RequestedTools& tools) {
-  std::string name = function.required_name("name");
+              RequestedTools& tools, const PythonJson* name_space) {
+  std::string name = required_tool_name(function, tools.profile, name_space);
   (void)function.text("description");
   const bool strict = function.flag("strict").value_or(false);
   // What a schema says is for the grammar to read; clients in PHP write an empty object as [].
@@ -38,6 +61,10 @@ void add_tool(const RequestFields& function, std::string_view schema_field, Pyth
   }
   tools.declared.push_back(
       {std::move(name), schema == nullptr || is_empty_list ? PythonJson() : *schema, strict});
+  if (prompt_rules(tools.profile).has_namespaces) {
+    if (name_space == nullptr) name_space = function.find("namespace");
+    in_prompt = qualified_function(in_prompt, name_space).value();  // the name was read
+  }
   tools.functions.push_back(std::move(in_prompt));
 }
 

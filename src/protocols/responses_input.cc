@@ -45,7 +45,10 @@ std::string_view own_output(const RequestFields& call) {
 class ItemReader {
  public:
   explicit ItemReader(ApiRequest& request)
-      : messages_(request.messages), ignored_(request.ignored), client_key_(request.client_key) {
+      : messages_(request.messages),
+        ignored_(request.ignored),
+        client_key_(request.client_key),
+        profile_(request.prompt_profile) {
     for (const ConversationTurn& turn : request.keeping.turns) note_outputs(*turn);
     note_outputs(request.keeping.input);
   }
@@ -132,7 +135,7 @@ class ItemReader {
     if (status != nullptr && *status == "incomplete" && !answered_.contains(item.required_text("call_id")))
       return;
     add_call({.id = item.required_text("call_id"),
-              .name = required_call_name(item),
+              .name = required_call_name(item, profile_),
               .arguments = history_arguments(item, "arguments")});
   }
 
@@ -147,7 +150,7 @@ class ItemReader {
     std::string text = read_tool_output(item, "output", ignored_);
     if (const std::string* id = item.text("call_id")) return add_output(*id, std::move(text));
     // Clients put in results that belong to no call of this conversation, and say what they are results of.
-    const std::string name = kept_call_name(item);
+    const std::string name = kept_call_name(item, profile_);
     if (const auto call = unanswered_.find(name); call != unanswered_.end()) {
       add_output(call->second, std::move(text));
       unanswered_.erase(call);
@@ -192,7 +195,7 @@ class ItemReader {
     const std::string_view output = own_output(item);
     // The format has no place for a call that nothing answers.
     if (output.empty() && !answered_.contains(id)) return;
-    std::string name = kept_call_name(item);
+    std::string name = kept_call_name(item, profile_);
     if (name.empty()) name = plain_name(type.substr(0, type.size() - kCall.size()));
     add_call({.id = id, .name = std::move(name), .arguments = other_arguments(item)});
     if (!output.empty()) add_output(id, read_tool_output(item, output, ignored_));
@@ -218,6 +221,7 @@ class ItemReader {
   std::vector<Message>& messages_;
   std::vector<std::string>& ignored_;
   std::string_view client_key_;
+  const PromptProfile& profile_;
   std::unordered_set<std::string> answered_;                 ///< calls whose outputs the conversation has
   std::unordered_map<std::string, std::string> unanswered_;  ///< the latest other call of a name
 };

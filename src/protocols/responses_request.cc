@@ -12,13 +12,14 @@
 #include "protocols/requested_tools.h"
 #include "protocols/responses_input.h"
 #include "protocols/shared_fields.h"
+#include "protocols/text_content.h"
 #include "protocols/tool_groups.h"
 
 namespace baleen {
 namespace {
 
 RequestedTools read_responses_tools(const RequestFields& fields, ApiRequest& request) {
-  RequestedTools tools;
+  RequestedTools tools{.functions = {}, .declared = {}, .profile = request.prompt_profile};
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
@@ -33,9 +34,9 @@ RequestedTools read_responses_tools(const RequestFields& fields, ApiRequest& req
   return tools;
 }
 
-std::string function_name(const RequestFields& choice) {
+std::string function_name(const RequestFields& choice, const PromptProfile& profile) {
   if (choice.required_text("type") != "function") choice.expected("type", "function or allowed_tools");
-  return required_call_name(choice);
+  return required_call_name(choice, profile);
 }
 
 void read_responses_tool_choice(const RequestFields& fields, ApiRequest& request) {
@@ -51,12 +52,13 @@ void read_responses_tool_choice(const RequestFields& fields, ApiRequest& request
     if (list == nullptr) return choice->expected("tools", "an array");
     std::vector<std::string> names;
     for (std::size_t i = 0; i < list->size() && !fields.error(); ++i) {
-      names.push_back(function_name(RequestFields((*list)[i], choice->path("tools", i), fields.error())));
+      names.push_back(function_name(RequestFields((*list)[i], choice->path("tools", i), fields.error()),
+                                    request.prompt_profile));
     }
     allow_only(*choice, "tools", names, request.tools);
   } else if (choice) {
     request.tool_choice.kind = ToolChoice::Kind::kNamed;
-    request.tool_choice.name = function_name(*choice);
+    request.tool_choice.name = function_name(*choice, request.prompt_profile);
   }
   check_tool_choice(fields, "tool_choice", request);
 }
@@ -82,7 +84,7 @@ void read_include(const RequestFields& fields, ApiRequest& request) {
 
 /// effort and summary; the switches of other servers beside it.
 void read_reasoning(const RequestFields& fields, const ApiContext& context, ApiRequest& request) {
-  RequestedThinking thinking;
+  RequestedThinking thinking{.profile = request.prompt_profile};
   if (const auto reasoning = fields.fields("reasoning")) {
     set_effort(*reasoning, "effort", thinking);
     set_thinking_budget(*reasoning, "max_tokens", request);
@@ -181,6 +183,7 @@ ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& c
       request.messages.push_back({.role = Role::kSystem, .content = *instructions});
     }
     read_responses_input(fields, context, request);
+    refuse_images(fields, "input", request.prompt_profile);
     RequestedTools tools = read_responses_tools(fields, request);
     request.tools = tools.declared;
     read_responses_tool_choice(fields, request);

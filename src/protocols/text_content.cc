@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/quoted_text.h"
+#include "chat/message_json.h"
 #include "protocols/conversation.h"
 
 namespace baleen {
@@ -184,7 +185,36 @@ std::string read_part_at(const RequestFields& part, Place place, std::vector<std
   return place.speaker == Speaker::kModel ? "" : stand_in(part, type);
 }
 
+/// The place of the first image in a conversation, a message or a part; empty where there is none.
+std::string image_within(const PythonJson& value, const std::string& path) {
+  if (const PythonJson::Array* list = value.as_array()) {
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      if (std::string found = image_within((*list)[i], fmt::format("{}[{}]", path, i)); !found.empty())
+        return found;
+    }
+    return "";
+  }
+  const PythonJson* type = value.find("type");
+  if (type != nullptr && type->as_string() != nullptr &&
+      (is_image_type(*type->as_string()) || *type->as_string() == "computer_screenshot"))
+    return path;
+  for (const char* inside : {"content", "output", "source"}) {
+    const PythonJson* part = value.find(inside);
+    if (part == nullptr) continue;
+    if (std::string found = image_within(*part, fmt::format("{}.{}", path, inside)); !found.empty())
+      return found;
+  }
+  return "";
+}
+
 }  // namespace
+
+void refuse_images(const RequestFields& fields, std::string_view name, const PromptProfile& profile) {
+  const PythonJson* value = prompt_rules(profile).has_images ? fields.find(name) : nullptr;
+  if (value == nullptr) return;
+  if (const std::string place = image_within(*value, fields.path(name)); !place.empty())
+    fields.refuse_at(place, kNoImages);
+}
 
 void pass_over(const RequestFields& object, std::string_view type, std::vector<std::string>& ignored) {
   ignored.push_back(fmt::format("{} ({})", object.path(), shortened_text(type, kMaxTypeBytes)));

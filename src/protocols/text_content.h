@@ -2,7 +2,8 @@
 ///
 /// This model reads text. What a conversation holds beside text (pictures, files, parts that a later client
 /// invents) is no reason to end it: a short text stands in for it, and the reply's header x-baleen-ignored
-/// names it. Where a document or a search result has text of its own, that is read.
+/// names it. Where a document or a search result has text of its own, that is read. A model that was trained
+/// on images would take such a text for the whole: to it they are refused.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,9 @@ enum class Speaker : std::uint8_t { kOthers, kModel };
 /// The members of an object that can be read, as JSON: without `type`, `id` and the like, and without data
 /// that is encoded or encrypted. "{}" where nothing is left.
 [[nodiscard]] std::string readable_json(const PythonJson& value);
+
+/// By rules that know images: refuses the first one that a part of the field is, or a part within a part.
+void refuse_images(const RequestFields& fields, std::string_view name, const PromptProfile& profile);
 
 /// Notes that a part, block or item of this type was passed over.
 void pass_over(const RequestFields& object, std::string_view type, std::vector<std::string>& ignored);

@@ -251,15 +251,16 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
   const bool must_call = request.tool_choice.kind != ToolChoice::Kind::kAuto;
   if (formatted && !must_call) {
     const bool may_leave_out = holding == ResponseFormat::Holding::kPossible;
-    auto grammar = cached(
-        tools_key(tools, parallel) + "\n" + schema_key(schema, holding), [&](std::vector<Unheld>& unheld) {
-          return json_or_tool_calls_grammar(schema, tools, parallel, &unheld, may_leave_out, strict);
-        });
+    auto grammar = cached(tools_key(tools, parallel) + "\n" + schema_key(schema, holding),
+                          [&](std::vector<Unheld>& unheld) {
+                            return json_or_tool_calls_grammar(schema, tools, parallel, &unheld, may_leave_out,
+                                                              strict, call_tags(model_.prompt_profile));
+                          });
     if (!grammar) return bad_request("response_format", grammar.error());
     return held_to(ReplyRules::Body::kGrammar, grammar);
   }
   auto grammar = cached(tools_key(tools, parallel), [&](std::vector<Unheld>& unheld) {
-    return tool_calls_grammar(tools, parallel, &unheld);
+    return tool_calls_grammar(tools, parallel, &unheld, call_tags(model_.prompt_profile));
   });
   if (!grammar) return bad_request("tools", grammar.error());
   return held_to(must_call ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree, grammar);
@@ -283,7 +284,8 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   if (request.sampling.dry.penalises()) request.sampling.dry.breakers = dry_breakers(request);
   MakeReplyDivider make_divider;  // a raw reply is all content
   if (!raw)
-    make_divider = content_divider(reply_mode(prepared), may_call_tools(request), prepared.enforcement);
+    make_divider = content_divider(reply_mode(prepared), may_call_tools(request), prepared.enforcement,
+                                   call_tags(model_.prompt_profile));
   for (std::size_t i = 0; i < num_prompts; ++i) {
     std::size_t num_added = 0;
     std::vector<std::int64_t> section_ends;

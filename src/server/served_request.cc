@@ -67,10 +67,10 @@ ServedRequest::ServedRequest(const ServingContext& context, PreparedRequest requ
       exchange_(std::move(exchange)),
       end_of_reasoning_(context_.model.tokenizer->id_of(chat_format::kEndThink)) {
   for (std::size_t i = 0; i < request_.choices.size(); ++i) {
-    choices_.push_back(
-        {.id = {},
-         .reader = ReplyReader(reply_mode(request_), callable_tools(request_.asked), request_.enforcement),
-         .in_reasoning = request_.starts_in_reasoning});
+    choices_.push_back({.id = {},
+                        .reader = ReplyReader(reply_mode(request_), callable_tools(request_.asked),
+                                              request_.enforcement, call_tags(context_.model.prompt_profile)),
+                        .in_reasoning = request_.starts_in_reasoning});
   }
   Usage at_start;
   at_start.prompt_tokens = request_.prompt_tokens;

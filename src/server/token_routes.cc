@@ -25,16 +25,27 @@ std::optional<PythonJson> parse_object(std::string_view body) {
 }
 
 /// Efforts by the names that clients know from other providers' lists of models.
-Json reasoning_json(const PromptRules& rules, bool thinks_by_default) {
-  Json supported = Json::array({"none"}), mapping = Json::object();
-  for (const ReasoningEffort& effort : rules.efforts) supported.push_back(effort.name);
-  for (const RequestedEffort& requested : rules.requested)
-    mapping[requested.asked] = requested.effort.empty() ? "none" : requested.effort;
-  return {{"mandatory", false},
-          {"default_enabled", thinks_by_default},
-          {"default_effort", rules.api_default},
-          {"supported_efforts", std::move(supported)},
-          {"effort_mapping", std::move(mapping)}};
+Json reasoning_json(const PromptProfile& profile, bool thinks_by_default) {
+  const PromptRules& rules = prompt_rules(profile);
+  Json supported = Json::array({"none"}), mapping = Json::object(), numbers = Json::object();
+  for (const std::string_view name : effort_names(profile)) {
+    supported.push_back(name);
+    if (const auto number = effort_number(profile, name)) numbers[name] = *number;
+  }
+  for (const RequestedEffort& row : rules.requested) {
+    const std::string_view effort = requested_effort(profile, row.asked)->effort;
+    mapping[row.asked] = effort.empty() ? "none" : effort;
+  }
+  Json reasoning = {{"mandatory", false},
+                    {"default_enabled", thinks_by_default},
+                    {"default_effort", api_default(profile)},
+                    {"supported_efforts", std::move(supported)},
+                    {"effort_mapping", std::move(mapping)}};
+  if (rules.has_numbers()) {
+    reasoning["effort_numbers"] = std::move(numbers);
+    reasoning["effort_range"] = {kMinEffort, kMaxEffort};
+  }
+  return reasoning;
 }
 
 }  // namespace
@@ -49,7 +60,7 @@ std::string model_json(const ServedModel& model) {
                       {"type", "model"},
                       {"display_name", model.name},
                       {"prompt_profile", rules.name},
-                      {"reasoning", reasoning_json(rules, model.think_by_default)},
+                      {"reasoning", reasoning_json(model.prompt_profile, model.think_by_default)},
                       {"recommended_sampling",
                        {{"temperature", rules.sampling.temperature},
                         {"top_p", rules.sampling.top_p},

@@ -8,8 +8,8 @@
 
 namespace baleen {
 
-ReplyPrinter::ReplyPrinter(ThinkingMode mode, std::FILE* out)
-    : splitter_(mode), out_(out), style_(text_style(out)), is_terminal_(::isatty(::fileno(out)) == 1) {}
+ReplyPrinter::ReplyPrinter(ThinkingMode mode, std::FILE* out, const CallTags& tags)
+    : splitter_(mode, tags), out_(out), style_(text_style(out)), is_terminal_(::isatty(::fileno(out)) == 1) {}
 
 void ReplyPrinter::feed(std::string_view text) {
   for (const StreamSplitter::Delta& delta : splitter_.feed(text)) show(delta);

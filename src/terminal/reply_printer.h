@@ -14,7 +14,7 @@ namespace baleen {
 class ReplyPrinter {
  public:
   /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat).
-  ReplyPrinter(ThinkingMode mode, std::FILE* out);
+  ReplyPrinter(ThinkingMode mode, std::FILE* out, const CallTags& tags = joined_call_tags());
 
   void feed(std::string_view text);
   /// Ends the last line.

@@ -1,6 +1,7 @@
 #include "tokenizer/v4_format.h"
 
 #include <array>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -15,76 +16,80 @@ struct SpecialToken {
   std::string_view text;
   bool special;     ///< decoders of others may leave it out
   bool normalized;  ///< matched only where no token without this was
-  bool in_chat;
+  enum class Use : std::uint8_t { kOther, kChat, kV41 } use;
 };
+using enum SpecialToken::Use;
 
-constexpr std::array<SpecialToken, 66> kSpecialTokens{{
-    {"<｜begin▁of▁sentence｜>", true, false, true},
-    {"<｜end▁of▁sentence｜>", true, false, true},
-    {"<｜▁pad▁｜>", true, false, true},
-    {"<｜fim▁hole｜>", false, true, false},
-    {"<｜fim▁begin｜>", false, true, false},
-    {"<｜fim▁end｜>", false, true, false},
-    {"<｜User｜>", false, true, true},
-    {"<｜Assistant｜>", false, true, true},
-    {"<|EOT|>", false, true, false},
-    {"<｜tool▁calls▁begin｜>", false, true, false},
-    {"<｜tool▁calls▁end｜>", false, true, false},
-    {"<｜tool▁call▁begin｜>", false, true, false},
-    {"<｜tool▁call▁end｜>", false, true, false},
-    {"<｜tool▁outputs▁begin｜>", false, true, false},
-    {"<｜tool▁outputs▁end｜>", false, true, false},
-    {"<｜tool▁output▁begin｜>", false, true, false},
-    {"<｜tool▁output▁end｜>", false, true, false},
-    {"<｜tool▁sep｜>", false, true, false},
-    {"<｜begin▁of▁repo▁name｜>", false, true, false},
-    {"<｜end▁of▁repo▁name｜>", false, true, false},
-    {"<｜begin▁of▁file▁name｜>", false, true, false},
-    {"<｜end▁of▁file▁name｜>", false, true, false},
-    {"<｜begin▁of▁file｜>", false, true, false},
-    {"<｜end▁of▁file｜>", false, true, false},
-    {"<think>", false, true, true},
-    {"</think>", false, true, true},
-    {"｜DSML｜", false, true, true},
-    {"<｜begin▁sys｜>", false, true, false},
-    {"<｜end▁sys｜>", false, true, false},
-    {"<｜latest_reminder｜>", false, true, true},
-    {"<｜action｜>", false, true, true},
-    {"<｜query｜>", false, true, true},
-    {"<｜authority｜>", false, true, true},
-    {"<｜domain｜>", false, true, true},
-    {"<｜task｜>", false, true, false},
-    {"<｜political｜>", false, true, false},
-    {"<｜entity｜>", false, true, false},
-    {"<｜title｜>", false, true, true},
-    {"<｜safety｜>", false, true, false},
-    {"<｜answer｜>", false, true, false},
-    {"<｜search｜>", false, true, false},
-    {"<dsml:", false, true, false},
-    {"</dsml:", false, true, false},
-    {"<｜search▁begin｜>", false, true, false},
-    {"<｜search▁end｜>", false, true, false},
-    {"<｜extracted_url｜>", false, true, false},
-    {"<｜read_url｜>", false, true, true},
-    {"<｜end_of_query｜>", true, false, false},
-    {"<｜rl_image_pad｜>", true, false, false},
-    {"<｜rl_image_start｜>", true, false, false},
-    {"<｜image2｜>", false, false, false},
-    {"<｜/table>｜", false, false, false},
-    {"<｜table｜>", false, false, false},
-    {"<｜/td｜>", false, false, false},
-    {"<｜td｜>", false, false, false},
-    {"<｜/tr｜>", false, false, false},
-    {"<｜tr｜>", false, false, false},
-    {"<｜/polygon｜>", true, false, false},
-    {"<｜polygon｜>", true, false, false},
-    {"<｜/point｜>", true, false, false},
-    {"<｜point｜>", true, false, false},
-    {"<｜/box｜>", true, false, false},
-    {"<｜box｜>", true, false, false},
-    {"<｜/ref｜>", true, false, false},
-    {"<｜ref｜>", true, false, false},
-    {"<｜image｜>", true, false, false},
+constexpr std::array<SpecialToken, 68> kSpecialTokens{{
+    {"<｜begin▁of▁sentence｜>", true, false, kChat},
+    {"<｜end▁of▁sentence｜>", true, false, kChat},
+    {"<｜▁pad▁｜>", true, false, kChat},
+    {"<｜fim▁hole｜>", false, true, kOther},
+    {"<｜fim▁begin｜>", false, true, kOther},
+    {"<｜fim▁end｜>", false, true, kOther},
+    {"<｜User｜>", false, true, kChat},
+    {"<｜Assistant｜>", false, true, kChat},
+    {"<|EOT|>", false, true, kOther},
+    {"<｜tool▁calls▁begin｜>", false, true, kOther},
+    {"<｜tool▁calls▁end｜>", false, true, kOther},
+    {"<｜tool▁call▁begin｜>", false, true, kOther},
+    {"<｜tool▁call▁end｜>", false, true, kOther},
+    {"<｜tool▁outputs▁begin｜>", false, true, kOther},
+    {"<｜tool▁outputs▁end｜>", false, true, kOther},
+    {"<｜tool▁output▁begin｜>", false, true, kOther},
+    {"<｜tool▁output▁end｜>", false, true, kOther},
+    {"<｜tool▁sep｜>", false, true, kOther},
+    {"<｜begin▁of▁repo▁name｜>", false, true, kOther},
+    {"<｜end▁of▁repo▁name｜>", false, true, kOther},
+    {"<｜begin▁of▁file▁name｜>", false, true, kOther},
+    {"<｜end▁of▁file▁name｜>", false, true, kOther},
+    {"<｜begin▁of▁file｜>", false, true, kOther},
+    {"<｜end▁of▁file｜>", false, true, kOther},
+    {"<think>", false, true, kChat},
+    {"</think>", false, true, kChat},
+    {"｜DSML｜", false, true, kChat},
+    {"<｜begin▁sys｜>", false, true, kOther},
+    {"<｜end▁sys｜>", false, true, kOther},
+    {"<｜latest_reminder｜>", false, true, kChat},
+    {"<｜action｜>", false, true, kChat},
+    {"<｜query｜>", false, true, kChat},
+    {"<｜authority｜>", false, true, kChat},
+    {"<｜domain｜>", false, true, kChat},
+    {"<｜task｜>", false, true, kOther},
+    {"<｜political｜>", false, true, kOther},
+    {"<｜entity｜>", false, true, kOther},
+    {"<｜title｜>", false, true, kChat},
+    {"<｜safety｜>", false, true, kOther},
+    {"<｜answer｜>", false, true, kOther},
+    {"<｜search｜>", false, true, kOther},
+    {"<dsml:", false, true, kOther},
+    {"</dsml:", false, true, kOther},
+    {"<｜search▁begin｜>", false, true, kOther},
+    {"<｜search▁end｜>", false, true, kOther},
+    {"<｜extracted_url｜>", false, true, kOther},
+    {"<｜read_url｜>", false, true, kChat},
+    {"<｜end_of_query｜>", true, false, kOther},
+    {"<｜rl_image_pad｜>", true, false, kOther},
+    {"<｜rl_image_start｜>", true, false, kOther},
+    {"<｜image2｜>", false, false, kOther},
+    {"<｜/table>｜", false, false, kOther},
+    {"<｜table｜>", false, false, kOther},
+    {"<｜/td｜>", false, false, kOther},
+    {"<｜td｜>", false, false, kOther},
+    {"<｜/tr｜>", false, false, kOther},
+    {"<｜tr｜>", false, false, kOther},
+    {"<｜/polygon｜>", true, false, kOther},
+    {"<｜polygon｜>", true, false, kOther},
+    {"<｜/point｜>", true, false, kOther},
+    {"<｜point｜>", true, false, kOther},
+    {"<｜/box｜>", true, false, kOther},
+    {"<｜box｜>", true, false, kOther},
+    {"<｜/ref｜>", true, false, kOther},
+    {"<｜ref｜>", true, false, kOther},
+    {"<｜image｜>", true, false, kOther},
+    // Their flags are those of <｜User｜> and <｜image｜>: which V4.1 has, no source says.
+    {"<｜System｜>", false, true, kV41},
+    {"<｜deepseek_image｜>", true, false, kV41},
 }};
 
 /// Everything of tokenizer.json but its tokens and merges.
@@ -200,7 +205,9 @@ OrderedJson added_token_json(const AddedToken& token) {
 std::vector<AddedToken> v4_special_tokens(SpecialTokenSet set) {
   std::vector<AddedToken> tokens;
   for (const SpecialToken& token : kSpecialTokens) {
-    if (set == SpecialTokenSet::kAll || token.in_chat)
+    const bool is_wanted = token.use == kChat || (token.use == kOther && set == SpecialTokenSet::kAll) ||
+                           (token.use == kV41 && set == SpecialTokenSet::kV41);
+    if (is_wanted)
       tokens.push_back(
           {.text = std::string(token.text), .special = token.special, .normalized = token.normalized});
   }

@@ -10,9 +10,10 @@
 
 namespace baleen {
 
-/// kChat: the tokens that the chat format writes, and padding: 15. kAll: every token of the release that has
-/// a name of its own, without its 1,217 placeholders: 66.
-enum class SpecialTokenSet { kChat, kAll };
+/// kChat: the tokens that the chat format writes, and padding: 15. kAll: every token of V4's releases that
+/// has a name of its own, without their 1,217 placeholders: 66. kV41: as kChat, with the two names that V4.1
+/// gave to placeholders, the token of instructions and that of images: 17.
+enum class SpecialTokenSet { kChat, kAll, kV41 };
 
 /// Begin and end of a text and padding have ids 0, 1 and 2; the others follow the vocabulary, in the order of
 /// the release.

@@ -7,15 +7,15 @@ namespace {
 
 using Kind = ChatCommand::Kind;
 
-const PromptRules& preview() { return prompt_rules(PromptProfile::kPreview); }
-const PromptRules& official() { return prompt_rules(PromptProfile::kOfficial); }
+const PromptProfile& preview() { return PromptProfile::kPreview; }
+const PromptProfile& official() { return PromptProfile::kOfficial; }
 
-ChatCommand parsed(const std::string& line, const PromptRules& rules = preview()) {
-  return parse_chat_command(line, rules).value();
+ChatCommand parsed(const std::string& line, const PromptProfile& profile = preview()) {
+  return parse_chat_command(line, profile).value();
 }
 
-std::string error_of(const std::string& line, const PromptRules& rules = preview()) {
-  const auto command = parse_chat_command(line, rules);
+std::string error_of(const std::string& line, const PromptProfile& profile = preview()) {
+  const auto command = parse_chat_command(line, profile);
   return command.ok() ? "" : command.error();
 }
 
@@ -52,6 +52,11 @@ TEST(ChatCommand, MistakesGetASentence) {
   EXPECT_EQ(error_of("/load  "), "/load is followed by FILE");
   EXPECT_EQ(error_of("/think"), "/think is followed by off|high|max");
   EXPECT_EQ(error_of("/think", official()), "/think is followed by off|low|high|max");
+  EXPECT_EQ(error_of("/think", PromptProfile::kV41), "/think is followed by off|low|high|max|1..100");
+  EXPECT_EQ(parsed("/think 37", PromptProfile::kV41).thinking.effort, "37");
+  EXPECT_EQ(error_of("/think 101", PromptProfile::kV41),
+            "/think: expected off, low, high, max or a number from 1 to 100 (prompt profile v4.1), found "
+            "\"101\"");
   EXPECT_EQ(error_of("/think low"),
             "/think: expected off, high or max (prompt profile preview), found \"low\"");
   EXPECT_EQ(error_of("/think hard", official()),

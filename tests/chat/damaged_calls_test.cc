@@ -13,6 +13,7 @@
 #include "chat/format.h"
 #include "everyday_calls.h"
 #include "read_reply.h"
+#include "spaced_tags.h"
 
 namespace baleen {
 namespace {
@@ -50,34 +51,40 @@ void print(const char* what, const Tally& tally) {
 TEST(DamagedCalls, NoneIsWrongAndNearlyAllAreRecovered) {
   const char* seed = std::getenv("BALEEN_TEST_SEED");
   const bool shows_lost = std::getenv("BALEEN_TEST_SHOW") != nullptr;
-  std::map<std::string, Tally> by_kind;
-  Tally total;
-  for (const DamagedCalls& damaged : test::damaged_calls(
-           seed == nullptr ? 1U : static_cast<std::uint32_t>(std::strtoul(seed, nullptr, 10)), 8)) {
-    const ReadReply read = test::read_reply(damaged.text, test::everyday_tools());
-    const bool is_right = has_only_meant(read, damaged);
-    const bool is_recovered = is_right && read.calls.size() == damaged.meant.size();
-    for (Tally* tally : {&total, &by_kind[damaged.kind]}) {
-      tally->num_clear += damaged.is_clear ? 1 : 0;
-      tally->num_unclear += damaged.is_clear ? 0 : 1;
-      tally->num_recovered += damaged.is_clear && is_recovered ? 1 : 0;
-      tally->num_wrong += is_right ? 0 : 1;
+  for (const CallTags* tags : {&joined_call_tags(), &spaced_call_tags()}) {
+    const bool is_spaced = tags == &spaced_call_tags();
+    std::map<std::string, Tally> by_kind;
+    Tally total;
+    for (const DamagedCalls& damaged : test::damaged_calls(
+             seed == nullptr ? 1U : static_cast<std::uint32_t>(std::strtoul(seed, nullptr, 10)), 8)) {
+      const std::string text = is_spaced ? test::in_spaced_tags(damaged.text) : damaged.text;
+      const ReadReply read = test::read_reply(text, test::everyday_tools(), {.tags = tags});
+      const bool is_right = has_only_meant(read, damaged);
+      const bool is_recovered = is_right && read.calls.size() == damaged.meant.size();
+      for (Tally* tally : {&total, &by_kind[damaged.kind]}) {
+        tally->num_clear += damaged.is_clear ? 1 : 0;
+        tally->num_unclear += damaged.is_clear ? 0 : 1;
+        tally->num_recovered += damaged.is_clear && is_recovered ? 1 : 0;
+        tally->num_wrong += is_right ? 0 : 1;
+      }
+      EXPECT_TRUE(is_right) << damaged.kind << "\n"
+                            << text << "\n"
+                            << (read.calls.empty() ? "" : read.calls[0].first + " " + read.calls[0].second);
+      if (read.calls.size() < damaged.meant.size()) {
+        EXPECT_NE(read.num_dropped, 0u) << damaged.kind << "\n" << text;
+      }
+      EXPECT_FALSE(test::leaks_markup(read.content)) << text << "\n" << read.content;
+      if (shows_lost && damaged.is_clear && !is_recovered)
+        std::printf("LOST %s:%s\n--\n", damaged.kind.c_str(), text.c_str());
     }
-    EXPECT_TRUE(is_right) << damaged.kind << "\n"
-                          << damaged.text << "\n"
-                          << (read.calls.empty() ? "" : read.calls[0].first + " " + read.calls[0].second);
-    if (read.calls.size() < damaged.meant.size()) {
-      EXPECT_NE(read.num_dropped, 0u) << damaged.kind << "\n" << damaged.text;
+    for (const auto& [kind, tally] : by_kind) {
+      if (!is_spaced) print(kind.c_str(), tally);
     }
-    EXPECT_FALSE(test::leaks_markup(read.content)) << damaged.text << "\n" << read.content;
-    if (shows_lost && damaged.is_clear && !is_recovered)
-      std::printf("LOST %s:%s\n--\n", damaged.kind.c_str(), damaged.text.c_str());
+    print(is_spaced ? "all, in spaced tags" : "all", total);
+    EXPECT_EQ(total.num_wrong, 0);
+    EXPECT_GE(total.num_clear, 1000);
+    EXPECT_GE(100 * total.num_recovered, 95 * total.num_clear);
   }
-  for (const auto& [kind, tally] : by_kind) print(kind.c_str(), tally);
-  print("all", total);
-  EXPECT_EQ(total.num_wrong, 0);
-  EXPECT_GE(total.num_clear, 1000);
-  EXPECT_GE(100 * total.num_recovered, 95 * total.num_clear);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "chat/call_tags.h"
 #include "sha256.h"
 
 namespace baleen {
@@ -20,8 +21,8 @@ TEST(Format, FixedTextsAreExact) {
   EXPECT_EQ(chat_format::kEffortBeyond.size(), 528u);
   EXPECT_EQ(test::sha256(chat_format::kEffortBeyond),
             "53fb31b8392ec5b4a926481943efc67636748f137c1a49d493a7af4d4fa55d2c");
-  EXPECT_EQ(chat_format::kToolsHead.size(), 890u);
-  EXPECT_EQ(test::sha256(chat_format::kToolsHead),
+  EXPECT_EQ(joined_call_tags().tools_head.size(), 890u);
+  EXPECT_EQ(test::sha256(joined_call_tags().tools_head),
             "c7c9042638154a237b5d1bd48be772374a35a4d24c5cacfd1ffbd92703da329c");
   EXPECT_EQ(chat_format::kToolsTail.size(), 99u);
   EXPECT_EQ(test::sha256(chat_format::kToolsTail),

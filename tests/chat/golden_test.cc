@@ -12,6 +12,7 @@
 #include "chat/message_json.h"
 #include "chat/parse.h"
 #include "chat/render.h"
+#include "spaced_tags.h"
 
 namespace baleen {
 namespace {
@@ -52,12 +53,15 @@ void expect_prompts(const std::string& path, std::size_t num_cases,
   }
 }
 
-/// A stored error is a part of our sentence where `own_errors`, otherwise only the fact counts.
-void expect_messages(const std::string& path, std::size_t num_cases, bool own_errors) {
+/// A stored error is a part of our sentence where `own_errors`, otherwise only the fact counts. The cases are
+/// V4's, whose tags are written as the profile has them.
+void expect_messages(const std::string& path, std::size_t num_cases, bool own_errors,
+                     PromptProfile profile = PromptProfile::kPreview) {
+  const bool is_spaced = profile == PromptProfile::kV41;
   const std::vector<Case> cases = read_cases(path);
   EXPECT_EQ(cases.size(), num_cases);
   for (const Case& c : cases) {
-    const std::string reply = parse_chat_line(c.line);
+    const std::string reply = parse_chat_line(is_spaced ? test::in_spaced_tags(c.line) : c.line, profile);
     if (const PythonJson* message = c.json.find("message")) {
       EXPECT_EQ(reply, "{\"message\": " + dump_python_json(*message) + "}") << c.line;
     } else {
@@ -73,7 +77,12 @@ TEST(Golden, OwnPrompts) { expect_prompts(kHere + "goldens/encode.jsonl", 46); }
 TEST(Golden, OwnPromptsOfTheOfficialProfile) {
   expect_prompts(kHere + "goldens/encode_official.jsonl", 14, PromptProfile::kOfficial);
 }
+TEST(Golden, OwnPromptsOfV41) { expect_prompts(kHere + "goldens/encode_v41.jsonl", 41, PromptProfile::kV41); }
 TEST(Golden, OwnCompletions) { expect_messages(kHere + "goldens/parse.jsonl", 48, true); }
+
+TEST(Golden, OwnCompletionsInSpacedTags) {
+  expect_messages(kHere + "goldens/parse.jsonl", 48, true, PromptProfile::kV41);
+}
 
 TEST(Golden, SharedPrompts) {
   if (!std::filesystem::exists(kShared)) GTEST_SKIP() << kShared << " is not here";

@@ -102,7 +102,7 @@ TEST(MessageJson, ModesAndEfforts) {
   EXPECT_EQ(reasoning_effort_from_json({}).value(), "");
   EXPECT_EQ(reasoning_effort_from_json("max").value(), "max");
   EXPECT_EQ(reasoning_effort_from_json(PythonJson(true)).error(),
-            "reasoning_effort: expected null or a string, found a boolean");
+            "reasoning_effort: expected null, a string or a whole number, found a boolean");
 }
 
 TEST(MessageJson, AnAssistantAlwaysShowsItsThreeParts) {

@@ -52,13 +52,21 @@ rc::Gen<Message> reply() {
   });
 }
 
+PromptProfile any_profile() {
+  return *rc::gen::element(PromptProfile::kPreview, PromptProfile::kOfficial, PromptProfile::kV41);
+}
+
+const CallTags* any_tags() { return &call_tags(any_profile()); }
+
 RC_GTEST_PROP(Parse, WhatIsRenderedParsesBack, ()) {
   const Message message = *reply();
+  const RenderOptions options{.profile = any_profile()};
   Message user;
-  const std::string before = render_prompt(std::vector{user}, {}).value();
-  const std::string whole = render_prompt(std::vector{user, message}, {}).value();
+  const std::string before = render_prompt(std::vector{user}, options).value();
+  const std::string whole = render_prompt(std::vector{user, message}, options).value();
   RC_ASSERT(whole.starts_with(before));
-  const Result<Message> parsed = parse_completion(whole.substr(before.size()), ThinkingMode::kThinking);
+  const Result<Message> parsed =
+      parse_completion(whole.substr(before.size()), ThinkingMode::kThinking, call_tags(options.profile));
   if (!parsed) RC_FAIL(parsed.error());
   RC_ASSERT(dump_python_json(message_to_json(parsed.value())) == dump_python_json(message_to_json(message)));
 }
@@ -81,14 +89,26 @@ TEST(Parse, ErrorsSayWhatWhereAndFound) {
 }
 
 RC_GTEST_PROP(Parse, AnyMixOfTheFormatsStringsIsAValueOrAnError, ()) {
-  using namespace chat_format;
-  const std::vector<std::string_view> pieces = {
-      kCallStart, kCallsEnd, kInvoke,       kInvokeEnd,          kParameter, kParameterEnd, kEos,  kEndThink,
-      ">\n",      "\n",      " name=\"a\"", " string=\"true\">", "<",        "x",           "\xFF"};
+  const CallTags& tags = *any_tags();
+  const std::vector<std::string_view> pieces = {tags.calls_start,
+                                                tags.calls_end,
+                                                tags.invoke_start,
+                                                tags.invoke_end,
+                                                tags.parameter_start,
+                                                tags.parameter_end,
+                                                chat_format::kEos,
+                                                chat_format::kEndThink,
+                                                ">\n",
+                                                "\n",
+                                                " name=\"a\"",
+                                                " string=\"true\">",
+                                                "<",
+                                                "x",
+                                                "\xFF"};
   std::string text;
   for (int i = *rc::gen::inRange(0, 25); i > 0; --i) text += *rc::gen::elementOf(pieces);
   for (const ThinkingMode mode : {ThinkingMode::kChat, ThinkingMode::kThinking}) {
-    const Result<Message> parsed = parse_completion(text, mode);
+    const Result<Message> parsed = parse_completion(text, mode, tags);
     RC_ASSERT((parsed || !parsed.error().empty()));
   }
 }

@@ -82,6 +82,7 @@ struct ReplyShape {
   bool cut = false;
   std::size_t piece_bytes = std::string::npos;
   CallEnforcement enforcement = CallEnforcement::kNone;
+  const CallTags* tags = &joined_call_tags();
 };
 
 /// In pieces of whole characters and whole tokens, each at least that long.
@@ -106,7 +107,7 @@ inline std::vector<MarkedText> pieces_of(const MarkedText& reply, std::size_t pi
 
 inline ReadReply read_reply(const MarkedText& reply, const std::vector<DeclaredTool>& tools,
                             ReplyShape shape = {}) {
-  ReplyReader reader(shape.mode, tools, shape.enforcement);
+  ReplyReader reader(shape.mode, tools, shape.enforcement, *shape.tags);
   PartsCollector collector;
   for (const MarkedText& piece : pieces_of(reply, shape.piece_bytes)) collector.add(reader.feed(piece));
   return collector.finish(reader, shape.cut);

@@ -114,7 +114,7 @@ TEST(JsonLines, MalformedRequestsGetAnErrorEach) {
       {R"({"messages": [], "thinking_mode": "chat", "reasoning_effort": "low"})",
        "reasoning_effort: expected high or max (prompt profile preview), found \"low\""},
       {R"({"messages": [], "thinking_mode": "chat", "reasoning_effort": 1})",
-       "reasoning_effort: expected null or a string, found a number"},
+       "reasoning_effort: expected high or max (prompt profile preview), found \"1\""},
       {R"({"messages": [], "thinking_mode": "chat", "context": [1]})",
        "context[0]: expected an object, found a number"},
   };

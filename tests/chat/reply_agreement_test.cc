@@ -63,19 +63,26 @@ Message random_reply() {
   return message;
 }
 
+PromptProfile any_profile() { return *rc::gen::element(PromptProfile::kPreview, PromptProfile::kV41); }
+
 RC_GTEST_PROP(ReplyAgreement, WithTheStrictParser, ()) {
   const Message message = random_reply();
+  const PromptProfile profile = any_profile();
+  const CallTags& tags = call_tags(profile);
   const ThinkingMode mode = *rc::gen::element(ThinkingMode::kChat, ThinkingMode::kThinking);
   Message user;
-  const std::string before = render_prompt(std::vector{user}, {.thinking_mode = mode}).value();
-  const std::string prompt = render_prompt(std::vector{user, message}, {.thinking_mode = mode}).value();
+  const std::string before =
+      render_prompt(std::vector{user}, {.profile = profile, .thinking_mode = mode}).value();
+  const std::string prompt =
+      render_prompt(std::vector{user, message}, {.profile = profile, .thinking_mode = mode}).value();
   const std::string reply = prompt.substr(before.size());
-  const Result<Message> strict = parse_completion(reply, mode);
+  const Result<Message> strict = parse_completion(reply, mode, tags);
   if (!strict) RC_DISCARD("text beside its neighbours became markup");
 
   const std::vector<DeclaredTool> tools = {{"f", {}}, {"get-weather", {}}, {"a.b_c", {}}};
   const std::size_t piece_bytes = *rc::gen::inRange<std::size_t>(1, 40);
-  const test::ReadReply read = test::read_reply(reply, tools, {mode, false, piece_bytes});
+  const test::ReadReply read =
+      test::read_reply(reply, tools, {.mode = mode, .piece_bytes = piece_bytes, .tags = &tags});
   RC_ASSERT(read.reasoning == strict.value().reasoning_content);
   RC_ASSERT(read.content == strict.value().content);
   RC_ASSERT(read.calls.size() == strict.value().tool_calls.size());
@@ -85,30 +92,35 @@ RC_GTEST_PROP(ReplyAgreement, WithTheStrictParser, ()) {
   }
   RC_ASSERT(read.num_repairs == 0u);
 
-  const std::size_t begin = reply.find(chat_format::kCallStart), end = reply.rfind(chat_format::kEos);
+  const std::size_t begin = reply.find(tags.calls_start), end = reply.rfind(chat_format::kEos);
   RC_ASSERT(read.raw_calls == (read.calls.empty() ? "" : reply.substr(begin, end - begin)));
 }
 
 RC_GTEST_PROP(ReplyAgreement, RawCallsRenderToWhatTheModelWrote, ()) {
   Message message = random_reply();
   Message user, again = message;
-  const std::string prompt = render_prompt(std::vector{user, message}, {}).value();
-  const std::string reply = prompt.substr(render_prompt(std::vector{user}, {}).value().size());
+  const RenderOptions options{.profile = any_profile()};
+  const std::string prompt = render_prompt(std::vector{user, message}, options).value();
+  const std::string reply = prompt.substr(render_prompt(std::vector{user}, options).value().size());
   const std::vector<DeclaredTool> tools = {{"f", {}}, {"get-weather", {}}, {"a.b_c", {}}};
-  again.raw_tool_calls = test::read_reply(reply, tools, {ThinkingMode::kThinking}).raw_calls;
+  again.raw_tool_calls =
+      test::read_reply(reply, tools, {.mode = ThinkingMode::kThinking, .tags = &call_tags(options.profile)})
+          .raw_calls;
   if (again.raw_tool_calls.empty()) return;  // no calls, or a value that the strict parser reads otherwise
   for (ToolCall& call : again.tool_calls) call.arguments = "{ \"spaced\"  : 1 }";  // not looked at
-  RC_ASSERT(render_prompt(std::vector{user, again}, {}).value() == prompt);
+  RC_ASSERT(render_prompt(std::vector{user, again}, options).value() == prompt);
 }
 
 RC_GTEST_PROP(ReplyAgreement, CutsDoNotMatterForAnyMixOfMarkup, ()) {
   using namespace chat_format;
-  const std::vector<std::string_view> words = {kCallStart,
-                                               kCallsEnd,
-                                               kInvoke,
-                                               kInvokeEnd,
-                                               kParameter,
-                                               "</｜DSML｜parameter",
+  const CallTags& tags = call_tags(any_profile());
+  const std::string parameter_end = "<" + tags.parameter_end;
+  const std::vector<std::string_view> words = {tags.calls_start,
+                                               tags.calls_end,
+                                               tags.invoke_start,
+                                               tags.invoke_end,
+                                               tags.parameter_start,
+                                               parameter_end,
                                                kEos,
                                                kEndThink,
                                                kThink,
@@ -140,8 +152,12 @@ RC_GTEST_PROP(ReplyAgreement, CutsDoNotMatterForAnyMixOfMarkup, ()) {
   const bool cut = *rc::gen::arbitrary<bool>();
   const std::vector<DeclaredTool> tools = {{"f", {}}};
   for (const ThinkingMode mode : {ThinkingMode::kChat, ThinkingMode::kThinking}) {
-    const test::ReadReply whole = test::read_reply(reply, tools, {mode, cut});
-    RC_ASSERT(whole == test::read_reply(reply, tools, {mode, cut, *rc::gen::inRange<std::size_t>(1, 9)}));
+    const test::ReadReply whole = test::read_reply(reply, tools, {.mode = mode, .cut = cut, .tags = &tags});
+    RC_ASSERT(
+        whole ==
+        test::read_reply(
+            reply, tools,
+            {.mode = mode, .cut = cut, .piece_bytes = *rc::gen::inRange<std::size_t>(1, 9), .tags = &tags}));
     RC_ASSERT(!test::leaks_markup(whole.content));
     RC_ASSERT(!test::leaks_markup(whole.reasoning));
     for (const auto& call : whole.calls) RC_ASSERT(test::is_json_object(call.second));
@@ -150,11 +166,15 @@ RC_GTEST_PROP(ReplyAgreement, CutsDoNotMatterForAnyMixOfMarkup, ()) {
 
 TEST(ReplyAgreement, CutsBehindBlanksAtTheStartOfALineDoNotMatter) {
   for (const std::string before : {" <", "a\n\t <", "  <tool_calls>", " ```\n <", "\n   "}) {
-    const std::string reply = before + std::string(chat_format::kCallStart);
-    for (const ThinkingMode mode : {ThinkingMode::kChat, ThinkingMode::kThinking}) {
-      const test::ReadReply whole = test::read_reply(reply, {}, {mode});
-      for (const std::size_t piece_bytes : {1U, 2U, 3U, 5U})
-        EXPECT_EQ(whole, test::read_reply(reply, {}, {mode, false, piece_bytes})) << before;
+    for (const CallTags* tags : {&joined_call_tags(), &spaced_call_tags()}) {
+      const std::string reply = before + tags->calls_start;
+      for (const ThinkingMode mode : {ThinkingMode::kChat, ThinkingMode::kThinking}) {
+        const test::ReadReply whole = test::read_reply(reply, {}, {.mode = mode, .tags = tags});
+        for (const std::size_t piece_bytes : {1U, 2U, 3U, 5U})
+          EXPECT_EQ(whole,
+                    test::read_reply(reply, {}, {.mode = mode, .piece_bytes = piece_bytes, .tags = tags}))
+              << before;
+      }
     }
   }
 }

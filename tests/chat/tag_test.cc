@@ -9,9 +9,9 @@ namespace {
 using Kind = Markup::Kind;
 
 /// What follows `<｜DSML｜`.
-Markup tag(std::string_view text) {
+Markup tag(std::string_view text, const CallTags& tags = joined_call_tags()) {
   std::size_t num_bytes = 0;
-  Markup markup = read_tag(text, false, num_bytes);
+  Markup markup = read_tag(text, false, tags, num_bytes);
   markup.raw = text.substr(0, num_bytes);
   return markup;
 }
@@ -33,6 +33,29 @@ TEST(Tag, Attributes) {
   EXPECT_TRUE(tag("invoke name=\"f\"/>").is_empty);
   EXPECT_FALSE(tag("invoke name=\"f\"\n").is_ended);
   EXPECT_EQ(tag("invoke name=\"f\"\n").raw, "invoke name=\"f\"");
+}
+
+TEST(Tag, IsExactInTheSpellingOfItsReleaseAlone) {
+  const struct {
+    const char* joined;
+    const char* spaced;
+    Kind kind;
+  } kTags[] = {
+      {"tool_calls>", " calls>", Kind::kCalls},
+      {"invoke name=\"f\">", " invoke name=\"f\">", Kind::kInvoke},
+      {"parameter name=\"a\" string=\"true\">", " parameter name=\"a\" string=\"true\">", Kind::kParameter}};
+  for (const auto& [joined, spaced, kind] : kTags) {
+    for (const char* text : {joined, spaced}) {
+      for (const CallTags* tags : {&joined_call_tags(), &spaced_call_tags()}) {
+        const Markup read = tag(text, *tags);
+        EXPECT_EQ(read.kind, kind) << text;
+        EXPECT_EQ(read.raw, text);
+        EXPECT_EQ(read.tag_name.find(' '), std::string::npos);
+        const bool is_own = (text == joined) == (tags == &joined_call_tags());
+        EXPECT_EQ(read.is_exact, is_own) << text;
+      }
+    }
+  }
 }
 
 TEST(Tag, OtherAttributesAndOrders) {

@@ -15,7 +15,7 @@ namespace {
 
 void check_request(std::string_view line) {
   for (const PromptRules& rules : all_prompt_rules()) {  // the reply is JSON whatever came
-    BALEEN_CHECK(parse_python_json(encode_chat_line(line, rules.profile)).ok());
+    BALEEN_CHECK(parse_python_json(encode_chat_line(line, {rules.format})).ok());
   }
   BALEEN_CHECK(parse_python_json(parse_chat_line(line)).ok());
   const Result<PythonJson> value = parse_python_json(line);

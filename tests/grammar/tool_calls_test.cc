@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/dsml.h"
 #include "chat/format.h"
 #include "chat/parse.h"
 #include "tests/grammar/instances.h"
@@ -69,6 +70,52 @@ TEST(ToolCalls, TextsThatFitAndTextsThatDoNot) {
   EXPECT_FALSE(accepts_text(grammar, call(id + parameter("nick", "abcd", true), "get")));
 }
 
+class ToolCallsOf : public testing::TestWithParam<PromptProfile> {
+ protected:
+  const CallTags& tags_ = call_tags(GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(Profiles, ToolCallsOf,
+                         testing::Values(PromptProfile::kOfficial, PromptProfile::kV41),
+                         [](const auto& test) {
+                           return test.param == PromptProfile::kV41 ? "Spaced" : "Joined";
+                         });
+
+// What the encoder writes is what the grammar takes, and nothing else: not the other spelling, not a space
+// more or less, no tag without its end.
+TEST_P(ToolCallsOf, WhatTheEncoderWritesAndNothingDamaged) {
+  const std::vector<ToolGrammar> names = {{"crm::find", tools()[0].parameters},
+                                          {"get_time", tools()[1].parameters}};
+  const Grammar grammar = tool_calls_grammar(names, true, nullptr, tags_).value();
+  const std::vector<ToolCall> calls = {{"", "crm::find", R"({"days": 3, "city": "Köln </b> calls>"})"},
+                                       {"", "get_time", "{}"}};
+  const std::string block = "\n\n" + render_tool_calls(calls, prompt_rules(GetParam())).value().text;
+  EXPECT_TRUE(accepts_text(grammar, block)) << block;
+  for (const PromptRules& rules : all_prompt_rules()) {
+    const std::string other = "\n\n" + render_tool_calls(calls, rules).value().text;
+    EXPECT_EQ(accepts_text(grammar, other), &rules.tags == &tags_) << other;
+  }
+  const std::size_t num_bytes = block.size();
+  for (std::size_t at = 0; at < num_bytes; ++at)
+    EXPECT_FALSE(accepts_text(grammar, block.substr(0, at))) << at;
+  const std::pair<std::string, std::string> kDamages[] = {
+      {tags_.calls_start, tags_.calls_start + " "},
+      {tags_.calls_end, "</" + tags_.calls + ">"},
+      {tags_.invoke_start + " name", tags_.invoke_start + "  name"},
+      {tags_.invoke_end + ">", tags_.invoke_end + " >"},
+      {tags_.parameter_start, "<" + tags_.parameter},
+      {"<" + tags_.parameter_end, tags_.parameter_end},
+      {"crm::find", "find"},
+      {" string=\"false\"", ""},
+      {tags_.invoke_closing, ""},
+      {tags_.calls_opening, "\n\n"}};
+  for (const auto& [from, to] : kDamages) {
+    std::string damaged = block;
+    const std::size_t at = damaged.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    EXPECT_FALSE(accepts_text(grammar, damaged.replace(at, from.size(), to))) << damaged;
+  }
+}
+
 TEST(ToolCalls, OneCallOrMany) {
   const std::string two =
       "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_time\">\n\n</｜DSML｜invoke>\n"
@@ -99,17 +146,18 @@ TEST(ToolCalls, WithoutASchemaAnythingGoes) {
   EXPECT_FALSE(accepts_text(grammar, call(parameter("", "raw", true), "f")));
 }
 
-TEST(ToolCalls, RandomBlocksReadBack) {
+// Both spellings go through one vocabulary, whose masks of common rules they share.
+TEST_P(ToolCallsOf, RandomBlocksReadBack) {
   std::mt19937 random(3);
-  const WalkVocabulary small = random_vocabulary(4);
-  const Grammar grammar = tool_calls_grammar(tools(), true).value();
+  static const WalkVocabulary small = random_vocabulary(4);
+  const Grammar grammar = tool_calls_grammar(tools(), true, nullptr, tags_).value();
   const auto check = [&](const WalkVocabulary& vocabulary, int replies, bool exact) {
     for (int i = 0; i < replies; ++i) {
       const ReplyConstraint constraint({.body = ReplyRules::Body::kToolCalls, .grammar = grammar},
                                        vocabulary.masks);
       const std::string reply = random_reply(constraint, vocabulary, random, exact);
       const Result<Message> message =
-          parse_completion(reply + std::string(chat_format::kEos), ThinkingMode::kChat);
+          parse_completion(reply + std::string(chat_format::kEos), ThinkingMode::kChat, tags_);
       ASSERT_TRUE(message.ok()) << reply << message.error();
       ASSERT_FALSE(message.value().tool_calls.empty());
       for (const ToolCall& one : message.value().tool_calls) {

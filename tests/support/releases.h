@@ -157,10 +157,15 @@ inline constexpr const char* kOfficialEncoder =
     "        \"Reasoning Effort: Absolute maximum\"\n    ),\n    \"max\": \"Reasoning Effort: Beyond "
     "maximum\",\n}\nDEFAULT_REASONING_EFFORT = \"low\"\n";
 
+inline constexpr const char* kV41Encoder =
+    "import json\n\nREASONING_EFFORT_MAPPINGS: Dict[str, int] = {\n    \"low\": 50,\n    \"high\": 75,\n"
+    "    \"max\": 100,\n}\nDEFAULT_REASONING_EFFORT = \"high\"\n";
+
 /// The encoder's file in a checkpoint's folder.
-inline void write_encoder(const std::filesystem::path& folder, const char* text) {
+inline void write_encoder(const std::filesystem::path& folder, const char* text,
+                          const char* name = "encoding_dsv4.py") {
   std::filesystem::create_directories(folder / "encoding");
-  std::ofstream(folder / "encoding" / "encoding_dsv4.py") << text;
+  std::ofstream(folder / "encoding" / name) << text;
 }
 
 /// Replaces weight and scale of every routed expert of the layers by tensors that `put` adds for a stem of

@@ -26,15 +26,23 @@ TEST(V4Format, PatternsAreThoseOfTheRelease) {
 }
 
 TEST(V4Format, ChatTokensAreWhatTheChatFormatWrites) {
-  std::set<std::string> expected{"<｜▁pad▁｜>"}, found;
+  const auto texts_of = [](SpecialTokenSet set) {
+    std::set<std::string> texts;
+    for (const AddedToken& token : v4_special_tokens(set)) texts.insert(token.text);
+    return texts;
+  };
+  std::set<std::string> expected{"<｜▁pad▁｜>", "<｜deepseek_image｜>"};
   for (const std::string_view text : special_strings()) expected.emplace(text);
-  for (const AddedToken& token : v4_special_tokens(SpecialTokenSet::kChat)) found.insert(token.text);
-  EXPECT_EQ(found, expected);
+  EXPECT_EQ(texts_of(SpecialTokenSet::kV41), expected);
+  EXPECT_EQ(expected.size(), 17u);
+  expected.erase("<｜deepseek_image｜>");
+  expected.erase("<｜System｜>");
+  EXPECT_EQ(texts_of(SpecialTokenSet::kChat), expected);
   EXPECT_EQ(v4_special_tokens(SpecialTokenSet::kAll).size(), 66u);
 }
 
 TEST(V4Format, AWrittenFileLoadsAndKeepsText) {
-  for (const SpecialTokenSet set : {SpecialTokenSet::kChat, SpecialTokenSet::kAll}) {
+  for (const SpecialTokenSet set : {SpecialTokenSet::kChat, SpecialTokenSet::kAll, SpecialTokenSet::kV41}) {
     const std::size_t num_special = v4_special_tokens(set).size();
     const Tokenizer tokenizer =
         Tokenizer::parse(v4_tokenizer_json(trained_tokenizer(small_merges(), set)), "test");

@@ -60,7 +60,8 @@ PolicyPrompt read_prompt(const std::string& line, const Tokenizer& tokenizer, Pr
   PolicyPrompt prompt{.tokens = {},
                       .mode = mode_of(object),
                       .rule = rule_of(object),
-                      .domain = text_of(object, "domain").value_or("")};
+                      .domain = text_of(object, "domain").value_or(""),
+                      .profile = profile};
   if (needs_rule && !prompt.rule.answer && !prompt.rule.pattern && !prompt.rule.call)
     fail("no reward: expected \"answer\", \"pattern\" or \"call\"");
   Result<std::vector<TokenId>> tokens = tokenizer.encode(prompt_of(object, prompt.mode, profile));

@@ -15,7 +15,8 @@ struct PolicyPrompt {
   std::vector<TokenId> tokens;  ///< BOS first
   ThinkingMode mode = ThinkingMode::kChat;
   RewardRule rule;
-  std::string domain;  ///< chooses among teachers
+  std::string domain;                               ///< chooses among teachers
+  PromptProfile profile = PromptProfile::kPreview;  ///< whose rules it was made by
 };
 
 /// JSON lines. The prompt is a text, `"prompt": ...`, or a conversation, `"messages": [...]`, as `baleen

@@ -54,8 +54,9 @@ bool RewardPattern::found_in(std::string_view text) const {
 }
 
 double reward(const RewardConfig& weights, const RewardRule& rule, std::string_view reply, ThinkingMode mode,
-              bool ended) {
-  const Result<Message> parsed = parse_completion(std::string(reply) + std::string(chat_format::kEos), mode);
+              bool ended, const CallTags& tags) {
+  const Result<Message> parsed =
+      parse_completion(std::string(reply) + std::string(chat_format::kEos), mode, tags);
   const bool readable = ended && parsed.ok();
   const std::string_view content = stripped(readable ? std::string_view(parsed.value().content) : reply);
   double sum = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "chat/call_tags.h"
 #include "chat/message.h"
 #include "trainer/config/train_config.h"
 
@@ -33,6 +34,6 @@ struct RewardRule {
 /// Sum of the weights of what `reply` has. `reply`: a completion without its end token, which begins after
 /// the transition of `mode`. One that is cut or cannot be parsed has its whole text for content and no call.
 [[nodiscard]] double reward(const RewardConfig& weights, const RewardRule& rule, std::string_view reply,
-                            ThinkingMode mode, bool ended);
+                            ThinkingMode mode, bool ended, const CallTags& tags = joined_call_tags());
 
 }  // namespace baleen

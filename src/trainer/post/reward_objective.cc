@@ -29,7 +29,7 @@ std::vector<double> RewardObjective::rewards(const RolloutGroup& group) const {
     const std::span<const TokenId> text =
         std::span(rollout.tokens).first(rollout.tokens.size() - (rollout.ended ? 1 : 0));
     rewards.push_back(reward(config_.reward, group.prompt->rule, tokenizer_.decode(text), group.prompt->mode,
-                             rollout.ended));
+                             rollout.ended, call_tags(group.prompt->profile)));
   }
   return rewards;
 }
