@@ -52,11 +52,35 @@ __device__ inline float inverse_scale(float scale) {
   return __uint_as_float(kTwiceOne - __float_as_uint(scale));
 }
 
+/// The value of the nearest e4m3 code, ties to even, saturating; `value` is not NaN.
+__device__ inline float rounded_to_e4m3(float value) {
+  constexpr float kLargest = 448.0F;
+  constexpr std::uint32_t kExponent = 0x7F800000u, kSmallest = 121u << 23;  // 2^-6
+  // 1.5 * 2^20 times the value's binade, of which the last bit is 2^-3: a sum with it is rounded to three
+  // bits behind the first one, and below 2^-6 to multiples of 2^-9.
+  constexpr std::uint32_t kToMagic = (20u << 23) + 0x400000u;
+  const float bounded = fminf(fmaxf(value, -kLargest), kLargest);
+  const float magic = __uint_as_float(max(__float_as_uint(bounded) & kExponent, kSmallest) + kToMagic);
+  return __fsub_rn(__fadd_rn(bounded, magic), magic);
+}
+/// That code; of NaN, NaN.
+__device__ inline std::uint32_t to_e4m3(float value) {
+  constexpr float kToFields = 0x1p-120F;  // exponents count from -7 and from -127
+  constexpr std::uint32_t kNaN = 0x7Fu;
+  const std::uint32_t magnitude = __float_as_uint(__fmul_rn(rounded_to_e4m3(value), kToFields)) >> 20 & kNaN;
+  return isnan(value) ? kNaN : magnitude | (__float_as_uint(value) >> 24 & 0x80u);
+}
+
 /// Four e4m3 codes in the order of the values: nearest, ties to even, saturating.
 __device__ inline std::uint32_t to_e4m3x4(float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 890
   const std::uint32_t low = __nv_cvt_float2_to_fp8x2({a, b}, __NV_SATFINITE, __NV_E4M3);
   const std::uint32_t high = __nv_cvt_float2_to_fp8x2({c, d}, __NV_SATFINITE, __NV_E4M3);
   return low | high << 16;
+#else
+  // There is no instruction for it; what stands in for that takes 35 a value, this 13.
+  return (to_e4m3(a) | to_e4m3(b) << 8) | (to_e4m3(c) << 16 | to_e4m3(d) << 24);
+#endif
 }
 
 /// The nearest e2m1 code, ties to the even one, saturating at +-6; NaN gives 0.

@@ -143,10 +143,7 @@ __device__ inline void store_pairs(uint4* slice, std::uint32_t codes) {
 /// X of four values of a slice of which each lane has four, quantised as `quantise_fp8_group` does, without
 /// codes in between; returns the slice's S * 2^-10, or NaN.
 __device__ inline float quantise_to_integers(const float (&values)[4], std::int32_t (&x)[4]) {
-  constexpr float kLargest = 448.0F, kToInteger = 0x1p9F, kMagic = 0x1.8p23F;
-  constexpr std::uint32_t kExponent = 0x7F800000u, kSmallest = 121u << 23;  // 2^-6
-  constexpr std::uint32_t kToMagic =
-      (20u << 23) + 0x400000u;  // 1.5 * 2^20 times a binade: its last bit is 2^-3
+  constexpr float kToInteger = 0x1p9F, kMagic = 0x1.8p23F;
   float amax = 0.0F;
 #pragma unroll
   for (const float value : values) amax = fmaxf(amax, fabsf(value));
@@ -155,10 +152,7 @@ __device__ inline float quantise_to_integers(const float (&values)[4], std::int3
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     nan |= isnan(values[i]);
-    const float bounded = fminf(fmaxf(values[i] * inverse, -kLargest), kLargest);
-    const std::uint32_t binade = max(__float_as_uint(bounded) & kExponent, kSmallest);
-    const float magic = __uint_as_float(binade + kToMagic);
-    const float rounded = __fsub_rn(__fadd_rn(bounded, magic), magic);
+    const float rounded = rounded_to_e4m3(values[i] * inverse);
     x[i] = __float_as_int(__fmaf_rn(rounded, kToInteger, kMagic)) - __float_as_int(kMagic);
   }
   return slice_scale(scale, __any_sync(kAllLanes, nan));
