@@ -158,7 +158,7 @@ __device__ inline float quantise_to_integers(const float (&values)[4], std::int3
   return slice_scale(scale, __any_sync(kAllLanes, nan));
 }
 
-/// Where a lane reads the rows g and g + 8 of a row block in FP4: its group of slice 0.
+/// Where a lane reads the rows g and g + 8 of a row block in FP4: its group of slice 0, and the rows' scales.
 struct RoutedRows {
   const std::uint8_t* codes[2];
   const std::uint8_t* scales[2];
@@ -171,23 +171,39 @@ struct RoutedRows {
     const auto find = [&](const Matrix& matrix, std::int64_t row, int i) {
       codes[i] = matrix.codes + place * matrix.code_distance + row * (num_inputs / 2) + 16 * q;
       scales[i] = static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
-                  row * (num_inputs / 32) + q;
+                  row * (num_inputs / 32);
     };
     find(first, first_row + g, 0);
     find(second, second_row + g, 1);
   }
 };
 
+/// A lane's group of a slice of both rows.
 struct RoutedSlice {
   uint4 codes[2];
-  std::uint32_t scales[2];
 
   __device__ void load(const RoutedRows& rows, int slice) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < 2; ++half)
       codes[half] = __ldcg(reinterpret_cast<const uint4*>(rows.codes[half] + slice * kSliceBytes));
-      scales[half] = rows.scales[half][slice * kSliceGroups];
-    }
+  }
+};
+
+/// Scales of kChunk slices of both rows, of which each lane of four has those of one slice.
+struct RoutedScales {
+  std::uint32_t words[2];
+
+  __device__ void load(const RoutedRows& rows, int first_slice, int end) {
+    static_assert(kChunk == 4);
+    const int slice = min(first_slice + lane_index() % 4, end - 1);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      words[half] = __ldcg(reinterpret_cast<const std::uint32_t*>(rows.scales[half] + slice * kSliceGroups));
+  }
+  /// s of the lane's group in slice `i` of the chunk.
+  [[nodiscard]] __device__ float scale(int half, int i) const {
+    const std::uint32_t word = __shfl_sync(kAllLanes, words[half], i, kSliceGroups);
+    return e8m0_value(word >> (8 * (lane_index() % 4)) & 0xFFu);
   }
 };
 
@@ -207,7 +223,8 @@ struct RoutedColumn {
 };
 
 /// Of rows g and g + 8: lanes q = 0 and 1 of four get the former's slice, the others the latter's.
-__device__ inline float multiply_slice(const RoutedSlice& weights, const RoutedColumn& column, int slice) {
+__device__ inline float multiply_slice(const RoutedSlice& weights, const float (&scales)[2],
+                                       const RoutedColumn& column, int slice) {
   constexpr int kEighthBytes = kSliceGroups * kDigits * kDigitPairBytes;
   const std::byte *const lower = column.lower + slice * column.distance, *const upper =
                                                                              column.upper +
@@ -231,7 +248,7 @@ __device__ inline float multiply_slice(const RoutedSlice& weights, const RoutedC
   for (int half = 0; half < 2; ++half) {
     // Of 2 W: half of it is exact.
     const std::int32_t sum = (high[2 * half] * kDigitBase + low[2 * half + 1]) * kDigitBase + low[2 * half];
-    products[half] = __fmul_rn(0.5F * __int2float_rn(sum), e8m0_value(weights.scales[half]));
+    products[half] = __fmul_rn(0.5F * __int2float_rn(sum), scales[half]);
   }
   const bool second = lane_index() % 4 >= 2;
   const float kept = second ? products[1] : products[0], sent = second ? products[0] : products[1];
@@ -316,14 +333,20 @@ __device__ void multiply_routed_parts(const Blocks& blocks, int task, const OneM
     rows = blocks.routed_rows(next.row_block);
   };
   RoutedSlice slices[kChunk];
+  RoutedScales next_scales;
+  const auto load = [&](int i) {
+    if (next.row_block < 0) return;
+    if (i == 0) next_scales.load(rows, next.slice, next.end);
+    if (next.slice + i < next.end) slices[i].load(rows, next.slice + i);
+  };
   open(task);
 #pragma unroll
-  for (int i = 0; i < kChunk; ++i)
-    if (next.row_block >= 0 && next.slice + i < next.end) slices[i].load(rows, next.slice + i);
+  for (int i = 0; i < kChunk; ++i) load(i);
   prepare();
 #pragma unroll 1
   while (next.row_block >= 0) {
     const Chunk now = next;
+    const RoutedScales scales = next_scales;
     next.slice += kChunk;
     if (next.slice >= next.end) open(blocks.claim());
     const int column_of_block = blocks.column(now.row_block);
@@ -332,10 +355,11 @@ __device__ void multiply_routed_parts(const Blocks& blocks, int task, const OneM
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
       if (now.slice + i < now.end) {
-        const float value = multiply_slice(slices[i], column, now.slice + i);
+        const float of_rows[2] = {scales.scale(0, i), scales.scale(1, i)};
+        const float value = multiply_slice(slices[i], of_rows, column, now.slice + i);
         if (lane_index() % 2 == 0) values[now.slice + i] = value;
       }
-      if (next.row_block >= 0 && next.slice + i < next.end) slices[i].load(rows, next.slice + i);
+      load(i);
     }
     if (now.slice + kChunk < now.end || !memory.completes(now.row_block, cut.count())) continue;
     blocks.take(now.row_block, sum_of_routed(memory, now.row_block, cut.num_slices, column_of_block));
