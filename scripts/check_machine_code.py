@@ -30,6 +30,9 @@ LOCAL_MEMORY = {
     "inner_few_kernel<4, 1>": 56,
     "down_few_kernel<4, 1>": 8,
     # A few addresses, beside sums in registers.
+    "inner_many_kernel<4>": 40,
+    "down_many_kernel<4>": 48,
+    "down_many_kernel<2>": 16,
     "hc_products_kernel<true, 0>": 8,
     "attention_any_kernel<V32Row>": 8,
     # Attention: 192 registers hold sums and queries.

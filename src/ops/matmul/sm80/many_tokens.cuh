@@ -22,13 +22,15 @@ struct ManyTile {
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr int kWarpRows = kRowTiles * kTileOutputs, kRows = kWarps * kWarpRows;
   static constexpr int kTokens = kTokenTiles * kTileTokens;
+  static constexpr int kBlocks =
+      (kRows + kSliceWidth - 1) / kSliceWidth;     ///< of rows with a block scale each
   static constexpr int kLaneRows = 2 * kRowTiles;  ///< of a warp's rows a lane has pieces of four or two
   /// Tokens that a quad brings to shared memory, one after the other. (Of fewer some warps bring none.)
   static constexpr int kQuadTokens = (4 * kTokens + kThreads - 1) / kThreads;
 };
 using LargeTile = ManyTile<8, 2, 8>;
 using HalfTile = ManyTile<8, 2, 4>;   ///< with half as many tokens
-using SmallTile = ManyTile<4, 1, 8>;  ///< two or three on a multiprocessor, where there are few rows
+using SmallTile = ManyTile<4, 1, 8>;  ///< two on a multiprocessor, where there are few rows
 
 template <class Tile>
 struct ManyTokensShared {
@@ -39,7 +41,8 @@ struct ManyTokensShared {
 
   uint4 weights[Tile::kWarps][kStages][Tile::kLaneRows][kWarpLanes];
   alignas(16) std::byte tokens[2][kTokenStrips<false>][kTokenStripBytes];  ///< of a slice and the next, BF16
-  alignas(16) float token_scales[2][Tile::kTokens];
+  /// FP8 tokens: of a token and of the block that a warp's row tile is in.
+  alignas(16) float scales[2][Tile::kBlocks][Tile::kTokens];
 };
 static_assert(sizeof(ManyTokensShared<LargeTile>) <= 99 << 10);  // GPUs of 8.6, 8.9 and 12.0 have no more
 static_assert(sizeof(ManyTokensShared<SmallTile>) <= 49 << 10);  // two of them
@@ -79,25 +82,6 @@ struct ManyOperands {
   }
 };
 
-/// Scales of a lane's rows for a slice.
-template <WeightFormat kWeights, class Tile>
-struct ManyRowScales {
-  float blocks[kWeights == WeightFormat::kFp8 ? Tile::kRowTiles : 1];
-  /// FP4: of each row; FP8 in blocks of 32: of each row tile and strip.
-  std::uint32_t codes[kWeights == WeightFormat::kFp4      ? Tile::kLaneRows
-                      : kWeights == WeightFormat::kFp8x32 ? Tile::kRowTiles * kWeightStrips<kWeights>
-                                                          : 1];
-
-  [[nodiscard]] __device__ float block(int tile) const {
-    return kWeights == WeightFormat::kFp8 ? blocks[tile] : 1.0F;
-  }
-  [[nodiscard]] __device__ std::uint32_t multiplier(int row, int strip) const {
-    if constexpr (kWeights == WeightFormat::kFp8x32)
-      return e4m3_multiplier_of_code(codes[row / 2 * kWeightStrips<kWeights> + strip]);
-    return kWeights == WeightFormat::kFp4 ? fp4_multiplier(codes[row]) : e4m3_multiplier(1.0F);
-  }
-};
-
 /// What a block multiplies. Rows and tokens by their numbers in the block.
 template <WeightFormat kWeights>
 struct ManyTokensWork {
@@ -125,14 +109,19 @@ template <WeightFormat kWeights, bool kFp8Tokens, class Tile>
 class ManyTokens {
   static constexpr int kRowTiles = Tile::kRowTiles, kTokenTiles = Tile::kTokenTiles;
   static constexpr int kLaneRows = Tile::kLaneRows, kQuadTokens = Tile::kQuadTokens;
+  static constexpr int kBlocks = Tile::kBlocks;
+  static_assert(kBlocks <= 2);
   using Sums = ManyTokensSums<Tile>;
-  using RowScales = ManyRowScales<kWeights, Tile>;
   using Operands = ManyOperands<kWeights, kFp8Tokens>;
   using Shared = ManyTokensShared<Tile>;
   static constexpr int kStrips = kWeightStrips<kWeights>;
   static constexpr int kTokensOfStrip =
       kTokenStrips<false> / kStrips;  ///< strips that a strip of weights meets
   static constexpr int kStages = Shared::kStages;
+  /// Scales of groups that a lane has of a slice: FP4, of each row; FP8 in blocks of 32, of each row tile and strip.
+  static constexpr int kGroups = kWeights == WeightFormat::kFp4      ? kLaneRows
+                                 : kWeights == WeightFormat::kFp8x32 ? kRowTiles * kStrips
+                                                                     : 1;
   static_assert(kStages % kStrips == 0);
 
  public:
@@ -167,12 +156,10 @@ class ManyTokens {
       }
     }
     if constexpr (kWeights == WeightFormat::kFp8) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
-        const int row = min(row_of_tile(tile), work.num_rows - 1);
-        const float* const of_rows = two_matrices_ && tile == 1 ? work.block_scales[1] : work.block_scales[0];
-        block_scales_[tile] = of_rows + row / kSliceWidth * num_slices_;
-      }
+      const int last_block = (work.num_rows - 1) / kSliceWidth;
+      block_scales_[kBlocks - 1] =
+          two_matrices_ ? work.block_scales[1] : work.block_scales[0] + last_block * num_slices_;
+      block_scales_[0] = work.block_scales[0];
     }
 #pragma unroll
     for (int i = 0; i < kQuadTokens; ++i)
@@ -183,68 +170,9 @@ class ManyTokens {
   /// By all threads.
   __device__ void multiply(Sums& sums) {
     begin();
-    for (int slice = 0; slice < num_slices_; ++slice) {
-      const bool more = slice + 1 < num_slices_;
-      if constexpr (!kFp8Tokens) {
-        if (more) copy_tokens(slice + 1);
-        ptx::cp_async_commit();
-      }
-      const RowScales scales = next_scales_;
-      if (more) load_scales(slice + 1);
-      float products[kRowTiles][kTokenTiles][4] = {};
-#pragma unroll
-      for (int strip = 0; strip < kStrips; ++strip) {
-        const int next = slice * kStrips + strip + 1;
-        copy_weights(next - 1 + kStages);
-        ptx::cp_async_commit();
-#pragma unroll
-        for (int pair = 0; pair < kTokensOfStrip; ++pair) {
-          const int token_strip = strip * kTokensOfStrip + pair;
-          std::uint32_t words[kLaneRows][2][2];  // [row][instruction of the strip of tokens]
-#pragma unroll
-          for (int row = 0; row < kLaneRows; ++row) {
-#pragma unroll
-            for (int odd = 0; odd < 2; ++odd)
-              Operands::weight(pieces_[row], 2 * pair + odd, scales.multiplier(row, strip), words[row][odd]);
-          }
-          if (pair == kTokensOfStrip - 1) {
-            // Copies that began after that of the next strip: of strips, and of tokens for as many slices as
-            // began in between.
-            constexpr int kCopies = kStages - 1 + (kFp8Tokens ? 0 : kStages / kStrips - 1);
-            if (kFp8Tokens || strip == kStrips - 1) {
-              ptx::cp_async_wait<kCopies>();
-            } else {
-              ptx::cp_async_wait<kCopies + 1>();
-            }
-            read_weights(next);
-          }
-#pragma unroll
-          for (int n = 0; n < kTokenTiles; ++n) {
-            const uint4 b = *reinterpret_cast<const uint4*>(shared_.tokens[slice % 2][token_strip] +
-                                                            (n * kTileTokens + group_) * kStripBytes +
-                                                            quad_ * kPieceBytes);
-#pragma unroll
-            for (int tile = 0; tile < kRowTiles; ++tile) {
-              const auto& upper = words[2 * tile];
-              const auto& lower = words[2 * tile + 1];
-              ptx::mma_16x8x16(products[tile][n], upper[0][0], lower[0][0], upper[0][1], lower[0][1], b.x,
-                               b.y);
-              ptx::mma_16x8x16(products[tile][n], upper[1][0], lower[1][0], upper[1][1], lower[1][1], b.z,
-                               b.w);
-            }
-          }
-          if constexpr (kFp8Tokens) {
-            if (more) convert_tokens(token_strip, slice + 1);
-          }
-        }
-      }
-      add(scales, slice, products, sums);
-      if constexpr (kFp8Tokens) {
-        load_tokens(slice + 2);
-      } else {
-        ptx::cp_async_wait<kStrips>();
-      }
-      __syncthreads();
+    for (int first = 0; first < num_slices_; first += 2) {
+      multiply_slice<0>(first, sums);
+      if (first + 1 < num_slices_) multiply_slice<1>(first + 1, sums);
     }
   }
 
@@ -282,21 +210,100 @@ class ManyTokens {
     return two_matrices_ ? warp_ * kTileOutputs : warp_ * Tile::kWarpRows + tile * kTileOutputs;
   }
 
+  /// `slice` is odd or even as kOdd says, so that places in shared memory are constants.
+  template <int kOdd>
+  __device__ void multiply_slice(int slice, Sums& sums) {
+    if constexpr (!kFp8Tokens) {
+      if (slice + 1 < num_slices_) copy_tokens<!kOdd>(slice + 1);
+      ptx::cp_async_commit();
+    }
+    std::uint32_t multipliers[kGroups];
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      multipliers[i] = kWeights == WeightFormat::kFp4      ? fp4_multiplier(group_codes_[i])
+                       : kWeights == WeightFormat::kFp8x32 ? e4m3_multiplier_of_code(group_codes_[i])
+                                                           : e4m3_multiplier(1.0F);
+    }
+    float block_scales[kBlocks];
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+      block_scales[i] = kWeights == WeightFormat::kFp8 ? next_block_scales_[i] : 1.0F;
+    if constexpr (!kFp8Tokens || kWeights == WeightFormat::kFp4) load_scales(slice + 1);
+    float products[kRowTiles][kTokenTiles][4] = {};
+#pragma unroll
+    for (int strip = 0; strip < kStrips; ++strip) {
+      const int next = slice * kStrips + strip + 1;
+      copy_weights(next - 1 + kStages, stage_of<kOdd>(slice, strip));
+      ptx::cp_async_commit();
+#pragma unroll
+      for (int pair = 0; pair < kTokensOfStrip; ++pair) {
+        const int token_strip = strip * kTokensOfStrip + pair;
+        std::uint32_t words[kLaneRows][2][2];  // [row][instruction of the strip of tokens]
+#pragma unroll
+        for (int row = 0; row < kLaneRows; ++row) {
+#pragma unroll
+          for (int odd = 0; odd < 2; ++odd)
+            Operands::weight(pieces_[row], 2 * pair + odd, multipliers[group_of(row, strip)],
+                             words[row][odd]);
+        }
+        if (pair == kTokensOfStrip - 1) {
+          // Copies that began after that of the next strip: of strips, and of tokens for as many slices as
+          // began in between.
+          constexpr int kCopies = kStages - 1 + (kFp8Tokens ? 0 : kStages / kStrips - 1);
+          if (kFp8Tokens || strip == kStrips - 1) {
+            ptx::cp_async_wait<kCopies>();
+          } else {
+            ptx::cp_async_wait<kCopies + 1>();
+          }
+          read_weights(stage_of<kOdd>(slice, strip + 1));
+        }
+#pragma unroll
+        for (int n = 0; n < kTokenTiles; ++n) {
+          const uint4 b =
+              *reinterpret_cast<const uint4*>(shared_.tokens[kOdd][token_strip] +
+                                              (n * kTileTokens + group_) * kStripBytes + quad_ * kPieceBytes);
+#pragma unroll
+          for (int tile = 0; tile < kRowTiles; ++tile) {
+            const auto& upper = words[2 * tile];
+            const auto& lower = words[2 * tile + 1];
+            ptx::mma_16x8x16(products[tile][n], upper[0][0], lower[0][0], upper[0][1], lower[0][1], b.x, b.y);
+            ptx::mma_16x8x16(products[tile][n], upper[1][0], lower[1][0], upper[1][1], lower[1][1], b.z, b.w);
+          }
+        }
+        // Behind the last slice what is there once more, for nobody.
+        if constexpr (kFp8Tokens) convert_tokens<!kOdd>(token_strip);
+      }
+    }
+    add<kOdd>(block_scales, products, sums);
+    if constexpr (kFp8Tokens) {
+      load_tokens(slice + 2);
+    } else {
+      ptx::cp_async_wait<kStrips>();
+    }
+    __syncthreads();
+  }
+
+  /// Where a strip of a slice waits; `strip` may lie behind the slice's.
+  template <int kOdd>
+  [[nodiscard]] __device__ static int stage_of(int slice, int strip) {
+    return kStrips == 1 ? (slice + strip) % kStages : (kOdd * kStrips + strip) % kStages;
+  }
+
   __device__ void begin() {
-    load_scales(0);
+    if constexpr (!kFp8Tokens || kWeights == WeightFormat::kFp4) load_scales(0);
 #pragma unroll
     for (int strip = 0; strip < kStages; ++strip) {
       if (!kFp8Tokens && strip % kStrips == 0) {
-        if (strip == 0) copy_tokens(0);
+        if (strip == 0) copy_tokens<0>(0);
         ptx::cp_async_commit();
       }
-      copy_weights(strip);
+      copy_weights(strip, strip);
       ptx::cp_async_commit();
     }
     if constexpr (kFp8Tokens) {
       load_tokens(0);
 #pragma unroll
-      for (int strip = 0; strip < kTokenStrips<false>; ++strip) convert_tokens(strip, 0);
+      for (int strip = 0; strip < kTokenStrips<false>; ++strip) convert_tokens<0>(strip);
       load_tokens(1);
     }
     ptx::cp_async_wait<kStages - 1>();
@@ -305,47 +312,58 @@ class ManyTokens {
   }
 
   /// The lane's pieces of a strip. Strips come in order.
-  __device__ void copy_weights(int strip) {
+  __device__ void copy_weights(int strip, int stage) {
     if (strip >= num_slices_ * kStrips) return;
-    uint4(&to)[kLaneRows][kWarpLanes] = shared_.weights[warp_][strip % kStages];
 #pragma unroll
     for (int row = 0; row < kLaneRows; ++row) {
-      ptx::cp_async_16(&to[row][lane_], rows_[row]);
+      ptx::cp_async_16(&shared_.weights[warp_][stage][row][lane_], rows_[row]);
       rows_[row] += kStripBytes;
     }
   }
-  __device__ void read_weights(int strip) {
+  __device__ void read_weights(int stage) {
 #pragma unroll
-    for (int row = 0; row < kLaneRows; ++row)
-      pieces_[row] = shared_.weights[warp_][strip % kStages][row][lane_];
+    for (int row = 0; row < kLaneRows; ++row) pieces_[row] = shared_.weights[warp_][stage][row][lane_];
   }
 
+  /// Of the rows that a lane has; behind the last slice the last one's.
   __device__ void load_scales(int slice) {
+    const int at = min(slice, num_slices_ - 1);
     if constexpr (kWeights == WeightFormat::kFp4) {
 #pragma unroll
-      for (int row = 0; row < kLaneRows; ++row)
-        next_scales_.codes[row] = __ldg(group_scales_[row] + 4 * slice);
-    } else if constexpr (kWeights == WeightFormat::kFp8) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile)
-        next_scales_.blocks[tile] = __ldg(block_scales_[tile] + slice);
+      for (int row = 0; row < kLaneRows; ++row) group_codes_[row] = __ldg(group_scales_[row] + 4 * at);
     } else if constexpr (kWeights == WeightFormat::kFp8x32) {
 #pragma unroll
-      for (int i = 0; i < kRowTiles * kStrips; ++i)
-        next_scales_.codes[i] =
-            __ldg(group_scales_[i / kStrips] + 4 * slice + block_of_piece(i % kStrips, 0));
+      for (int i = 0; i < kGroups; ++i)
+        group_codes_[i] = __ldg(group_scales_[i / kStrips] + 4 * at + block_of_piece(i % kStrips, 0));
+    } else if constexpr (kWeights == WeightFormat::kFp8) {
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) next_block_scales_[i] = __ldg(block_scales_[i] + at);
     }
+  }
+  /// Which of a lane's group scales a row of its has in a strip.
+  [[nodiscard]] __device__ static constexpr int group_of(int row, int strip) {
+    return kWeights == WeightFormat::kFp4      ? row
+           : kWeights == WeightFormat::kFp8x32 ? row / 2 * kStrips + strip
+                                               : 0;
+  }
+  /// Which of two block scales a row tile has.
+  [[nodiscard]] __device__ int block_of_tile(int tile) const {
+    return two_matrices_ ? tile : warp_ * Tile::kWarpRows / kSliceWidth;
   }
 
   /// The thread's quad brings tokens to shared memory: this is its token `which`.
   [[nodiscard]] __device__ int token(int which) const { return which * (Tile::kThreads / 4) + thread_ / 4; }
   /// Whether it has one. Whole warps have or have not.
-  [[nodiscard]] __device__ bool brings_tokens() const { return thread_ / 4 < Tile::kTokens; }
-  [[nodiscard]] __device__ std::byte* place(int slice, int strip, int which, int piece) const {
-    return shared_.tokens[slice % 2][strip] + token(which) * kStripBytes + piece * kPieceBytes;
+  [[nodiscard]] __device__ bool brings_tokens() const {
+    return Tile::kThreads <= 4 * Tile::kTokens || thread_ / 4 < Tile::kTokens;
+  }
+  template <int kOdd>
+  [[nodiscard]] __device__ std::byte* place(int strip, int which, int piece) const {
+    return shared_.tokens[kOdd][strip] + token(which) * kStripBytes + piece * kPieceBytes;
   }
 
   /// BF16 tokens: a thread's pieces of a slice.
+  template <int kOdd>
   __device__ void copy_tokens(int slice) {
     if (!brings_tokens()) return;
 #pragma unroll
@@ -355,30 +373,42 @@ class ManyTokens {
         const int piece = 4 * i + quad_;
         const int2 to = strip_of_token_piece<kWeights, kFp8Tokens>(piece);
         ptx::cp_async_16(
-            place(slice, to.x, which, to.y),
+            place<kOdd>(to.x, which, to.y),
             tokens_[which] + (std::int64_t{slice} * (4 * kTokenStrips<false>)+piece) * kPieceBytes);
       }
     }
   }
 
-  /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of each token.
+  /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of each token. Behind the last slice
+  /// the last one's.
   __device__ void load_tokens(int slice) {
-    if (slice >= num_slices_ || !brings_tokens()) return;
+    if (!brings_tokens()) return;
+    const int at = min(slice, num_slices_ - 1);
 #pragma unroll
     for (int which = 0; which < kQuadTokens; ++which) {
 #pragma unroll
       for (int strip = 0; strip < kTokenStrips<true>; ++strip) {
         codes_[which][strip] =
-            __ldg(reinterpret_cast<const uint4*>(tokens_[which] + std::int64_t{slice} * kSliceWidth +
+            __ldg(reinterpret_cast<const uint4*>(tokens_[which] + std::int64_t{at} * kSliceWidth +
                                                  token_piece<kWeights, true>(strip, quad_) * kPieceBytes));
       }
     }
-    if (thread_ < Tile::kTokens) token_scale_ = __ldg(token_scales_ + slice * scale_stride_);
+    if (thread_ < Tile::kTokens) {
+      token_scale_ = __ldg(token_scales_ + at * scale_stride_) * Operands::kProductScale;
+      if constexpr (kWeights == WeightFormat::kFp8) load_scales(slice);
+    }
   }
   /// A strip of the slice in registers to shared memory.
-  __device__ void convert_tokens(int strip, int slice) {
+  template <int kOdd>
+  __device__ void convert_tokens(int strip) {
     if (!brings_tokens()) return;
-    if (strip == 0 && thread_ < Tile::kTokens) shared_.token_scales[slice % 2][thread_] = token_scale_;
+    if (strip == 0 && thread_ < Tile::kTokens) {
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i) {
+        const float of_rows = kWeights == WeightFormat::kFp8 ? next_block_scales_[i] : 1.0F;
+        shared_.scales[kOdd][i][thread_] = token_scale_ * of_rows;
+      }
+    }
 #pragma unroll
     for (int which = 0; which < kQuadTokens; ++which) {
       const auto& codes = codes_[which];
@@ -386,26 +416,25 @@ class ManyTokens {
       std::uint32_t even[2], odd[2];
       Operands::token(codes, 2 * strip, token_multipliers_[which], even);
       Operands::token(codes, 2 * strip + 1, token_multipliers_[which], odd);
-      *reinterpret_cast<uint4*>(place(slice, strip, which, quad_)) = {even[0], even[1], odd[0], odd[1]};
+      *reinterpret_cast<uint4*>(place<kOdd>(strip, which, quad_)) = {even[0], even[1], odd[0], odd[1]};
     }
   }
 
-  __device__ void add(const RowScales& row_scales, int slice, const Sums& products, Sums& sums) {
+  template <int kOdd>
+  __device__ void add(const float (&block_scales)[kBlocks], const Sums& products, Sums& sums) {
 #pragma unroll
-    for (int n = 0; n < kTokenTiles; ++n) {
-      float2 scales{1.0F, 1.0F};
-      if constexpr (kFp8Tokens) {
-        scales =
-            *reinterpret_cast<const float2*>(&shared_.token_scales[slice % 2][n * kTileTokens + 2 * quad_]);
-      }
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      const int block = block_of_tile(tile);
+      const float* const scales = &shared_.scales[kOdd][block][2 * quad_];
+      const float of_rows = block == 0 ? block_scales[0] : block_scales[kBlocks - 1];
 #pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
-        const float of_rows = row_scales.block(tile) * Operands::kProductScale;
+      for (int n = 0; n < kTokenTiles; ++n) {
+        float2 scale{of_rows, of_rows};
+        if constexpr (kFp8Tokens) scale = *reinterpret_cast<const float2*>(scales + n * kTileTokens);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 4; ++i)
           sums[tile][n][i] =
-              add_slice(products[tile][n][i], (i % 2 == 0 ? scales.x : scales.y) * of_rows, sums[tile][n][i]);
-        }
+              add_slice(products[tile][n][i], i % 2 == 0 ? scale.x : scale.y, sums[tile][n][i]);
       }
     }
   }
@@ -416,12 +445,13 @@ class ManyTokens {
   const int thread_, warp_, lane_, group_, quad_;
   const std::byte* rows_[kLaneRows];  ///< the next strip's pieces
   const std::uint8_t* group_scales_[kLaneRows];
-  const float* block_scales_[kRowTiles];
+  const float* block_scales_[kBlocks];  ///< of rows 0 to 127 and of the others, or of two matrices
   const std::byte* tokens_[kQuadTokens];
   const float* token_scales_;
   std::int64_t scale_stride_;
   uint4 pieces_[kLaneRows];  ///< the strip of weights in hand
-  RowScales next_scales_;
+  std::uint32_t group_codes_[kGroups];
+  float next_block_scales_[kBlocks];
   uint4 codes_[kQuadTokens][kTokenStrips<true>];  ///< FP8 tokens: the next slice's
   std::uint32_t token_multipliers_[kQuadTokens];
   float token_scale_;

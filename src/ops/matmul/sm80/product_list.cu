@@ -112,10 +112,8 @@ __device__ void store_outputs(const ProductList& list, const ProductList::Produc
 }
 
 /// Blocks that a multiprocessor is to hold, as registers allow.
-template <bool kFp8Tokens, class Tile>
-constexpr int kManyBlocks = Tile::kWarps == 8 ? 1
-                            : kFp8Tokens      ? 3
-                                              : 2;
+template <class Tile>
+constexpr int kManyBlocks = Tile::kWarps == 8 ? 1 : 2;
 
 /// A block's tile of outputs and pass over tokens. Blocks that run at the same time share both weights and
 /// tokens: kTogether tiles of outputs go through all passes side by side.
@@ -133,7 +131,7 @@ struct TileAndPass {
 };
 
 template <WeightFormat kWeights, bool kFp8Tokens, class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, kManyBlocks<kFp8Tokens, Tile>)
+__global__ void __launch_bounds__(Tile::kThreads, kManyBlocks<Tile>)
     many_kernel(const __grid_constant__ ProductList list, NextAtOnce order) {
   extern __shared__ __align__(16) std::byte dynamic[];
   auto& shared = *reinterpret_cast<ManyTokensShared<Tile>*>(dynamic);
