@@ -213,7 +213,8 @@ void ExpertComputer::answer() {
   auto* const y = reinterpret_cast<Bf16Bits*>(y_.data());
   weights_.clear();
   rows_.clear();
-  for (std::int32_t i = 0; i < asked.num_experts; ++i) {
+  // The last ones first, which have been read ahead, before others take their room in the caches.
+  for (std::int32_t i = asked.num_experts - 1; i >= 0; --i) {
     const std::int32_t first = asked.first_rows[i];
     weights_.push_back(source_.find(asked.block, asked.experts[i], asked.places[i]));
     if (asked.places[i] < 0 && source_.acquire) source_.acquire(weights_.back());
@@ -229,7 +230,7 @@ void ExpertComputer::answer() {
   for (std::int32_t i = 0; i < asked.num_experts; ++i) {
     if (asked.places[i] >= 0) continue;
     any_on_disk = true;
-    if (source_.release) source_.release(weights_[static_cast<std::size_t>(i)]);
+    if (source_.release) source_.release(weights_[static_cast<std::size_t>(asked.num_experts - 1 - i)]);
   }
   // What a disk takes says nothing of the cores.
   const double taken_ns = ns_since(begin);

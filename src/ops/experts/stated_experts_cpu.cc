@@ -444,10 +444,9 @@ void read_stated_experts(std::span<const ExpertWeights> experts, ThreadPool& poo
         }
       }
     };
-    for (const ExpertWeights& expert : experts) {
-      read_pieces(expert, {&expert.w1, &expert.w3}, kInnerOutputs);
-      read_pieces(expert, {&expert.w2}, kOutputs);
-    }
+    // In the order in which a call multiplies them.
+    for (const ExpertWeights& expert : experts) read_pieces(expert, {&expert.w1, &expert.w3}, kInnerOutputs);
+    for (const ExpertWeights& expert : experts) read_pieces(expert, {&expert.w2}, kOutputs);
   });
 }
 
