@@ -33,6 +33,7 @@ StepShape step_shape(const RankConfig& rank, std::int64_t max_rows, std::int64_t
           .max_positions = max_positions,
           .hidden_size = config.hidden_size,
           .draft_input_size = rank.num_draft_blocks() > 0 ? config.draft_input_size() : 0,
+          .engram_values = config.engram ? config.engram->num_hashes() * config.engram->head_dim : 0,
           .hc_mult = config.hc_mult,
           .num_attention_heads = rank.num_attention_heads(),
           .head_dim = config.head_dim,

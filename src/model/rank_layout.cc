@@ -142,6 +142,14 @@ void check_stages(const ParallelPlan& plan, const ModelConfig& config) {
 void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   validate(plan, config);
   check_stages(plan, config);
+  if (plan.ep > 1 && config.num_draft_blocks() > 0 &&
+      config.num_routed_experts(config.num_hidden_layers) != config.n_routed_experts) {
+    fail(
+        "‹expert parallelism› {}: the draft head has {} routed experts where layers have {}, and ranks do "
+        "not "
+        "share those out so far; ‹split of experts› {}, which cuts each expert",
+        plan.ep, config.num_routed_experts(config.num_hidden_layers), config.n_routed_experts, plan.ep);
+  }
   if (plan.dual_batch_overlap && config.lags_mixing()) {
     fail(
         "‹overlap of batches›: steps of {} are not cut in two so far, whose mixing goes from half-block to "

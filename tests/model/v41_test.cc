@@ -210,6 +210,16 @@ TEST(V41Layers, StagesAreCutWhereEntriesBegin) {
       << refusal({21, 19});
 }
 
+TEST(V41Layers, ExpertsOfItsDraftHeadAreCutAndNotSharedOut) {
+  const ModelConfig config = v41_flash();
+  ParallelPlan plan{.num_devices = 2, .tp = 2, .moe_tp = 2};
+  EXPECT_NO_THROW(check_runnable(resolved(plan, config), config));
+  plan.moe_tp = 1;
+  EXPECT_THROW(check_runnable(resolved(plan, config), config), Error);
+  const ModelConfig alone = without_drafts(config);
+  EXPECT_NO_THROW(check_runnable(resolved(plan, alone), alone));
+}
+
 TEST(V41Layers, TheCacheTakes890BytesAToken) {
   const CacheGeometry geometry = cache_geometry(v41_flash(), Precision::kReleased);
   EXPECT_EQ(geometry.window_row_bytes(), 528);

@@ -80,8 +80,8 @@ std::optional<Reason> why_not_training_call(const LinearArgs& args, const Device
 }
 
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
-  const std::int64_t widest_input =
-      std::max({shape.hidden_size, shape.draft_input_size, shape.q_lora_rank, shape.o_dim});
+  const std::int64_t widest_input = std::max(
+      {shape.hidden_size, shape.draft_input_size, shape.engram_values, shape.q_lora_rank, shape.o_dim});
   return std::max(linear_scratch_bytes(shape.max_rows, widest_input),
                   // h_proj of a draft head sees every stream as a row.
                   linear_scratch_bytes(shape.max_rows * shape.hc_mult, shape.hidden_size));

@@ -13,6 +13,7 @@ struct StepShape {
   std::int64_t max_positions = 0;  ///< positions that one sequence may have
   std::int64_t hidden_size = 0;
   std::int64_t draft_input_size = 0;  ///< inputs of a draft head's widest product
+  std::int64_t engram_values = 0;     ///< that a token reads of a table of n-grams; 0: there is none
   std::int64_t hc_mult = 0;
   std::int64_t num_attention_heads = 0;
   std::int64_t head_dim = 0;

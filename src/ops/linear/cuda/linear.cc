@@ -129,8 +129,8 @@ std::int64_t linear_scratch_bytes(std::int64_t max_rows, std::int64_t max_inputs
 }
 
 std::int64_t linear_scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
-  const std::int64_t widest_input =
-      std::max({shape.hidden_size, shape.draft_input_size, shape.q_lora_rank, shape.o_dim});
+  const std::int64_t widest_input = std::max(
+      {shape.hidden_size, shape.draft_input_size, shape.engram_values, shape.q_lora_rank, shape.o_dim});
   // h_proj of the MTP block sees every stream as a row.
   const std::int64_t rows = shape.max_rows, stream_rows = shape.max_rows * shape.hc_mult;
   if (shape.activation_group == kActivationGroup) {
