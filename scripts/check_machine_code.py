@@ -27,6 +27,7 @@ LOCAL_MEMORY = {
     # Weights of the next slices on their way, and sums of a tile's tokens: 255 registers do not hold both.
     "few_kernel<1, false, 1>": 24,
     "few_kernel<2, false, 2>": 40,
+    "few_kernel<3, false, 2>": 72,
     "inner_few_kernel<4, 1>": 56,
     "down_few_kernel<4, 1>": 8,
     # A few addresses, beside sums in registers.
