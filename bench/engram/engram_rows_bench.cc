@@ -1,5 +1,5 @@
-// What a step waits for the rows of its tokens where tables lie on disk, read anew or from the system's cache of
-// pages, and in memory. Two tables of 1.07 GB in the folder for temporary files, n-grams all different.
+// What a step waits for the rows of its tokens where tables lie on disk, read anew or from the system's cache
+// of pages, and in memory. Two tables of 1.07 GB in the folder for temporary files, n-grams all different.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/// What the system is told of files' maps: how they will be read, so that it reads ahead where that helps and
-/// nowhere else. Advice changes no bytes; where the system takes none, nothing happens.
+/// Advice to the system on how files' maps will be read, so that it reads ahead where that helps and nowhere
+/// else. It changes no bytes; where the system takes none, nothing happens.
 #pragma once
 
 #include <cstddef>

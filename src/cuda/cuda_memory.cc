@@ -41,7 +41,7 @@ std::byte* register_pages(std::int64_t size_bytes) {
   if (data == MAP_FAILED) refuse(std::strerror(errno));
   static_cast<void>(madvise(data, size, MADV_HUGEPAGE));  // fewer pages to pin; without, it is slower
   touch_pages(static_cast<std::byte*>(data), size_bytes);
-  if (const cudaError_t status = cudaHostRegister(data, size, cudaHostRegisterDefault);
+  if (const cudaError_t status = cudaHostRegister(data, size, cudaHostRegisterPortable);
       status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     static_cast<void>(munmap(data, size));
@@ -109,6 +109,11 @@ void CudaPinnedMemory::release(std::byte* data, std::int64_t size_bytes) noexcep
   if (size_bytes < kRegisteredBytes) return static_cast<void>(cudaFreeHost(data));
   static_cast<void>(cudaHostUnregister(data));
   static_cast<void>(munmap(data, static_cast<std::size_t>(size_bytes)));
+}
+
+Memory& pinned_host_memory() {
+  static CudaPinnedMemory memory;
+  return memory;
 }
 
 }  // namespace baleen

@@ -52,4 +52,7 @@ class CudaPinnedMemory final : public Memory {
   }
 };
 
+/// Such memory that outlives devices, as what several of them share does.
+[[nodiscard]] Memory& pinned_host_memory();
+
 }  // namespace baleen

@@ -30,7 +30,8 @@ class Device {
   [[nodiscard]] virtual const DeviceTraits& traits() const = 0;
   /// Where operations want their arrays.
   [[nodiscard]] virtual Memory& memory() = 0;
-  /// Memory of the host that this device copies to and from at full speed.
+  /// Memory of the host that this device copies to and from at full speed, and others of its kind. What lies
+  /// there may outlive the device.
   [[nodiscard]] virtual Memory& host_visible_memory() = 0;
   /// Null where the host's memory is the device's.
   [[nodiscard]] virtual BackgroundCopies* background_copies() { return nullptr; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -52,8 +53,12 @@ std::unique_ptr<EngramStore> open_engram(Device& device, const ModelShare& share
   EngramHashes hashes(config, compressed_ids);
   const EngramPlace place = *share.plan.engram_place;
   Memory& memory = place == EngramPlace::kHost ? device.host_visible_memory() : device.memory();
-  auto tables =
-      std::make_shared<const EngramTables>(stored_engram_tables(config, share.checkpoint), place, memory);
+  const auto load = [&] {
+    return std::make_shared<const EngramTables>(stored_engram_tables(config, share.checkpoint), place,
+                                                memory);
+  };
+  const bool is_shared = place == EngramPlace::kHost && share.host_tables != nullptr;
+  auto tables = is_shared ? share.host_tables->get(load) : load();
   return std::make_unique<EngramStore>(std::move(hashes), std::move(tables),
                                        device.traits().padded_rows(buffered_rows(options)), device.memory(),
                                        device.host_visible_memory());
@@ -156,11 +161,7 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
   const std::string also_taken = device->taken_memory().empty() ? "" : "\n" + device->taken_memory();
   if (auto failed = leave_experts_to_host(plan, share_.experts, options, device->free_bytes()))
     fail("{}{}", failed->message, also_taken);
-  // Each rank wants tables of its own.
-  const std::int64_t free_on_host = available_memory_bytes() - plan.host_expert_bytes;
-  if (auto failed = place_engram(plan, config(), options, device->free_bytes(),
-                                 free_on_host / std::max<std::int64_t>(1, share_.layout.plan().num_devices)))
-    fail("{}{}", failed->message, also_taken);
+  if (auto failed = place_tables(*device, options)) fail("{}{}", failed->message, also_taken);
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =
       plan.total_bytes() - (device->traits().shares_host_memory ? plan.page_bytes : 0);
@@ -172,6 +173,25 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
         to_text(plan), also_taken);
   }
   return device;
+}
+
+std::optional<Failure> DeviceModel::place_tables(const Device& device, const EngineOptions& options) {
+  MemoryPlan& plan = share_.plan;
+  const std::int64_t num_ranks = std::max<std::int64_t>(1, share_.layout.plan().num_devices);
+  const std::int64_t free_on_host = available_memory_bytes() - num_ranks * plan.host_expert_bytes;
+  std::optional<Failure> failed;
+  const auto place = [&](std::int64_t of_rank) {
+    failed = place_engram(plan, config(), options, device.free_bytes(), of_rank);
+    return plan.engram_place == EngramPlace::kHost;
+  };
+  if (share_.host_tables == nullptr) {
+    place(free_on_host / num_ranks);
+  } else {
+    share_.host_tables->choose([&](bool is_shared) {
+      return place(is_shared ? std::numeric_limits<std::int64_t>::max() : free_on_host);
+    });
+  }
+  return failed;
 }
 
 std::optional<ExpertPlaceStats> DeviceModel::expert_places() const {

@@ -12,6 +12,7 @@
 #include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
 #include "engram/engram_store.h"
+#include "engram/shared_tables.h"
 #include "model/device_weights.h"
 #include "model/rank_config.h"
 #include "model/rank_layout.h"
@@ -30,6 +31,8 @@ struct ModelShare {
   const Checkpoint& checkpoint;  ///< the model's: where tables of n-grams lie, and the tokenizer they go by
   RankLayout layout = {};
   DeviceConnection connection = {};
+  /// Of the ranks of this process; null: tables in the host's memory are the rank's own.
+  std::shared_ptr<SharedEngramTables> host_tables = nullptr;
 };
 
 /// All of a model. `weights` outlive the share.
@@ -68,6 +71,8 @@ class DeviceModel {
 
  private:
   [[nodiscard]] std::unique_ptr<Device> open_device(const EngineOptions& options);
+  /// The plan's, on `device`. A sentence where there is no room.
+  [[nodiscard]] std::optional<Failure> place_tables(const Device& device, const EngineOptions& options);
   /// Decides whether the host computes experts, and says so.
   void settle_host_experts(const EngineOptions& options);
 

@@ -10,8 +10,8 @@
 
 namespace baleen {
 
-/// Of a rank with such tables: reserves what steps read rows by and, where the GPU's memory is asked for, the
-/// tables; a place that is still to be chosen counts as disk, which takes most beside them.
+/// Of a rank with such tables: reserves what steps read rows by and, where the options want the GPU's memory,
+/// the tables; a place that is still to be chosen counts as disk, which takes most beside them.
 void plan_engram(MemoryPlan& plan, const RankConfig& rank, const EngineOptions& options);
 
 /// When all else is placed: takes the place that `options` ask for, or the nearest with room

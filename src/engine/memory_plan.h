@@ -40,7 +40,7 @@ struct MemoryPlan {
   std::int64_t disk_expert_bytes = 0;  ///< size of the experts that are in neither memory
   // Of a rank whose layers read tables of n-grams (engram_memory.h):
   std::optional<EngramPlace> engram_place;  ///< none: it has no such layers
-  std::int64_t engram_table_bytes = 0;      ///< of the tables, wherever they lie
+  std::int64_t engram_table_bytes = 0;      ///< size of the tables, wherever they lie
   std::int64_t engram_bytes = 0;       ///< on the device: what steps read rows by, and tables that lie there
   std::int64_t host_engram_bytes = 0;  ///< pinned, likewise; not part of the total
 

@@ -23,8 +23,8 @@ struct EngramRun {
 
 class EngramHashes {
  public:
-  /// `compressed`: each token's id in the compressed vocabulary, below the config's size. Tokens beyond, which have no text, count as
-  /// padding.
+  /// `compressed`: each token's id in the compressed vocabulary, below the config's size. Tokens beyond these
+  /// have no text and are padding.
   EngramHashes(const ModelConfig& config, std::vector<TokenId> compressed);
   EngramHashes(EngramHashes&&) = default;  // where `tokens_` points stays where it is
   EngramHashes(const EngramHashes&) = delete;

@@ -23,15 +23,15 @@ enum class EngramWish : std::uint8_t { kAuto, kGpu, kHost, kDisk };
 [[nodiscard]] std::string_view engram_place_name(EngramPlace place);
 
 struct EngramRoom {
-  std::int64_t table_bytes = 0;        ///< of all tables
+  std::int64_t table_bytes = 0;        ///< all tables together
   bool shares_host_memory = false;     ///< the device works in the host's memory
   std::int64_t free_device_bytes = 0;  ///< left when all else has been placed, experts included
   std::int64_t free_host_bytes = 0;    ///< likewise, of memory that may be pinned
 };
 
-/// The nearest place with room, or the one that was asked for. A sentence where that has no room, or is none.
+/// The nearest place with room, or the one that the user wants. A sentence where that has no room or is none.
 /// A device that works in the host's memory reads the map, of which the system keeps what fits, unless the
-/// tables are asked for in memory.
+/// user wants a copy in memory.
 [[nodiscard]] Result<EngramPlace> choose_engram_place(EngramWish wish, const EngramRoom& room);
 
 /// Of the host's memory so much is left to the system and to others.

@@ -51,7 +51,7 @@ class EngramReader {
   /// started.
   void start(std::span<const EngramRowId> rows, std::byte* to);
   /// Until all that was started is there, at once where nothing was. The sentence about the first row, as
-  /// they were asked for, that could not be read: which, of what table, in which file, and why.
+  /// they were started, that could not be read: which, of what table, in which file, and why.
   [[nodiscard]] std::optional<std::string> wait();
 
  private:
@@ -70,8 +70,8 @@ class EngramReader {
 
   std::span<const StoredEngramTable> tables_;
   EngramRecord record_;
-  std::deque<Files> files_;  ///< of each table
-  std::mutex mutex_;         ///< of what follows, but for the rows' bytes
+  std::deque<Files> files_;  ///< one for each table
+  std::mutex mutex_;         ///< guards what follows, but for the rows' bytes
   std::condition_variable started_, done_;
   std::span<const EngramRowId> rows_;
   std::byte* to_ = nullptr;

@@ -39,8 +39,8 @@ class EngramStore {
   /// The steps' operations from here on read the rows of these tokens, in the order of the runs. Fetches what
   /// was not prefetched. Throws `LostDevice` where a file cannot be read any more.
   void begin(std::span<const EngramRun> runs);
-  /// Rows [begin, end) of the step, of the `table`th table; `z`: [end - begin, values of a token's rows]. With
-  /// the same arguments the same addresses, for rows of padding too.
+  /// Rows [begin, end) of the step, of table `table`; `z`: [end - begin, values of a token's rows]. With the
+  /// same arguments the same addresses, for rows of padding too.
   [[nodiscard]] EngramLookupArgs lookup(std::int64_t table, std::int64_t begin, std::int64_t end,
                                         const Activations<2>& z) const;
 
@@ -70,11 +70,11 @@ class EngramStore {
   EngramRecord record_;
   Buffer rows_on_device_;  ///< [max_rows, tables, hashes] int64
   Buffer records_on_device_;
-  Buffer rows_;     ///< of what was prefetched
+  Buffer rows_;     ///< those that were prefetched
   Buffer records_;  ///< likewise
   std::int64_t num_rows_ = 0;
   std::vector<TokenId> prefetched_;    ///< which tokens: of each run lengths and ids
-  std::vector<EngramRowId> distinct_;  ///< of tables on disk, in order
+  std::vector<EngramRowId> distinct_;  ///< rows on disk, ascending
   bool is_fetching_ = false;
   std::int64_t num_fetched_ = 0;
   std::unique_ptr<EngramReader> reader_;  ///< null: no table is on disk; ends before what it writes to

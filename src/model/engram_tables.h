@@ -39,7 +39,7 @@ struct EngramTokens {
 };
 
 /// Rows that each of `ids` reads, in the order of the primes, to `rows`: [ids, num_hashes]. `before`: what
-/// their sequence has before them, of which the last max_ngram_size - 1 tokens are looked at; so these are all
+/// their sequence has before them, of which the last max_ngram_size - 1 tokens are looked at; these are all
 /// the state that a sequence has of its n-grams.
 void engram_rows(const EngramTable& table, const EngramTokens& tokens, std::span<const TokenId> before,
                  std::span<const TokenId> ids, View<std::int64_t, 2> rows);

@@ -71,7 +71,7 @@ struct TensorSpec {
   TensorSplit split = TensorSplit::kReplicated;
   std::int64_t expert = -1;  ///< among the block's routed experts; -1: of none
   std::int64_t count = 1;    ///< tensors like this one, of as many experts, that it stands for
-  TensorPlace place{};       ///< of a table of n-grams none: it lies outside the trees
+  TensorPlace place{};       ///< none: it lies outside the trees, as tables of n-grams do
   TensorKind kind = TensorKind::kLinear;
   /// Rows of each logically independent matrix, in order, of all ranks; empty: it is one.
   std::vector<std::int64_t> matrix_rows{};

@@ -35,14 +35,15 @@ RankGroup ranks_with_batches(const RankLayout& layout) {
 }  // namespace
 
 RankWorker::RankWorker(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options,
-                       RankLayout layout, Communicator& communicator, const PeerRank* peers)
+                       RankLayout layout, Communicator& communicator, const PeerRank* peers,
+                       std::shared_ptr<SharedEngramTables> host_tables)
     : whole_(std::move(weights)),
       options_(resolved(options, config())),
       layout_(std::move(layout)),
       rank_config_(rank_config(config(), layout_.plan(), layout_.stage())),
       weights_(
           std::make_unique<RankWeights>(config(), whole_->tree(), layout_, layer_maps(options_, config()))),
-      model_(share(communicator, peers), options_),
+      model_(share(communicator, peers, std::move(host_tables)), options_),
       staged_experts_(open_staging()),
       runner_(model_, config(), options_),
       transfers_(open_transfers(communicator)) {
@@ -56,7 +57,8 @@ RankWorker::RankWorker(std::shared_ptr<const ModelWeights> weights, const Engine
   model_.check_reads();
 }
 
-ModelShare RankWorker::share(Communicator& communicator, const PeerRank* peers) const {
+ModelShare RankWorker::share(Communicator& communicator, const PeerRank* peers,
+                             std::shared_ptr<SharedEngramTables> host_tables) const {
   const WeightTree& tree = weights_->tree();
   if (tree.made != nullptr && options_.balance.enabled) {
     fail(
@@ -64,14 +66,14 @@ ModelShare RankWorker::share(Communicator& communicator, const PeerRank* peers) 
         "loaded; "
         "leave it out, or write a checkpoint folder with `baleen convert`");
   }
-  return {
-      .rank = rank_config_,
-      .weights = tree,
-      .plan = plan_rank_memory(config(), weight_bytes(tree, options_), layout_, options_),
-      .experts = movable_experts(rank_config_, tree, layout_.plan(), options_),
-      .checkpoint = whole_->checkpoint(),
-      .layout = layout_,
-      .connection = {.communicator = &communicator, .peers = peers, .steps = ranks_with_batches(layout_)}};
+  return {.rank = rank_config_,
+          .weights = tree,
+          .plan = plan_rank_memory(config(), weight_bytes(tree, options_), layout_, options_),
+          .experts = movable_experts(rank_config_, tree, layout_.plan(), options_),
+          .checkpoint = whole_->checkpoint(),
+          .layout = layout_,
+          .connection = {.communicator = &communicator, .peers = peers, .steps = ranks_with_batches(layout_)},
+          .host_tables = std::move(host_tables)};
 }
 
 std::unique_ptr<StagedExperts> RankWorker::open_staging() const {

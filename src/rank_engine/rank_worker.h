@@ -32,8 +32,10 @@ class RankWorker {
   /// Of weights that are the whole model's, the part of `layout`. `communicator`, to the other ranks, and
   /// `peers`, a GPU's way to them, outlive this. Returns when all ranks have what they allocate. Throws
   /// `Error`.
+  /// `host_tables`: of the ranks of this process; null: there are no others.
   RankWorker(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options, RankLayout layout,
-             Communicator& communicator, const PeerRank* peers);
+             Communicator& communicator, const PeerRank* peers,
+             std::shared_ptr<SharedEngramTables> host_tables = nullptr);
   RankWorker(const RankWorker&) = delete;
   RankWorker& operator=(const RankWorker&) = delete;
 
@@ -95,7 +97,8 @@ class RankWorker {
   [[nodiscard]] StateTransfers& transfers() { return *transfers_; }
 
  private:
-  [[nodiscard]] ModelShare share(Communicator& communicator, const PeerRank* peers) const;
+  [[nodiscard]] ModelShare share(Communicator& communicator, const PeerRank* peers,
+                                 std::shared_ptr<SharedEngramTables> host_tables) const;
   /// Null where experts stay, or the device reads the host's memory.
   [[nodiscard]] std::unique_ptr<StagedExperts> open_staging() const;
   /// Null without prefill groups.

@@ -25,6 +25,7 @@ struct ThreadTeam::State {
   const EngineOptions options;
   LocalExchange exchange;
   const std::shared_ptr<DevicePeers> peers;  ///< connects GPUs that exchange messages through it
+  const std::shared_ptr<SharedEngramTables> host_tables = std::make_shared<SharedEngramTables>();
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -91,7 +92,7 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
             : s.peers;
     RankWorker worker(s.weights, options_of_rank(s.options, num_ranks, rank),
                       layout_of_rank(s.weights->config(), s.options.parallel, rank), *communicator,
-                      peers == nullptr ? nullptr : peers->rank(rank));
+                      peers == nullptr ? nullptr : peers->rank(rank), s.host_tables);
     lock.lock();
     s.workers[place] = &worker;
     for (std::int64_t seen = 0;;) {

@@ -1,4 +1,4 @@
-// Rows of a step: sequences beside each other, pieces of one, what n-grams do not see, and texts that are one.
+// Rows of a step: sequences beside each other, pieces of one, what n-grams do not see, texts that are one.
 #include "engram/engram_hashes.h"
 
 #include <gtest/gtest.h>

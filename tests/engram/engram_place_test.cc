@@ -1,4 +1,4 @@
-// Where tables go: the nearest place with room, what was asked for, or the sentence.
+// Where tables go: the nearest place with room, the one that is wanted, or the sentence.
 #include "engram/engram_place.h"
 
 #include <gtest/gtest.h>

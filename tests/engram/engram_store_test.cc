@@ -224,7 +224,7 @@ TEST_F(StoredRows, AFileThatIsCutIsNamedWithTheRow) {
               std::string::npos)
         << why;
   }
-  // Whoever asks again is told again, and a failed row of a step that is given up concerns nobody.
+  // The next step fails likewise; rows of a step that is given up do not matter.
   EXPECT_THROW(rows->begin(std::vector<EngramRun>{{{}, ids_}}), LostDevice);
   rows->prefetch(std::vector<EngramRun>{{{}, ids_}});
   rows->prefetch({});

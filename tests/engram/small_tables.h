@@ -41,7 +41,7 @@ namespace baleen::test {
   return ids;
 }
 
-/// Tables of a config, with bytes that nobody chose.
+/// Tables of a config, with random bytes.
 class SmallTables {
  public:
   explicit SmallTables(ModelConfig of = small_engram_config())

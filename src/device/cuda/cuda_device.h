@@ -63,7 +63,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
   [[nodiscard]] Memory& memory() override { return memory_; }
-  [[nodiscard]] Memory& host_visible_memory() override { return pinned_memory_; }
+  [[nodiscard]] Memory& host_visible_memory() override { return pinned_host_memory(); }
   [[nodiscard]] BackgroundCopies* background_copies() override { return &copies_; }
   [[nodiscard]] std::int64_t free_bytes() const override;
   [[nodiscard]] std::string taken_memory() const override { return taken_memory_; }

@@ -1,8 +1,8 @@
-/// What a memory of n-grams adds to the residual streams of a token, each as much of the value as its key fits
-/// the stream:
+/// What a memory of n-grams adds to a token's residual streams: as much of the value as each stream's key
+/// fits it,
 ///
-///     a_s = d^-1/2 (sum_j x_s[j] q_s[j] k_s[j] key_s[j]) / (rms(x_s) rms(key_s)),  rms(v) = sqrt(mean(v^2) + eps)
-///     x_s <- bf(x_s + gate(a_s) value)
+///     a_s = d^-1/2 (sum_j x_s[j] q_s[j] k_s[j] key_s[j]) / (rms(x_s) rms(key_s))
+///     x_s <- bf(x_s + gate(a_s) value),   rms(v) = sqrt(mean(v^2) + eps)
 ///
 /// in float32; keys and value are the product of the token's rows of the table (engram_lookup.h) with
 /// "engram.wkv". (source: releases specification 2.7, step 5, and 9.C; tensors "engram.q_weight",

@@ -1,4 +1,4 @@
-/// Rows of a table of n-grams, dequantised and side by side: z[r, h w + j] = bf(code(row, j) scale(row, j / 32))
+/// Rows of a table of n-grams, dequantised and side by side: z[r, h w + j] = bf(code(row, j) s(row, j/32))
 /// of row = rows[r, h], the product in float32. (source: releases specification 2.7, step 4, and 9.C; tensors
 /// "engram.embed.weight" and ".scale")
 #pragma once

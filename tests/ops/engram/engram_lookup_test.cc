@@ -1,4 +1,4 @@
-// Rows of a table: every code by hand-made scales, places of rows, vectors against the reference, and the cost.
+// Rows of a table: every code by hand-made scales, places of rows, vectors against the reference, the cost.
 #include "ops/engram/engram_lookup.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Engram's two operations on the GPU: rows of tables to the bit from the GPU's memory, the host's and records;
+// Engram's two operations on the GPU: rows of tables to the bit from the GPU's memory, the host's, records;
 // streams within rounding of the reference, rows by themselves to the bit.
 #include "ops/engram/cuda/engram.h"
 
