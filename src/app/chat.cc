@@ -66,6 +66,7 @@ Message reply_message(const Generated& generated, ThinkingMode mode, const CallT
 }
 
 struct OpenedChat {
+  CheckpointKind kind;
   PromptProfile profile;
   Thinking thinking;
   std::unique_ptr<ModelEngine> engine;
@@ -77,9 +78,7 @@ OpenedChat opened(const ChatFlags& flags) {
   const PromptProfile& profile = kind.prompts.profile.value;
   const Result<Thinking> thinking = thinking_named(profile, flags.think);
   if (!thinking) fail("--think: {}", thinking.error());
-  OpenedChat chat{profile, thinking.value(), open_model(std::move(folder), flags.engine.options())};
-  log_prompt_profile(kind);
-  return chat;
+  return {kind, profile, thinking.value(), open_model(std::move(folder), flags.engine.options())};
 }
 
 /// The conversation loop: lines in, replies out.
@@ -96,6 +95,7 @@ class ChatLoop {
         thinking_(opened_.thinking) {}
 
   void run() {
+    log_prompt_profile(opened_.kind, tokenizer_);
     log_expert_transport(engine_);
     if (::isatty(STDIN_FILENO) == 1)
       fmt::print("{}: type a message, /help for commands, Ctrl-D to leave\n", flags_.engine.model);

@@ -16,7 +16,7 @@ void log_findings(const CheckpointKind& kind) {
   for (const std::string& sentence : kind.contradictions) log_line("{}", in_options(sentence));
 }
 
-void log_prompt_profile(const CheckpointKind& kind) {
+void log_prompt_profile(const CheckpointKind& kind, const Tokenizer& tokenizer) {
   const auto& [profile, is_assumed] = kind.prompts;
   if (is_assumed && profile.value.format == PromptFormat::kV41) {
     log_line("prompt profile v4.1, {}", profile.evidence);
@@ -25,6 +25,11 @@ void log_prompt_profile(const CheckpointKind& kind) {
         "prompt profile preview, {}; V4-Flash-0731 and V4-Pro-0813 have official: --prompt-profile says "
         "which",
         profile.evidence);
+  }
+  const PromptRules& rules = prompt_rules(profile.value);
+  if (!rules.system_token.empty() && !tokenizer.id_of(rules.system_token)) {
+    log_line("prompt profile {}: the tokenizer has no token {}, which is spelled as text", rules.name,
+             rules.system_token);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "model/model_folder.h"
 #include "rank_engine/rank_engine.h"
+#include "tokenizer/tokenizer.h"
 
 namespace baleen {
 
@@ -22,8 +23,8 @@ void check_drafts(const CheckpointKind& kind, std::string_view option);
 void log_findings(const CheckpointKind& kind);
 
 /// For commands that make prompts, once the engine is open: a line on standard error where the checkpoint's
-/// prompt profile is a guess that may be wrong.
-void log_prompt_profile(const CheckpointKind& kind);
+/// prompt profile is a guess that may be wrong, and where the tokenizer lacks a token that it writes.
+void log_prompt_profile(const CheckpointKind& kind, const Tokenizer& tokenizer);
 
 /// Says on standard error by which transport the engine's ranks reach their experts; nothing where a
 /// rank has all of them.

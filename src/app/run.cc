@@ -92,7 +92,7 @@ void run_once(const RunFlags& flags) {
   request.prompt = std::move(encoded).value();
 
   const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), options);
-  if (flags.chat) log_prompt_profile(kind);
+  if (flags.chat) log_prompt_profile(kind, tokenizer);
   ModelEngine& engine = *opened;
   if (!flags.quiet) log_expert_transport(engine);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);

@@ -246,7 +246,7 @@ void serve(ServeFlags flags) {
   EngineOptions wanted = engine_options(flags);
   wanted.asked_to_end = [&shutdown] { shutdown.ask(); };
   const std::unique_ptr<ModelEngine> opened = open_model(std::move(folder), wanted);
-  log_prompt_profile(kind);
+  log_prompt_profile(kind, tokenizer);
   ModelEngine& engine = *opened;
   flags.drafts.check(engine);
   flags.drafts.apply_to(flags.scheduler);

@@ -70,8 +70,8 @@ struct PromptRules {
   PromptFormat format;
   std::string_view name;
   std::span<const ReasoningEffort> efforts;    ///< the least first; none: efforts are numbers from 1 to 100
-  std::string_view encoder_default;            ///< where a call of the shipped encoder names none; of numbers
-  std::string_view api_default;                ///< both are the checkpoint's; the other: DeepSeek's API
+  std::string_view encoder_default;            ///< the shipped encoder's; of numbers the checkpoint's
+  std::string_view api_default;                ///< DeepSeek's API's; of numbers the checkpoint's
   std::span<const RequestedEffort> requested;  ///< the least first; the first is "none"
   RecommendedSampling sampling;
   const CallTags& tags;

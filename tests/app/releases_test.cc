@@ -177,6 +177,50 @@ TEST_F(ReleaseCommands, PromptsFollowTheEncoderOfTheFolder) {
   EXPECT_EQ(baleen({"encode-chat", "--model", folder_ / "absent"}).status, 1);
 }
 
+/// V4.1's encoder says which numbers words mean; a number means itself.
+TEST_F(ReleaseCommands, PromptsOfV41HaveTheNumbersOfItsEncoder) {
+  const fs::path model = folder_ / "model";
+  fs::create_directory(model);
+  std::ofstream(model / "config.json") << R"({"model_type": "deepseek_v41"})";
+  const std::vector<std::string> of_model{"--model", model}, imposed{"--prompt-profile", "v4.1"};
+  const auto of_number = [](int number) {
+    return "<｜begin▁of▁sentence｜><｜System｜>Reasoning Effort: " + std::to_string(number) +
+           " (range 1-100, the higher the value, the more thorough the reasoning)\n\n"
+           "<｜User｜>u<｜Assistant｜><think>";
+  };
+  for (const auto& options : {of_model, imposed}) {
+    EXPECT_EQ(encoded(options, "thinking", nullptr), of_number(75));
+    EXPECT_EQ(encoded(options, "thinking", "low"), of_number(50));
+    EXPECT_EQ(encoded(options, "thinking", 37), of_number(37));
+    EXPECT_EQ(encoded(options, "chat", 37), "<｜begin▁of▁sentence｜><｜User｜>u<｜Assistant｜></think>");
+    EXPECT_EQ(
+        encoded(options, "thinking", 101),
+        "reasoning_effort: expected low, high, max or a number from 1 to 100 (prompt profile v4.1), found "
+        "\"101\"");
+  }
+  test::write_encoder(model,
+                      "REASONING_EFFORT_MAPPINGS = {'low': 25, 'high': 50, 'xhigh': 75, 'max': 100}\n"
+                      "DEFAULT_REASONING_EFFORT = 'high'\n",
+                      "encoding.py");
+  for (const auto& options :
+       {of_model, std::vector<std::string>{"--model", model, "--prompt-profile", "v4.1"}}) {
+    EXPECT_EQ(encoded(options, "thinking", "low"), of_number(25));
+    EXPECT_EQ(encoded(options, "thinking", "xhigh"), of_number(75));
+    EXPECT_EQ(encoded(options, "thinking", nullptr), of_number(50));
+  }
+  const Json call{{"text",
+                   "</think>\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n"
+                   "</｜DSML｜ calls><｜end▁of▁sentence｜>"},
+                  {"thinking_mode", "thinking"}};
+  const auto parsed = [&call](const std::string& profile) {
+    const ProgramResult result = test::run_program(
+        {BALEEN_PROGRAM, "parse-chat", "--prompt-profile", profile}, {.in = call.dump() + "\n"});
+    return Json::parse(result.out);
+  };
+  EXPECT_EQ(parsed("v4.1")["message"]["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_TRUE(parsed("official").contains("error"));
+}
+
 TEST_F(ReleaseCommands, ThinkTakesTheEffortsOfTheModel) {
   const auto run = [](const fs::path& model, const std::string& effort) {
     return baleen({"run", "--model", model, "--threads", "1", "--context", "512", "--quiet", "--max-tokens",
@@ -194,6 +238,19 @@ TEST_F(ReleaseCommands, ThinkTakesTheEffortsOfTheModel) {
     EXPECT_NE(refused.err.find(kSentence), std::string::npos) << refused.err;
   }
   EXPECT_EQ(run(model, "medium").status, 2);  // what no profile has
+  EXPECT_EQ(run(model, "101").status, 2);
+  EXPECT_NE(run(model, "37")
+                .err.find("--think: expected off, low, high or max (prompt profile official), found "
+                          "\"37\""),
+            std::string::npos);
+  const ProgramResult imposed =
+      baleen({"run", "--model", kStories, "--threads", "1", "--context", "512", "--quiet", "--max-tokens",
+              "1", "--prompt-profile", "v4.1", "--chat", "--think", "37", "Once"});
+  EXPECT_EQ(imposed.status, 0) << imposed.err;
+  EXPECT_NE(imposed.err.find(
+                "prompt profile v4.1: the tokenizer has no token <｜System｜>, which is spelled as text"),
+            std::string::npos)
+      << imposed.err;
 }
 
 TEST_F(ReleaseCommands, TheServersEffortsAreTheEncoders) {
@@ -313,6 +370,9 @@ TEST_F(ReleaseCommands, V41IsInspectedAndPlannedByItsHeaders) {
         "  published as        V4.1-Flash or V4.1-Flash-1017; config.json's sizes; ",
         "dense matrices        FP8, E8M0 scales of 32 x 32; ",
         "left unread           vision (vision.*, aligner.*, image_*, gate.bias_vl), 309 tensors, ",
+        "prompt profile        v4.1; assumed: there is no encoding/encoding.py; efforts are V4.1-Flash's: "
+        "low 50, "
+        "high 75, max 100, default high\n",
         "  CSA reindexed       4\n", "  CSA reused          30\n",
         "  of the draft head   128 routed, 3 a token",
         "  of Engram tables    196,613,849,600, in 2 before layers 1, 14",
@@ -379,6 +439,7 @@ TEST_F(ReleaseCommands, ATinyV41Runs) {
   EXPECT_FALSE(text.empty());
   // Drafts say nothing of what comes out.
   EXPECT_EQ(run({"--speculate", "5"}), text);
+  EXPECT_FALSE(run({"--chat", "--think", "37"}).empty());
 }
 
 /// What the October release may have and is not known is named; nothing is guessed of it.
