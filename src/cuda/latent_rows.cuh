@@ -27,7 +27,7 @@ struct DeviceLatentPool {
   std::int32_t data_bytes = 0;
   std::int32_t scale_bytes = 0;
   std::int32_t nope = 0;
-  std::int32_t code_bytes = 0;  ///< of a row with groups; its scales are behind them
+  std::int32_t code_bytes = 0;  ///< codes that a row with groups has; its scales are behind them
   Groups groups = Groups::kNone;
 
   DeviceLatentPool() = default;

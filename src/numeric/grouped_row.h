@@ -32,8 +32,8 @@ struct GroupedRow {
   bool operator==(const GroupedRow&) const = default;
 };
 
-/// `values`: `width` numbers, already normalised and rotated; `row`: `row_bytes()` bytes. Infinities saturate.
-/// A NaN is a NaN of e4m3 codes; of e2m1, which have none, the scale of its group is.
+/// `values`: `width` numbers, already normalised and rotated; `row`: `row_bytes()` bytes. Infinities
+/// saturate. A NaN is a NaN among e4m3 codes; among e2m1 codes, which have none, it is its group's scale.
 void encode_grouped_row(const GroupedRow& format, std::span<const float> values, std::span<std::byte> row);
 
 /// e4m3 code of the scale of a group of entries' values.

@@ -86,8 +86,8 @@ HWY_INLINE IntVec finish_quads(IntVec sum) {
   return hn::Add(hn::ShiftRight<16>(sum), hn::ShiftRight<16>(hn::ShiftLeft<16>(sum)));
 }
 
-/// Where a group's rows are: in their page, or copied together when they are no neighbours, cross pages or are
-/// cut short.
+/// Where a group's rows are: in their page, or copied together when they are no neighbours, cross pages or
+/// are cut short.
 struct PackedKeys {
   const std::int32_t* codes = nullptr;    ///< [group][16]
   const std::uint32_t* scales = nullptr;  ///< [group], a byte a block

@@ -6,8 +6,8 @@
 ///     ratio 1   the token's own value
 ///     latent <- norm(bf(value))
 ///
-/// The latent of entry j is in the row of the position that completes it, r (j + 1) - 1. Other rows are zeros,
-/// and so are those of entries that exist already.
+/// The latent of entry j is in the row of the position that completes it, r (j + 1) - 1. Other rows are
+/// zeros, and so are those of entries that exist already.
 ///
 /// A later step may need the first token of a pair: it stays in a ring per sequence, token t in row t mod
 /// ring. Latents are made from the step's own rows and, for positions before it, from the ring: the same

@@ -46,7 +46,7 @@ double num_distinct_entries(const SparseAttentionArgs& args, const SequenceSlice
 struct SeenRows {
   double entries = 0;  ///< pairs of a query and a row that it sees
   double rows = 0;     ///< different rows of each sequence
-  double bytes = 0;    ///< of those
+  double bytes = 0;    ///< those rows have
 };
 
 SeenRows seen_rows(const SparseAttentionArgs& args) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// A layer's rings for several sequences; what nobody has written reads as NaN.
+/// A layer's rings for several sequences; what was never written reads as NaN.
 class Layer {
  public:
   Layer(int ratio, std::int64_t width, Precision precision, std::int64_t ring_rows = 2)

@@ -30,7 +30,7 @@ struct EntryStoreParams {
   DeviceIndexKeyPool index_keys;
 };
 
-/// Channels from `channel` on, of `width` of which the last `rope` turn, by the angles of `position`; rounded.
+/// Turns channels from `channel` on, of `width` whose last `rope` are rotated, by the angles of `position`.
 class Rotation {
  public:
   __device__ Rotation(const EntryStoreParams& p, int channel, int width, int position) {

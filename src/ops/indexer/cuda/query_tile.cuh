@@ -1,5 +1,5 @@
-/// Queries prepared for scoring: rotated, transformed, cut to FP4 and dequantised to e4m3 in shared memory,
-/// as the B operand of the product with the keys.
+/// Queries prepared for scoring: rotated, transformed where keys are, cut to FP4 and dequantised to e4m3 in
+/// shared memory, as the B operand of the product with the keys.
 ///
 /// A row (one head of one query) has four FP4 groups with a power-of-two scale each. Relative to the row's
 /// largest scale the values are e2m1 times 2^-k, and e4m3 holds 2^(6 - k) times them exactly up to k = 14;
@@ -50,6 +50,7 @@ struct QueryInputs {
   int num_heads;
   int num_pairs;  ///< rotated: the last 2 num_pairs dims
   float weight_factor;
+  bool hadamard;  ///< keys were transformed
 };
 
 /// Rotates the pairs of group `scale_group` of a row that are among the last 2 num_pairs dims.
@@ -143,7 +144,7 @@ __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::
       }
       rotate_group(x, scale_group, cosine, sine, inputs.num_pairs);
     }
-    transform_row(x, scale_group);
+    if (inputs.hadamard) transform_row(x, scale_group);
     const int row_code = write_row(x, scale_group, head, tile);
     if (scale_group != 0) continue;
     float weight = 0.0F;

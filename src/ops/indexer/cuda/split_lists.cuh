@@ -20,8 +20,8 @@ struct KeyPages {
   int log2_rows;
 };
 
-/// Compressed entries that a query at `position` sees; none for a row of padding.
-__device__ inline int num_visible(std::int32_t position) { return (position + 1) / 4; }
+/// Compressed entries, of `ratio` positions each, that a query at `position` sees; none for a row of padding.
+__device__ inline int num_visible(std::int32_t position, int ratio) { return (position + 1) / ratio; }
 
 /// The best of each split of a row's keys, for the kernel that merges them.
 struct SplitLists {
@@ -39,6 +39,7 @@ struct MergeArgs {
   std::int64_t selected_stride;
   int top_k;
   int num_splits;
+  int ratio;
 };
 
 struct MergeSpace {
@@ -48,17 +49,17 @@ struct MergeSpace {
   alignas(16) Candidate candidates[];
 };
 
-/// By the whole block: the lists rank, rank + ranks, ... of a row, a warp each.
-__device__ inline void gather_lists(const MergeArgs& args, std::int64_t row, int rank, int ranks,
-                                    MergeSpace& space) {
+/// By the whole block: the lists first, first + step, ... below `end` of a row, a warp each. `row_list`: the
+/// row's first list, of `top` candidates at most, as all are.
+__device__ inline void gather_lists(const SplitLists& lists, std::int64_t row_list, int first, int step,
+                                    int end, int top, MergeSpace& space) {
   constexpr int kBatch = 4;  // loads under way in a lane
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  for (int split = rank + warp * ranks; split < args.num_splits;
-       split += kMergeThreads / kWarpLanes * ranks) {
-    const std::int64_t list = row * args.num_splits + split;
-    const Candidate* from = args.lists.candidates + list * args.top_k;
-    const int count = args.lists.counts[list];
+  for (int split = first + warp * step; split < end; split += kMergeThreads / kWarpLanes * step) {
+    const std::int64_t list = row_list + split;
+    const Candidate* from = lists.candidates + list * top;
+    const int count = lists.counts[list];
     int to = 0;
     if (lane == 0) to = atomicAdd(&space.count, count);
     to = __shfl_sync(kAllLanes, to, 0);

@@ -8,7 +8,8 @@ namespace baleen::BALEEN_ARCH {
 namespace {
 
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
-  return indexer_scratch_bytes(shape.max_rows, shape.index_topk, traits.num_units);
+  return indexer_scratch_bytes(shape.max_rows, shape.index_topk, traits.num_units,
+                               shape.candidate_topk_blocks);
 }
 
 }  // namespace

@@ -73,7 +73,6 @@ void check_args(const IndexerArgs& args, const CudaContext& context) {
   const std::int64_t num_rows = args.q.extent(0);
   BALEEN_CHECK_LE(args.first_row + num_rows, context.batch.num_rows);
   BALEEN_CHECK(args.precision == Precision::kReleased && args.keys.format.precision == Precision::kReleased);
-  BALEEN_CHECK(args.ratio == 4 && args.hadamard && args.blocks.size == 0);
   BALEEN_CHECK(args.head_weights.extent(0) == num_rows && args.selected.extent(0) == num_rows);
   BALEEN_CHECK_EQ(args.q.extent(2), kDim);
   BALEEN_CHECK_EQ(args.keys.format.dim, kDim);
@@ -91,15 +90,18 @@ void check_args(const IndexerArgs& args, const CudaContext& context) {
 
 }  // namespace
 
-std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms) {
+std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms,
+                                   std::int64_t num_blocks) {
   // Split rows are at most as many as the queries of kMaxWaves waves, and a row has at most a split for each
   // block of them.
   const std::int64_t blocks = std::int64_t{kMaxWaves} * num_sms;
   const std::int64_t lists = std::min(kManyQueries * blocks, max_rows * blocks);
-  return Arena::bytes_for<Candidate>(lists * top_k) + Arena::bytes_for<std::int32_t>(lists);
+  return std::max(Arena::bytes_for<Candidate>(lists * top_k) + Arena::bytes_for<std::int32_t>(lists),
+                  mma_indexer_scratch_bytes(max_rows, top_k, num_sms, num_blocks));
 }
 
 void indexer(const IndexerArgs& args, CudaContext& context) {
+  if (args.blocks.size > 0) return mma_indexer(args, context);
   check_args(args, context);
   const std::int64_t num_rows = args.q.extent(0), num_heads = args.q.extent(1),
                      top_k = args.selected.extent(1);
@@ -129,7 +131,8 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
                  .num_heads = static_cast<int>(num_heads),
                  .num_pairs = static_cast<int>(args.cosine.extent(1)),
                  .weight_factor =
-                     static_cast<float>(1.0 / std::sqrt(double{kDim} * static_cast<double>(num_heads)))},
+                     static_cast<float>(1.0 / std::sqrt(double{kDim} * static_cast<double>(num_heads))),
+                 .hadamard = args.hadamard},
       .pool = {.base = args.keys.base,
                .page_stride_bytes = static_cast<std::uint32_t>(args.keys.page_stride_bytes),
                .log2_rows = std::countr_zero(static_cast<unsigned>(args.keys.rows_per_page))},
@@ -138,6 +141,7 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
       .selected_stride = args.selected.stride(0),
       .lists = lists,
       .top_k = static_cast<int>(top_k),
+      .ratio = args.ratio,
       .capacity = 0,
       .is_settled = context.stream.is_settled(
           Accesses().read(args.q, args.head_weights, args.cosine, args.sine).write(args.selected))};
@@ -164,7 +168,8 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
                 .selected = args.selected.data(),
                 .selected_stride = args.selected.stride(0),
                 .top_k = static_cast<int>(top_k),
-                .num_splits = num_splits});
+                .num_splits = num_splits,
+                .ratio = args.ratio});
 }
 
 }  // namespace baleen::sm90

@@ -50,11 +50,11 @@ __global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_const
   // step instead of 13.
   order.launch_next();
   ptx::wait_for_previous_kernel();
-  const int visible = num_visible(args.batch.positions[row]);
+  const int visible = num_visible(args.batch.positions[row], args.ratio);
   // Selected already; the same for the whole cluster.
   if (visible <= args.top_k || args.lists.counts[row * args.num_splits] == kDone) return;
   __syncthreads();
-  gather_lists(args, row, rank, ranks, space);
+  gather_lists(args.lists, row * args.num_splits, rank, ranks, args.num_splits, args.top_k, space);
   __syncthreads();
   if (ranks > 1) {
     const int count = space.count;

@@ -251,6 +251,7 @@ struct ScoreArgs {
   std::int64_t selected_stride;
   SplitLists lists;  ///< unused with one split
   int top_k;
+  int ratio;
   int capacity;     ///< candidates of a query
   bool is_settled;  ///< queries may be read, and `selected` written, before the kernel's wait
 };
@@ -493,7 +494,7 @@ __device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space, 
   if (thread < kQueries) {
     const std::int64_t row = first_row + thread;
     const bool exists = row < args.batch.num_rows;
-    const int visible = exists ? num_visible(args.batch.positions[row]) : 0;
+    const int visible = exists ? num_visible(args.batch.positions[row], args.ratio) : 0;
     space.counts[thread] = 0;
     space.thresholds[thread] = __uint_as_float(0x7FC00000u);
     space.visible[thread] = visible > args.top_k ? visible : 0;
@@ -514,8 +515,8 @@ __device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space, 
     for (int query = 0; query < kQueries; ++query) {
       const std::int64_t row = first_row + query;
       if (row >= args.batch.num_rows || space.visible[query] > 0) continue;
-      write_all<kThreads>(num_visible(args.batch.positions[row]), args.selected + row * args.selected_stride,
-                          args.top_k);
+      write_all<kThreads>(num_visible(args.batch.positions[row], args.ratio),
+                          args.selected + row * args.selected_stride, args.top_k);
     }
   }
   if (scored) prepare_queries<kQueries, kThreads>(args, first_row, space);

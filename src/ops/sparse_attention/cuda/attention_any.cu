@@ -15,6 +15,7 @@
 #include "numeric/block_scale.h"
 #include "ops/sparse_attention/cuda/attention_output.cuh"
 #include "ops/sparse_attention/cuda/entry_list.cuh"
+#include "ops/sparse_attention/cuda/grouped_rows.cuh"
 
 namespace baleen::BALEEN_ARCH {
 namespace {
@@ -30,15 +31,19 @@ __device__ float dequantised(std::byte code) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), __NV_E4M3)));
 }
 
-/// Value `dim` of a row of numeric/latent_row.h, by layout.
+/// Value `dim` of a row of numeric/latent_row.h, by form. `entry`: not of the window.
 struct V4Row {
-  __device__ static int data_bytes(const AttentionLaunch& launch) { return launch.nope + 2 * launch.rope; }
+  __device__ static int data_bytes(const AttentionLaunch& launch, bool /*entry*/) {
+    return launch.nope + 2 * launch.rope;
+  }
   __device__ static int scale_bytes(const AttentionLaunch& launch) {
     return (launch.nope / kLatentGroup + 7) / 8 * 8;
   }
   __device__ static int value_width(const AttentionLaunch& launch) { return launch.nope + launch.rope; }
 
-  __device__ static float value(const RowPlace& place, int nope, int dim) {
+  __device__ static float value(const AttentionLaunch& launch, const RowPlace& place, bool /*entry*/,
+                                int dim) {
+    const int nope = launch.nope;
     if (dim >= nope) return dequantised(reinterpret_cast<const Bf16Bits*>(place.data + nope)[dim - nope]);
     return dequantised(place.data[dim]) *
            e8m0_value(static_cast<std::uint32_t>(place.scales[dim / kLatentGroup]));
@@ -46,17 +51,42 @@ struct V4Row {
 };
 
 struct V32Row {
-  __device__ static int data_bytes(const AttentionLaunch& launch) {
+  __device__ static int data_bytes(const AttentionLaunch& launch, bool /*entry*/) {
     return launch.nope + launch.nope / kV32Group * static_cast<int>(sizeof(float)) + 2 * launch.rope;
   }
   __device__ static int scale_bytes(const AttentionLaunch& /*launch*/) { return 0; }
   __device__ static int value_width(const AttentionLaunch& launch) { return launch.nope; }
 
-  __device__ static float value(const RowPlace& place, int nope, int dim) {
+  __device__ static float value(const AttentionLaunch& launch, const RowPlace& place, bool /*entry*/,
+                                int dim) {
+    const int nope = launch.nope;
     const auto* scales = reinterpret_cast<const float*>(place.data + nope);
     if (dim >= nope)
       return dequantised(reinterpret_cast<const Bf16Bits*>(scales + nope / kV32Group)[dim - nope]);
     return rounded_to_bf16(dequantised(place.data[dim]) * scales[dim / kV32Group]);
+  }
+};
+
+struct V41Row {
+  __device__ static int width(const AttentionLaunch& launch) { return launch.nope + launch.rope; }
+  __device__ static int data_bytes(const AttentionLaunch& launch, bool entry) {
+    return entry ? entry_row_bytes(width(launch)) : position_row_bytes(width(launch));
+  }
+  __device__ static int scale_bytes(const AttentionLaunch& /*launch*/) { return 0; }
+  __device__ static int value_width(const AttentionLaunch& launch) { return width(launch); }
+
+  __device__ static float value(const AttentionLaunch& launch, const RowPlace& place, bool entry, int dim) {
+    if (!entry) {
+      const std::byte* scales = place.data + width(launch);
+      return dequantised(place.data[dim]) *
+             e8m0_value(static_cast<std::uint32_t>(scales[dim / kPositionGroup]));
+    }
+    const std::byte* scales = place.data + width(launch) / 2;
+    const auto codes = static_cast<std::uint32_t>(place.data[dim / 2]) >> (dim % 2 * 4);
+    constexpr std::uint32_t kMagnitudes[2] = {0x3C383000u, 0x4C484440u};  // e4m3: 0 to 1.5, 2 to 6
+    const auto magnitude = static_cast<std::byte>(kMagnitudes[codes / 4 % 2] >> (8 * (codes % 4)) & 0xFFu);
+    const float value = dequantised(magnitude) * dequantised(scales[dim / kEntryGroup]);
+    return (codes & 8u) != 0 ? -value : value;
   }
 };
 
@@ -78,19 +108,19 @@ __global__ void __launch_bounds__(kThreads)
   float sums[kDimsPerThread] = {};
   float maximum = -INFINITY, denominator = 0;  // warp 0's
   for (int begin = 0; begin < list.size; begin += kRunEntries) {
-    const int count = min(kRunEntries, list.size - begin);
+    const int count = min(kRunEntries, list.size - begin), num_window = list.num_window - begin;
     if (thread < count) {
       const int index = begin + thread, row = list.row(index);
-      places[thread] =
-          RowPlace(index < list.num_window ? launch.window : launch.compressed, list.page(launch, index, row),
-                   row, Row::data_bytes(launch), Row::scale_bytes(launch));
+      const bool entry = index >= list.num_window;
+      places[thread] = RowPlace(entry ? launch.compressed : launch.window, list.page(launch, index, row), row,
+                                Row::data_bytes(launch, entry), Row::scale_bytes(launch));
     }
     __syncthreads();
     for (int entry = warp; entry < count; entry += kWarps) {
       const RowPlace place = places[entry];
       float dot = 0;
       for (int dim = lane; dim < width; dim += kWarpLanes) {
-        dot = fmaf(dequantised(q[dim]), Row::value(place, launch.nope, dim), dot);
+        dot = fmaf(dequantised(q[dim]), Row::value(launch, place, entry >= num_window, dim), dot);
       }
       dot = warp_sum(dot);
       if (lane == 0) weights[entry] = dot * launch.scale_log2;
@@ -116,7 +146,7 @@ __global__ void __launch_bounds__(kThreads)
       if (dim >= value_width) break;
       sums[i] *= factor;
       for (int entry = 0; entry < count; ++entry) {
-        sums[i] = fmaf(weights[entry], Row::value(places[entry], launch.nope, dim), sums[i]);
+        sums[i] = fmaf(weights[entry], Row::value(launch, places[entry], entry >= num_window, dim), sums[i]);
       }
     }
     __syncthreads();
@@ -148,8 +178,9 @@ __global__ void __launch_bounds__(kThreads)
 void attention_any(const AttentionLaunch& launch, CudaContext& context) {
   BALEEN_CHECK(launch.nope + launch.rope <= kMaxWidth);
   const dim3 grid(static_cast<unsigned>(launch.num_rows), static_cast<unsigned>(launch.num_heads));
-  const auto kernel =
-      launch.layout == LatentLayout::kV32 ? attention_any_kernel<V32Row> : attention_any_kernel<V4Row>;
+  const auto kernel = launch.form == RowForm::kV32   ? attention_any_kernel<V32Row>
+                      : launch.form == RowForm::kV41 ? attention_any_kernel<V41Row>
+                                                     : attention_any_kernel<V4Row>;
   launch_kernel("attention_any", kernel, {.grid = grid, .threads = kThreads}, context.stream, launch);
 }
 

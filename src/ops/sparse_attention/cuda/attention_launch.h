@@ -14,8 +14,12 @@ namespace baleen::BALEEN_ARCH {
 
 inline constexpr int kRunEntries = 64;  ///< runs are cut from the start of the list
 
-/// Rows that kernels on tensor cores take: those of the released models.
+/// Rows that kernels on tensor cores take: those of the released models. V4.1's have as many values.
 inline constexpr int kTilesNope = 448, kTilesRope = 64, kTilesWidth = kTilesNope + kTilesRope;
+
+/// What rows are (numeric/latent_row.h). V4.1's are of two kinds: e4m3 codes in the window, e2m1 codes of
+/// entries.
+enum class RowForm : std::uint8_t { kV4, kV32, kV41 };
 
 /// A `LatentPool` of `released` rows as kernels see it.
 struct RowPool {
@@ -29,6 +33,7 @@ struct AttentionLaunch {
   RowPool window;
   RowPool compressed;
   int ratio;
+  bool selects;                  ///< entries are the selected ones, else all
   const std::int32_t* selected;  ///< [T, top_k]
   std::int64_t selected_stride;
   int top_k;
@@ -46,7 +51,7 @@ struct AttentionLaunch {
 
   int num_rows, num_heads;
   int nope, rope;
-  LatentLayout layout;
+  RowForm form;
 };
 
 /// With plain loops, rows of any geometry.

@@ -11,8 +11,6 @@
 namespace baleen::BALEEN_ARCH {
 
 struct EntryList {
-  static constexpr int kSelectedRatio = 4;
-
   const PageId* window_pages = nullptr;
   const PageId* pages = nullptr;
   const std::int32_t* selected = nullptr;  ///< null: entries are numbered as they stand
@@ -39,7 +37,7 @@ struct EntryList {
     list.window_pages = sequence.window_pages;
     list.pages = sequence.pages;
     if (position < 0) return {};
-    if (launch.ratio != 0 && launch.ratio != kSelectedRatio) list.size = (position + 1) / launch.ratio;
+    if (launch.ratio != 0 && !launch.selects) list.size = (position + 1) / launch.ratio;
     list.first_window_position =
         max(window_begin, (sees_ahead ? start : position + 1) - launch.window_tokens);
     list.num_window = (sees_ahead ? end_ahead : position + 1) - list.first_window_position;
@@ -49,7 +47,7 @@ struct EntryList {
 
   /// What the indexer chose, if it chooses in this layer. By a whole warp.
   __device__ void append_selected(const AttentionLaunch& launch, int query) {
-    if (launch.ratio != kSelectedRatio) return;
+    if (!launch.selects) return;
     const std::int32_t* of_query = launch.selected + query * launch.selected_stride;
     const int count = count_selected(of_query, launch.top_k);  // does not wait for the position
     if (pages == nullptr) return;                              // a padding row

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cuda/device_batch_rows.h"
 #include "ops/sparse_attention/cuda/attention_launch.h"
+#include "ops/sparse_attention/cuda/mma_tiles.h"
 #include "ops/sparse_attention/cuda/sparse_attention.h"
 
 namespace baleen::BALEEN_ARCH {
@@ -15,6 +16,21 @@ RowPool row_pool(const LatentPool& pool) {
   return {pool.base, pool.page_stride_bytes, std::countr_zero(static_cast<unsigned>(pool.rows_per_page))};
 }
 
+/// Of window and entries, which are V4.1's both or neither.
+RowForm row_form(const SparseAttentionArgs& args) {
+  const LatentFormat& window = args.window.format;
+  const auto is = [](const LatentFormat& format, GroupedCodes codes) {
+    return format.has_groups() && format.grouped->codes == codes && format.grouped->width == format.width();
+  };
+  if (!window.has_groups()) {
+    BALEEN_CHECK(args.ratio == 0 || !args.compressed.format.has_groups());
+    return window.layout == LatentLayout::kV32 ? RowForm::kV32 : RowForm::kV4;
+  }
+  BALEEN_CHECK(is(window, GroupedCodes::kFp8));
+  BALEEN_CHECK(args.ratio == 0 || is(args.compressed.format, GroupedCodes::kFp4));
+  return RowForm::kV41;
+}
+
 /// All but the rotation.
 AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& context) {
   const LatentFormat& format = args.window.format;
@@ -24,10 +40,11 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
   BALEEN_CHECK_EQ(args.out.extent(2), format.value_width());
   BALEEN_CHECK_LE(args.first_row + args.q.extent(0), context.batch.num_rows);
   BALEEN_CHECK_EQ(args.q.extent(2), format.width());
-  BALEEN_CHECK_EQ(format.nope % (format.layout == LatentLayout::kV32 ? kV32Group : kLatentGroup), 0);
+  const RowForm form = row_form(args);
+  BALEEN_CHECK(form == RowForm::kV41 ||
+               format.nope % (form == RowForm::kV32 ? kV32Group : kLatentGroup) == 0);
   BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
   BALEEN_CHECK(args.ratio == 0 || args.compressed.base != nullptr);
-  BALEEN_CHECK(!format.has_groups() && args.selects() == (args.ratio == 4));
   BALEEN_CHECK(!args.selects() || args.selected.extent(0) == args.q.extent(0));
 
   constexpr float kLog2E = 1.44269504F;
@@ -37,6 +54,7 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
           .window = row_pool(args.window),
           .compressed = row_pool(args.compressed),
           .ratio = args.ratio,
+          .selects = args.selects(),
           .selected = args.selected.data(),
           .selected_stride = args.selected.stride(0),
           .top_k = static_cast<int>(args.selected.extent(1)),
@@ -53,7 +71,7 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
           .num_heads = static_cast<int>(q.extent(1)),
           .nope = format.nope,
           .rope = format.rope,
-          .layout = format.layout};
+          .form = form};
 }
 
 }  // namespace
@@ -100,6 +118,18 @@ std::optional<Reason> why_not_one_pass(const SparseAttentionArgs& args, const Ro
   if (args.window.format.layout != LatentLayout::kV4) return "values of V3.2's rows are not rotated";
   if (!rotation.inverse || rotation.x.address() != args.out.address()) return "rotates its own result back";
   return std::nullopt;
+}
+
+void attention_mma_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation,
+                              CudaContext& context) {
+  if (!args.q.empty()) mma_tiles::attend(describe_attention(args, rotation, context), context);
+}
+
+std::optional<Reason> why_not_mma_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation,
+                                             const DeviceTraits& traits) {
+  if (traits.shared_bytes_per_block < mma_tiles::kSharedBytes) return "takes 99 KiB of shared memory";
+  const std::optional<Reason> why = why_not_tiles(args);
+  return why ? why : why_not_one_pass(args, rotation, traits);
 }
 
 void attention_any_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {

@@ -119,7 +119,7 @@ class DequantisedProducer {
   /// Reads alone, side by side: what they mean is worked out a run later.
   [[nodiscard]] __device__ Selection selection(const DequantisedQuery& list, int task, int first) const {
     Selection selection{};
-    if (launch_.ratio != 4 || list.size == list.num_window) return selection;
+    if (!launch_.selects || list.size == list.num_window) return selection;
     const std::int32_t* selected = launch_.selected + task / groups_ * launch_.selected_stride;
 #pragma unroll
     for (int i = 0; i < kQuarters; ++i) {
@@ -135,9 +135,9 @@ class DequantisedProducer {
 #pragma unroll
     for (int i = 0; i < kQuarters; ++i) {
       const int index = first + i * kQuarterRows + entry_, entry = index - list.num_window;
-      const int row = entry < 0            ? list.first_window_row + index
-                      : launch_.ratio == 4 ? list.first_entry_row + selection.entries[i]
-                                           : list.first_entry_row + entry;
+      const int row = entry < 0         ? list.first_window_row + index
+                      : launch_.selects ? list.first_entry_row + selection.entries[i]
+                                        : list.first_entry_row + entry;
       sources.rows[i] = index < list.size ? reinterpret_cast<const std::byte*>(span_.rows) +
                                                 std::int64_t{row} * (kWidth * 2)
                                           : nullptr;

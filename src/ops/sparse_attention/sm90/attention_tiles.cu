@@ -146,7 +146,7 @@ class KeyProducer {
 
   [[nodiscard]] __device__ EntryList list_of(int query) const {
     EntryList list = EntryList::without_selected(launch_, query);
-    if (launch_.ratio == EntryList::kSelectedRatio) {
+    if (launch_.selects) {
       wait_and_launch_next();
       list.append_selected(launch_, query);
     }
@@ -578,7 +578,7 @@ constexpr std::int64_t kSlotWords = kRunSteps * kWarpgroupThreads;
 bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
   if (plan.parts > 1 || plan.items == 1) return false;
   if (plan.groups % 2 == 0) return true;
-  return plan.groups == 1 && launch.ratio != 0 && launch.ratio != 4 &&
+  return plan.groups == 1 && launch.ratio != 0 && !launch.selects &&
          launch.num_rows >= 2 * launch.batch.num_sequences;
 }
 

@@ -33,7 +33,7 @@ struct VisibleRows {
 bool worth_dequantising(const AttentionLaunch& launch, const SequenceSlice& slice) {
   const VisibleRows rows(launch, slice);
   const std::int64_t window = slice.sees_ahead ? rows.num_window : launch.window_tokens;
-  const std::int64_t listed = window + (launch.ratio == 4 ? launch.top_k : rows.num_entries);
+  const std::int64_t listed = window + (launch.selects ? launch.top_k : rows.num_entries);
   if (rows.count() > kMaxDequantisedRows) return false;
   const double as_they_lie = kDequantisingReadSeconds * static_cast<double>(slice.num_tokens * listed);
   return kDequantisedRowSeconds * static_cast<double>(rows.count()) <= as_they_lie;
@@ -44,7 +44,7 @@ AttentionLaunch rows_of(const AttentionLaunch& launch, std::int64_t first, std::
   AttentionLaunch part = launch;
   part.batch = rows_of(launch.batch, first, num_rows);
   part.num_rows = static_cast<int>(num_rows);
-  if (launch.ratio == 4) part.selected += first * launch.selected_stride;
+  if (launch.selects) part.selected += first * launch.selected_stride;
   part.q += first * launch.q_row_stride;
   part.out += first * launch.out_row_stride;
   part.cosine += first * launch.angle_stride;

@@ -114,8 +114,18 @@ std::vector<SequenceSlice> slices_of(const std::vector<Part>& parts, std::span<c
   return slices;
 }
 
+/// How V4.1's indexers differ from V4's: entries of fewer positions, no transform, blocks.
+struct Form {
+  int ratio = 4;
+  bool hadamard = true;
+  std::int64_t block_size = 0;
+  std::int64_t num_blocks = 0;  ///< that a query chooses, or is given
+  Selection* chosen = nullptr;  ///< out, of each row
+  const Selection* given = nullptr;
+};
+
 Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys& keys, std::int64_t top_k,
-              int num_sms = 132, std::int32_t padding_rows = 0) {
+              int num_sms = 132, std::int32_t padding_rows = 0, const Form& form = {}) {
   test::TestCuda cuda;
   cuda.context().num_sms = num_sms;
   const std::vector<SequenceSlice> slices = slices_of(parts, keys.pages());
@@ -131,6 +141,17 @@ Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys
     return some;
   };
   auto* selected = cuda.allocate<std::int32_t>(all * top_k);
+  IndexBlocks blocks{.size = form.block_size, .chosen = {}, .given = {}};
+  std::int32_t* chosen = nullptr;
+  if (form.chosen != nullptr) {
+    chosen = cuda.allocate<std::int32_t>(all * form.num_blocks);
+    blocks.chosen = {chosen, {all, form.num_blocks}};
+  }
+  if (form.given != nullptr) {
+    Selection given = *form.given;
+    given.resize(static_cast<std::size_t>(all * form.num_blocks), 0);
+    blocks.given = {cuda.upload(given), {all, form.num_blocks}};
+  }
   BALEEN_ARCH::indexer(
       {.q = View<const Bf16Bits, 3>(cuda.upload_bf16(padded(queries.q, heads * kDim)), {all, heads, kDim}),
        .head_weights =
@@ -139,10 +160,20 @@ Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys
        .sine = {cuda.upload(padded(queries.sine, kPairs)), {all, kPairs}},
        .batch = batch,
        .keys = keys.device(cuda),
-       .selected = {selected, {all, top_k}}},
+       .selected = {selected, {all, top_k}},
+       .ratio = form.ratio,
+       .hadamard = form.hadamard,
+       .blocks = blocks},
       cuda.context());
   cuda.synchronise();
-  EXPECT_LE(cuda.context().scratch.peak_bytes(), BALEEN_ARCH::indexer_scratch_bytes(all, top_k, num_sms));
+  EXPECT_LE(cuda.context().scratch.peak_bytes(),
+            BALEEN_ARCH::indexer_scratch_bytes(all, top_k, num_sms, form.num_blocks));
+  if (chosen != nullptr) {
+    *form.chosen = cuda.download(chosen, all * form.num_blocks);
+    for (auto i = static_cast<std::size_t>(rows * form.num_blocks); i < form.chosen->size(); ++i)
+      EXPECT_EQ((*form.chosen)[i], -1);
+    form.chosen->resize(static_cast<std::size_t>(rows * form.num_blocks));
+  }
   Selection result = cuda.download(selected, all * top_k);
   for (auto i = static_cast<std::size_t>(rows * top_k); i < result.size(); ++i) EXPECT_EQ(result[i], -1);
   result.resize(static_cast<std::size_t>(rows * top_k));
@@ -150,20 +181,29 @@ Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys
 }
 
 Selection reference(const Queries& queries, const std::vector<Part>& parts, const Keys& keys,
-                    std::int64_t top_k) {
+                    std::int64_t top_k, const Form& form = {}) {
   const std::vector<SequenceSlice> slices = slices_of(parts, keys.pages());
   const std::int64_t rows = slices.back().first_row + slices.back().num_tokens, heads = queries.num_heads;
   const std::vector<TokenId> tokens(static_cast<std::size_t>(rows));
   const auto q = rows_of(queries.q, heads * kDim, parts), weights = rows_of(queries.weights, heads, parts);
   const auto cosine = rows_of(queries.cosine, kPairs, parts), sine = rows_of(queries.sine, kPairs, parts);
   Selection selected(static_cast<std::size_t>(rows * top_k), -2);
+  IndexBlocks blocks{.size = form.block_size, .chosen = {}, .given = {}};
+  if (form.chosen != nullptr) {
+    form.chosen->assign(static_cast<std::size_t>(rows * form.num_blocks), -2);
+    blocks.chosen = {form.chosen->data(), {rows, form.num_blocks}};
+  }
+  if (form.given != nullptr) blocks.given = {form.given->data(), {rows, form.num_blocks}};
   indexer_ref({.q = {q.data(), {rows, heads, kDim}},
                .head_weights = {weights.data(), {rows, heads}},
                .cosine = {cosine.data(), {rows, kPairs}},
                .sine = {sine.data(), {rows, kPairs}},
                .batch = {tokens, slices},
                .keys = keys.host(),
-               .selected = {selected.data(), {rows, top_k}}});
+               .selected = {selected.data(), {rows, top_k}},
+               .ratio = form.ratio,
+               .hadamard = form.hadamard,
+               .blocks = blocks});
   return selected;
 }
 
@@ -172,7 +212,8 @@ struct Score {
   double value = 0, magnitude = 0;
 };
 
-Score score_of(const Queries& queries, std::int64_t query, const std::vector<float>& key) {
+Score score_of(const Queries& queries, std::int64_t query, const std::vector<float>& key,
+               bool hadamard = true) {
   const std::int64_t heads = queries.num_heads;
   const auto factor =
       static_cast<float>(1.0 / std::sqrt(static_cast<double>(kDim) * static_cast<double>(heads)));
@@ -184,7 +225,7 @@ Score score_of(const Queries& queries, std::int64_t query, const std::vector<flo
     rotate_pairs(std::span(q).last(2 * kPairs), std::span(queries.cosine).subspan(at, kPairs),
                  std::span(queries.sine).subspan(at, kPairs));
     for (float& value : q) value = round_bf16(value);
-    hadamard_transform(q);
+    if (hadamard) hadamard_transform(q);
     for (float& value : q) value = round_bf16(value);
     simulate_fp4(q, kIndexerGroup);
     const float weight = round_bf16(queries.weights[static_cast<std::size_t>(query * heads + head)] * factor);
@@ -206,7 +247,7 @@ constexpr double kScoreError = 1e-4;
 /// The largest gap, relative to the magnitudes added up, between the scores of keys that one selection has in
 /// place of the other's; prints the count.
 double worst_exchange(const Queries& queries, const std::vector<Part>& parts, const Keys& keys,
-                      std::int64_t top_k, const Selection& got, const Selection& want) {
+                      std::int64_t top_k, const Selection& got, const Selection& want, bool hadamard = true) {
   double worst = 0;
   std::int64_t row = 0, exchanged = 0;
   for (const Part& part : parts) {
@@ -222,11 +263,11 @@ double worst_exchange(const Queries& queries, const std::vector<Part>& parts, co
       Score least{1e300, 0}, most{-1e300, 0};
       for (const std::int32_t key : only_got) {
         if (key < 0) return std::numeric_limits<double>::infinity();
-        const Score score = score_of(queries, part.first_query + i, keys.read(key));
+        const Score score = score_of(queries, part.first_query + i, keys.read(key), hadamard);
         if (score.value < least.value) least = score;
       }
       for (const std::int32_t key : only_want) {
-        const Score score = score_of(queries, part.first_query + i, keys.read(key));
+        const Score score = score_of(queries, part.first_query + i, keys.read(key), hadamard);
         if (score.value > most.value) most = score;
       }
       if (!only_got.empty())
@@ -244,19 +285,27 @@ void expect_ascending(const Selection& selected, std::int64_t top_k) {
   }
 }
 
+/// Keys of small integers, with which `make_exact` queries have exact scores; the last `num_ties` keys repeat
+/// as many before them.
+struct ExactKeys : Keys {
+  ExactKeys(std::int64_t num_keys, int rows_per_page, std::int64_t num_ties)
+      : Keys(num_keys, rows_per_page, 5) {
+    std::mt19937 random(7);
+    std::uniform_int_distribution<int> small(-3, 3);
+    std::vector<float> key(kDim);
+    for (std::int64_t j = 0; j < num_keys; ++j) {
+      for (float& value : key) value = static_cast<float>(small(random));
+      write(j, key);
+    }
+    for (std::int64_t j = num_keys - num_ties; j < num_keys; ++j) write(j, read(j - num_ties));
+  }
+};
+
 TEST(IndexerOnGpu, ExactScoresSelectWhatTheReferenceSelects) {
   BALEEN_NEEDS_GPU();
   for (const std::int64_t heads : {2, 8, 32}) {
     for (const std::int64_t top_k : {1, 8, 100, 512}) {
-      Keys keys(1500, 64, 5);
-      std::mt19937 random(7);
-      std::uniform_int_distribution<int> small(-3, 3);
-      std::vector<float> key(kDim);
-      for (std::int64_t j = 0; j < 1500; ++j) {
-        for (float& value : key) value = static_cast<float>(small(random));
-        keys.write(j, key);
-      }
-      for (std::int64_t j = 900; j < 1400; ++j) keys.write(j, keys.read(j - 800));  // ties
+      const ExactKeys keys(1500, 64, 600);
       Queries queries(21, heads, 3);
       queries.make_exact(11);
       const std::vector<Part> parts{{0, 13, 4 * 1450}, {13, 1, 4 * 777 + 2}, {14, 7, 4 * top_k - 3}};
@@ -264,6 +313,106 @@ TEST(IndexerOnGpu, ExactScoresSelectWhatTheReferenceSelects) {
           << heads << " heads, top " << top_k;
     }
   }
+}
+
+TEST(IndexerOnGpu, OtherRatiosAndQueriesAsTheyAre) {
+  BALEEN_NEEDS_GPU();
+  for (const std::int64_t heads : {8, 32}) {
+    for (const int ratio : {1, 2}) {
+      const ExactKeys keys(1500, 256 / ratio, 300);
+      Queries queries(21, heads, 3);
+      queries.make_exact(11);
+      for (const bool hadamard : {false, true}) {
+        for (const std::int64_t top_k : {8, 512}) {
+          const Form form{.ratio = ratio, .hadamard = hadamard};
+          const std::vector<Part> parts{
+              {0, 13, ratio * 1480}, {13, 1, ratio * 777}, {14, 7, ratio * top_k - 3}};
+          EXPECT_EQ(run(queries, parts, keys, top_k, 132, 2, form),
+                    reference(queries, parts, keys, top_k, form))
+              << heads << " heads, ratio " << ratio << ", top " << top_k;
+        }
+      }
+    }
+  }
+}
+
+struct BlockCase {
+  std::int64_t size, count, top_k;
+  int ratio;
+};
+
+/// Blocks of one layer, and what another one selects among them.
+TEST(IndexerOnGpu, ExactScoresChooseWhatTheReferenceChooses) {
+  BALEEN_NEEDS_GPU();
+  for (const std::int64_t heads : {8, 32}) {
+    for (const BlockCase c : {BlockCase{8, 40, 64, 1},
+                              {8, 5, 64, 1},
+                              {4, 60, 20, 2},
+                              {16, 9, 100, 1},
+                              {2, 100, 8, 1},
+                              {8, 2048, 512, 1},
+                              {8, 1, 20, 1}}) {
+      const ExactKeys keys(1700, 256 / c.ratio, 500);
+      Queries first(21, heads, 3), second(21, heads, 4);
+      first.make_exact(11);
+      second.make_exact(12);
+      const std::vector<Part> parts{{0, 13, c.ratio * 1600 + 1}, {13, 1, c.ratio * 777}, {14, 7, 0}};
+      Selection got_blocks, want_blocks;
+      Form got{.ratio = c.ratio, .hadamard = false, .block_size = c.size, .num_blocks = c.count}, want = got;
+      got.chosen = &got_blocks;
+      want.chosen = &want_blocks;
+      for (const int num_sms : {1, 132}) {
+        EXPECT_EQ(run(first, parts, keys, c.top_k, num_sms, 2, got),
+                  reference(first, parts, keys, c.top_k, want));
+        EXPECT_EQ(got_blocks, want_blocks) << heads << " heads, " << c.count << " blocks of " << c.size;
+        const Form given{.ratio = c.ratio,
+                         .hadamard = false,
+                         .block_size = c.size,
+                         .num_blocks = c.count,
+                         .given = &want_blocks};
+        EXPECT_EQ(run(second, parts, keys, c.top_k, num_sms, 2, given),
+                  reference(second, parts, keys, c.top_k, given))
+            << heads << " heads, " << c.count << " blocks of " << c.size;
+      }
+    }
+  }
+}
+
+TEST(IndexerOnGpu, ManyKeysFillTheListsOfBlocks) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kKeys = 60'000, kTopK = 512, kBlocks = 2048;
+  const Keys keys(kKeys, 256, 5);
+  Queries queries(9, 32, 3);
+  queries.make_exact(11);
+  Selection whole, want_blocks;
+  Form form{.ratio = 1, .hadamard = false, .block_size = 8, .num_blocks = kBlocks, .chosen = &whole};
+  const std::vector<Part> parts{{0, 9, kKeys - 9}};
+  const Selection selected = run(queries, parts, keys, kTopK, 1, 0, form);  // one block has all keys
+  expect_ascending(selected, kTopK);
+  expect_ascending(whole, kBlocks);
+  for (std::size_t row = 0; row < 9; ++row) {
+    const auto newest = static_cast<std::int32_t>((kKeys - 9 + static_cast<std::int64_t>(row)) / 8);
+    EXPECT_EQ(whole[(row + 1) * kBlocks - 1], newest);
+  }
+  for (const int num_sms : {20, 132, 500}) {
+    Selection blocks;
+    form.chosen = &blocks;
+    EXPECT_EQ(run(queries, parts, keys, kTopK, num_sms, 0, form), selected) << num_sms;
+    EXPECT_EQ(blocks, whole) << num_sms << " multiprocessors";
+    const Selection alone = run(queries, {{4, 1, kKeys - 5}}, keys, kTopK, num_sms, 0, form);
+    EXPECT_EQ(alone, Selection(selected.begin() + 4 * kTopK, selected.begin() + 5 * kTopK));
+    EXPECT_EQ(blocks, Selection(whole.begin() + 4 * kBlocks, whole.begin() + 5 * kBlocks));
+  }
+  form.chosen = &want_blocks;
+  EXPECT_LE(worst_exchange(queries, {{8, 1, kKeys - 1}}, keys, kTopK,
+                           Selection(selected.end() - kTopK, selected.end()),
+                           reference(queries, {{8, 1, kKeys - 1}}, keys, kTopK, form), form.hadamard),
+            kScoreError);
+  // Blocks that one has in place of the other's tie nearly: a few at most.
+  Selection only;
+  std::set_difference(want_blocks.begin(), want_blocks.end(), whole.end() - kBlocks, whole.end(),
+                      std::back_inserter(only));
+  EXPECT_LE(only.size(), 3U);
 }
 
 TEST(IndexerOnGpu, AgreesWithTheReferenceUpToNearTies) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "ops/kv_store/cuda/kv_store.h"
@@ -26,7 +28,9 @@ struct Part {
 /// reference.
 class Window {
  public:
-  explicit Window(int nope) : format_{nope, kRope, Precision::kReleased} {
+  /// `grouped`: rows of V4.1.
+  explicit Window(int nope, bool grouped = false) : format_{nope, kRope, Precision::kReleased} {
+    if (grouped) format_.grouped = GroupedRow{.codes = GroupedCodes::kFp8, .width = nope + kRope};
     bytes_.assign(static_cast<std::size_t>(kPages * format_.page_stride_bytes(256)), std::byte{0xFF});
     weight_ = test::random_values(static_cast<std::size_t>(format_.width()), 2);
   }
@@ -144,7 +148,8 @@ std::vector<float> bf16_values(std::size_t count, std::uint32_t seed) {
 /// another e4m3.
 TEST(KvStoreOnGpu, AgreesWithTheReference) {
   BALEEN_NEEDS_GPU();
-  for (const int nope : {64, 192, 448}) {
+  for (const auto& [nope, grouped] :
+       {std::pair{64, false}, {192, false}, {448, false}, {64, true}, {448, true}}) {
     for (const std::int64_t start : {0, 127, 250, 70'000, 1'000'000}) {
       for (const std::size_t num_tokens : {1, 9, 300}) {
         std::vector<PageId> pages(4100, PageId::kNone);
@@ -152,7 +157,7 @@ TEST(KvStoreOnGpu, AgreesWithTheReference) {
           pages[static_cast<std::size_t>(start / 256 + i)] = PageId{6 - 2 * i};
         const std::vector<PageId> other{PageId{7}};
         test::TestCuda cuda(1 << 20);
-        Window got(nope), want(nope);
+        Window got(nope, grouped), want(nope, grouped);
         const Part mine{start, bf16_values(num_tokens * got.width(), 1), pages};
         const Part theirs{17, bf16_values(2 * got.width(), 5), other};
         got.step({theirs, mine}, &cuda, num_tokens == 9 ? 3 : 0);
@@ -167,17 +172,38 @@ TEST(KvStoreOnGpu, AgreesWithTheReference) {
   }
 }
 
+/// Zeros, a NaN, and magnitudes far apart: every code and scale, for the norm is of powers of two.
+TEST(KvStoreOnGpu, RowsWithGroupsAreThoseOfTheReference) {
+  BALEEN_NEEDS_GPU();
+  test::TestCuda cuda(1 << 20);
+  const std::vector<PageId> pages{PageId{3}};
+  Window got(448, true), want(448, true);
+  std::vector<float> kv(5 * got.width(), 0.0F);
+  for (std::size_t row = 1; row < 5; ++row) {
+    for (std::size_t i = 0; i < got.width(); ++i) {
+      const int exponent = static_cast<int>(i / 32) * 3 - 30;
+      kv[row * got.width() + i] = std::ldexp((i + row) % 3 == 0 ? -1.0F : 1.0F, exponent);
+    }
+  }
+  kv[4 * got.width() + 70] = std::nanf("");
+  got.step({{0, kv, pages}}, &cuda);
+  want.step({{0, kv, pages}}, nullptr);
+  EXPECT_CLOSE(got.rows(), want.rows(), {.norm = 1e-3});
+}
+
 TEST(KvStoreOnGpu, NormsInTheSameLaunchChangeNothing) {
   BALEEN_NEEDS_GPU();
   const std::vector<PageId> pages{PageId{6}, PageId{4}, PageId{2}};
   for (const std::int64_t norm_width : {128, 1024, 1536, 4096}) {
     for (const std::size_t num_tokens : {1, 9, 300}) {
-      test::TestCuda cuda(1 << 20);
-      Window together(448), alone(448);
-      const Part part{5, bf16_values(num_tokens * alone.width(), 1), pages};
-      together.step({part}, &cuda, 3, norm_width);
-      alone.step({part}, &cuda, 3);
-      EXPECT_EQ(together.bytes(), alone.bytes()) << norm_width << ", " << num_tokens << " tokens";
+      for (const bool grouped : {false, true}) {
+        test::TestCuda cuda(1 << 20);
+        Window together(448, grouped), alone(448, grouped);
+        const Part part{5, bf16_values(num_tokens * alone.width(), 1), pages};
+        together.step({part}, &cuda, 3, norm_width);
+        alone.step({part}, &cuda, 3);
+        EXPECT_EQ(together.bytes(), alone.bytes()) << norm_width << ", " << num_tokens << " tokens";
+      }
     }
   }
 }

@@ -33,22 +33,29 @@ std::vector<float> bf16_values(std::size_t count, std::uint32_t seed, float devi
 /// positions; what is not written is NaN.
 struct Layer {
   int ratio;
+  bool selects;
   LatentFormat format;
   std::vector<PageId> pages, window_pages;
   test::LatentPages window, compressed;
 
   Layer(int layer_ratio, int head_dim, std::int64_t begin, std::int64_t end,
         LatentLayout layout = LatentLayout::kV4)
+      : Layer(layer_ratio, layer_ratio == 4, {head_dim - kRope, kRope, Precision::kReleased, layout},
+              {head_dim - kRope, kRope, Precision::kReleased, layout}, begin, end) {}
+
+  Layer(int layer_ratio, bool layer_selects, const LatentFormat& of_window, const LatentFormat& of_entries,
+        std::int64_t begin, std::int64_t end)
       : ratio(layer_ratio),
-        format{head_dim - kRope, kRope, Precision::kReleased, layout},
+        selects(layer_selects),
+        format(of_window),
         pages(test::shuffled_pages(end / kPageTokens + 1, 0, 1)),
         window_pages(static_cast<std::size_t>(begin / kPageTokens), PageId::kNone),
         window(format, 256, end / kPageTokens + 1 - begin / kPageTokens),
-        compressed(format, ratio == 0 ? 1 : 256 / ratio, ratio == 0 ? 1 : end / kPageTokens + 1) {
+        compressed(of_entries, ratio == 0 ? 1 : 256 / ratio, ratio == 0 ? 1 : end / kPageTokens + 1) {
     for (const PageId page : test::shuffled_pages(end / kPageTokens + 1 - begin / kPageTokens, 0, 2)) {
       window_pages.push_back(page);
     }
-    const auto width = static_cast<std::size_t>(head_dim);
+    const auto width = static_cast<std::size_t>(format.width());
     constexpr std::int64_t kOffsets = 4096;
     const std::vector<float> values = test::random_values(width + kOffsets, 3, 1.5F);
     for (std::int64_t position = begin; position < end; ++position) {
@@ -65,6 +72,15 @@ struct Layer {
     return {first_row, num_tokens, start, pages, window_pages};
   }
 };
+
+/// Of V4.1: window rows of e4m3, entries of e2m1, with scales over all values.
+Layer v41_layer(int ratio, bool selects, int head_dim, std::int64_t begin, std::int64_t end) {
+  const auto format = [&](GroupedCodes codes) {
+    return LatentFormat{
+        .nope = head_dim - kRope, .rope = kRope, .grouped = GroupedRow{.codes = codes, .width = head_dim}};
+  };
+  return {ratio, selects, format(GroupedCodes::kFp8), format(GroupedCodes::kFp4), begin, end};
+}
 
 /// Queries, selections and sinks of a step of `num_rows` rows.
 struct Step {
@@ -163,10 +179,11 @@ std::vector<float> run(const Layer& layer, const Step& step, std::int64_t row_of
 }
 
 /// Ascending entries below what the row sees, then -1; every third row selects nothing.
-std::vector<std::int32_t> selections(std::int64_t start, std::int64_t num_rows, std::int64_t top_k) {
+std::vector<std::int32_t> selections(std::int64_t start, std::int64_t num_rows, std::int64_t top_k,
+                                     int ratio) {
   std::vector<std::int32_t> selected(static_cast<std::size_t>(num_rows * top_k), -1);
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    const std::int64_t num_visible = (start + row + 1) / 4;
+    const std::int64_t num_visible = (start + row + 1) / ratio;
     if (row % 3 == 2) continue;
     const std::int64_t count = std::min(top_k - row % 2, num_visible);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -182,7 +199,7 @@ Step step_at(const Layer& layer, std::int64_t num_heads, std::int64_t start, std
              std::int64_t top_k) {
   Step step{.num_heads = num_heads, .slices = {layer.slice(start, num_rows)}};
   step.q = bf16_values(static_cast<std::size_t>(num_rows * num_heads * layer.format.width()), 9, 2.0F);
-  if (layer.ratio == 4) step.selected = selections(start, num_rows, top_k);
+  if (layer.selects) step.selected = selections(start, num_rows, top_k, layer.ratio);
   step.sink = test::random_values(static_cast<std::size_t>(num_heads), 3);
   return step;
 }
@@ -240,6 +257,84 @@ TEST(SparseAttentionOnGpu, AgreesOnRowsOfV32) {
       step.sink[0] = -kInfinity;
       step.sink[1] = kInfinity;
       EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance) << "ratio " << ratio << ", " << start;
+    }
+  }
+}
+
+TEST(SparseAttentionOnGpu, AgreesOnRowsOfV41) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{4, 128}, {8, 512}, {64, 512}, {80, 512}}) {
+    for (const int ratio : {0, 1, 2}) {
+      for (const bool selects : {false, true}) {
+        if (ratio == 0 && selects) continue;
+        const Layer layer = v41_layer(ratio, selects, geometry.head_dim, 0, 420);
+        for (const std::int64_t start : {0, 1, 127, 254, 401}) {
+          if (geometry.num_heads >= 64 && start != 1 && start != 401) continue;
+          Step step = step_at(layer, geometry.num_heads, start, 3, 71);
+          step.sink[0] = -kInfinity;
+          step.sink[1] = kInfinity;
+          EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance)
+              << geometry.num_heads << " x " << geometry.head_dim << ", ratio " << ratio << ", position "
+              << start;
+        }
+      }
+    }
+  }
+}
+
+TEST(SparseAttentionOnGpu, ChunksAndLaunchShapesDoNotShowOnRowsOfV41) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kStart = 1'000, kRows = 150, kTopK = 512;
+  for (const Geometry geometry : {Geometry{8, 128}, {32, 512}, {64, 512}, {128, 512}}) {
+    for (const int ratio : {0, 1, 2}) {
+      const Layer layer = v41_layer(ratio, ratio != 0, geometry.head_dim, kStart - 128, kStart + kRows);
+      const Step all = step_at(layer, geometry.num_heads, kStart, kRows, kTopK);
+      const std::vector<float> got = run(layer, all);
+      const auto row_size = static_cast<std::int64_t>(got.size()) / kRows;
+      for (const std::int64_t chunk : {1, 2, 7, 40}) {
+        const std::int64_t from = chunk % 5;
+        const std::vector<float> part = run(layer, part_of(layer, all, from, from + chunk, 140), from);
+        EXPECT_SAME_BITS(std::span(part).first(static_cast<std::size_t>(chunk * row_size)),
+                         std::span(got).subspan(static_cast<std::size_t>(from * row_size),
+                                                static_cast<std::size_t>(chunk * row_size)))
+            << geometry.num_heads << " x " << geometry.head_dim << ", ratio " << ratio << ", chunks of "
+            << chunk;
+      }
+    }
+  }
+}
+
+/// Every e2m1 code times every e4m3 scale, and every e4m3 code times scales of powers of two: a query that
+/// sees one row, by a sink that weighs nothing, has its values.
+TEST(SparseAttentionOnGpu, EveryCodeOfRowsOfV41IsItsValue) {
+  BALEEN_NEEDS_GPU();
+  for (const std::int64_t num_rows : {1, 200}) {  // by two kernels, and by one
+    for (const bool of_entry : {false, true}) {
+      for (int seed = 0; seed < 8; ++seed) {
+        Layer layer = v41_layer(1, true, 512, 0, 256 + num_rows);
+        test::LatentPages& pages = of_entry ? layer.compressed : layer.window;
+        const GroupedRow& format = *pages.pool().format.grouped;
+        for (std::int64_t row = 0; row < 256 + num_rows; ++row) {
+          const PageId page =
+              (of_entry ? layer.pages : layer.window_pages)[static_cast<std::size_t>(row / 256)];
+          std::byte* bytes =
+              pages.pool().page(static_cast<std::int64_t>(page)) + row % 256 * format.row_bytes();
+          for (std::int64_t i = 0; i < format.row_bytes(); ++i) {
+            const bool scale = i >= format.code_bytes();
+            // Scales of entries from 0 to the largest number, of positions from 2^-20 to 2^20.
+            const std::int64_t of_scale = of_entry ? (i + 32 * seed) % 127 : 107 + (i + 5 * seed) % 40;
+            bytes[i] = static_cast<std::byte>(scale ? of_scale : (7 * i + seed) % 256);
+            if (!scale && !of_entry && (bytes[i] & std::byte{0x7F}) == std::byte{0x7F})
+              bytes[i] = std::byte{0};
+          }
+        }
+        Step step = step_at(layer, 8, 255, num_rows, 4);
+        step.window_tokens = of_entry ? 0 : 1;
+        for (std::size_t i = 0; i < step.selected.size(); ++i)
+          step.selected[i] = of_entry && i % 4 == 0 ? static_cast<std::int32_t>(i / 4) : -1;
+        std::fill(step.sink.begin(), step.sink.end(), -kInfinity);
+        EXPECT_CLOSE(run(layer, step), want(layer, step), {.relative = 0x1p-7}) << num_rows;
+      }
     }
   }
 }

@@ -3,9 +3,10 @@
 // and 32 dims each, tile after tile.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/sparse_attention/sm80/tile_work.cuh"
+#include "ops/sparse_attention/cuda/grouped_rows.cuh"
+#include "ops/sparse_attention/cuda/mma_tile_work.cuh"
 
-namespace baleen::sm80 {
+namespace baleen::BALEEN_ARCH::mma_tiles {
 namespace {
 
 constexpr int kThreads = 256;
@@ -21,17 +22,83 @@ struct GatherSmem {
   alignas(16) std::byte values[kRoundRows][kPitch];
 };
 
+/// What a thread has of a row: sixteen of its values, codes or BF16.
+struct RowPiece {
+  uint4 words[2];  ///< the second unused where they are codes
+  std::uint32_t scale;
+};
+
+/// Values of dim tile `dim_tile`, of which a thread has `piece`, of rows of a form.
+template <RowForm kForm>
+struct TileRows;
+
+template <>
+struct TileRows<RowForm::kV4> {
+  __device__ static int data_bytes(bool /*entry*/) { return kDataBytes; }
+  static constexpr int kScales = kScaleBytes;
+
+  __device__ static RowPiece load(const RowPlace& place, bool /*entry*/, int dim_tile, int piece) {
+    RowPiece row{};
+    if (rotary(dim_tile)) {
+      const auto* from = reinterpret_cast<const uint4*>(place.data + kNope) + 2 * piece;
+      row.words[0] = __ldcg(from);
+      row.words[1] = __ldcg(from + 1);
+    } else {
+      row.words[0] = __ldcg(reinterpret_cast<const uint4*>(place.data + dim_tile * kLatentGroup) + piece);
+      row.scale = __ldcg(reinterpret_cast<const unsigned char*>(place.scales) + dim_tile);
+    }
+    return row;
+  }
+  __device__ static void dequantise(const RowPiece& row, bool /*entry*/, int dim_tile, uint4 (&values)[2]) {
+    const uint4 codes = row.words[0];
+    values[0] = rotary(dim_tile) ? codes : dequantised({codes.x, codes.y}, row.scale);
+    values[1] = rotary(dim_tile) ? row.words[1] : dequantised({codes.z, codes.w}, row.scale);
+  }
+
+ private:
+  __device__ static bool rotary(int dim_tile) { return dim_tile == kDimTiles - 1; }  // BF16 already
+};
+
+template <>
+struct TileRows<RowForm::kV41> {
+  __device__ static int data_bytes(bool entry) {
+    return entry ? entry_row_bytes(kWidth) : position_row_bytes(kWidth);
+  }
+  static constexpr int kScales = 0;
+
+  __device__ static RowPiece load(const RowPlace& place, bool entry, int dim_tile, int piece) {
+    const int sixteen = dim_tile * kPieces + piece;
+    const auto* bytes = reinterpret_cast<const unsigned char*>(place.data);
+    RowPiece row{};
+    if (entry) {
+      const uint2 codes = __ldcg(reinterpret_cast<const uint2*>(place.data) + sixteen);
+      row.words[0].x = codes.x, row.words[0].y = codes.y;
+      row.scale = __ldcg(bytes + kWidth / 2 + sixteen);
+    } else {
+      row.words[0] = __ldcg(reinterpret_cast<const uint4*>(place.data) + sixteen);
+      row.scale = __ldcg(bytes + kWidth + sixteen / 2);
+    }
+    return row;
+  }
+  __device__ static void dequantise(const RowPiece& row, bool entry, int /*dim_tile*/, uint4 (&values)[2]) {
+    const uint4 codes = row.words[0];
+    values[0] = entry ? dequantised_entry(codes.x, row.scale) : dequantised({codes.x, codes.y}, row.scale);
+    values[1] = entry ? dequantised_entry(codes.y, row.scale) : dequantised({codes.z, codes.w}, row.scale);
+  }
+};
+
 /// The 64 dims of `dim_tile` of the entries from `first` on, as BF16; zeros behind the last one. Reads that
 /// depend on each other are made for all of a thread's rows together.
+template <RowForm kForm>
 __device__ void bring_values(const AttentionLaunch& launch, const EntryList& list, int first, int dim_tile,
                              GatherSmem& smem) {
+  using Rows = TileRows<kForm>;
   const int piece = static_cast<int>(threadIdx.x) % kPieces;
   const int first_entry = static_cast<int>(threadIdx.x) / kPieces;
-  const bool rotary = dim_tile == kDimTiles - 1;  // BF16 already
+  const auto is_entry = [&](int i) { return first + first_entry + i * kRowsAtATime >= list.num_window; };
   int rows[kThreadRows];
   PageId pages[kThreadRows];
-  uint4 words[kThreadRows][2];  // codes, the second unused; or values
-  std::uint32_t scales[kThreadRows];
+  RowPiece pieces[kThreadRows];
 #pragma unroll
   for (int i = 0; i < kThreadRows; ++i) rows[i] = list.row(first + first_entry + i * kRowsAtATime);
 #pragma unroll
@@ -39,27 +106,18 @@ __device__ void bring_values(const AttentionLaunch& launch, const EntryList& lis
     pages[i] = list.page(launch, first + first_entry + i * kRowsAtATime, rows[i]);
 #pragma unroll
   for (int i = 0; i < kThreadRows; ++i) {
-    const bool in_window = first + first_entry + i * kRowsAtATime < list.num_window;
-    const RowPlace place(in_window ? launch.window : launch.compressed, pages[i], rows[i], kDataBytes,
-                         kScaleBytes);
-    words[i][0] = words[i][1] = {};
-    scales[i] = 0;
-    if (place.data == nullptr) continue;
-    if (rotary) {
-      const auto* from = reinterpret_cast<const uint4*>(place.data + kNope) + 2 * piece;
-      words[i][0] = __ldcg(from);
-      words[i][1] = __ldcg(from + 1);
-    } else {
-      words[i][0] = __ldcg(reinterpret_cast<const uint4*>(place.data + dim_tile * kLatentGroup) + piece);
-      scales[i] = __ldcg(reinterpret_cast<const unsigned char*>(place.scales) + dim_tile);
-    }
+    const RowPlace place(is_entry(i) ? launch.compressed : launch.window, pages[i], rows[i],
+                         Rows::data_bytes(is_entry(i)), Rows::kScales);
+    pieces[i] = {};
+    if (place.data != nullptr) pieces[i] = Rows::load(place, is_entry(i), dim_tile, piece);
   }
 #pragma unroll
   for (int i = 0; i < kThreadRows; ++i) {
     auto* to = reinterpret_cast<uint4*>(&smem.values[first_entry + i * kRowsAtATime][piece * 32]);
-    const uint4 codes = words[i][0];
-    to[0] = rotary ? codes : dequantised({codes.x, codes.y}, scales[i]);
-    to[1] = rotary ? words[i][1] : dequantised({codes.z, codes.w}, scales[i]);
+    uint4 values[2];
+    Rows::dequantise(pieces[i], is_entry(i), dim_tile, values);
+    to[0] = values[0];
+    to[1] = values[1];
   }
 }
 
@@ -100,9 +158,10 @@ __device__ void add_tile(const TileOperands& operands, const std::byte* rows, So
 }
 
 /// Grid: (dims / 64, items).
+template <RowForm kForm>
 __global__ void __launch_bounds__(kThreads, 2)
-    gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch, const __grid_constant__ WorkPlan plan,
-                        NextBehindWait order) {
+    gather_kernel(const __grid_constant__ AttentionLaunch launch, const __grid_constant__ WorkPlan plan,
+                  NextBehindWait order) {
   extern __shared__ __align__(16) std::byte dynamic_shared[];
   GatherSmem& smem = *reinterpret_cast<GatherSmem*>(dynamic_shared);
   order.wait().launch_next();
@@ -119,7 +178,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int begin = 0; begin < num_tiles; begin += kRoundTiles) {
     const int count = min(kRoundTiles, num_tiles - begin), slot = item * plan.slots + begin;
     if (begin > 0) __syncthreads();
-    bring_values(launch, list, begin * kTileEntries, dim_tile, smem);
+    bring_values<kForm>(launch, list, begin * kTileEntries, dim_tile, smem);
     TileOperands operands[kTilesAhead];
     const auto load = [&](int first) {
 #pragma unroll
@@ -165,12 +224,13 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 }  // namespace
 
-void gather_tiles(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& context) {
-  launch_kernel("gather_tiles", gather_tiles_kernel,
+void gather(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& context) {
+  launch_kernel("gather_tiles",
+                launch.form == RowForm::kV41 ? gather_kernel<RowForm::kV41> : gather_kernel<RowForm::kV4>,
                 {.grid = dim3(kDimTiles, static_cast<unsigned>(plan.items)),
                  .threads = kThreads,
                  .shared_bytes = sizeof(GatherSmem)},
                 context.stream, launch, plan);
 }
 
-}  // namespace baleen::sm80
+}  // namespace baleen::BALEEN_ARCH::mma_tiles

@@ -17,10 +17,11 @@
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/named_barrier.h"
-#include "ops/sparse_attention/sm80/attention_tiles.h"
-#include "ops/sparse_attention/sm80/tile_work.cuh"
+#include "ops/sparse_attention/cuda/grouped_rows.cuh"
+#include "ops/sparse_attention/cuda/mma_tile_work.cuh"
+#include "ops/sparse_attention/cuda/mma_tiles.h"
 
-namespace baleen::sm80 {
+namespace baleen::BALEEN_ARCH::mma_tiles {
 namespace {
 
 constexpr int kWarps = 8;
@@ -31,7 +32,6 @@ constexpr int kRowThreads = 8;                                          ///< tha
 constexpr int kThreadRows = kTileEntries * kRowThreads / kHalfThreads;  ///< of a tile, one after the other
 /// From row to row: eight rows' 16 bytes fall into different banks.
 constexpr int kRowPitch = kWidth * 2 + 16;
-constexpr int kScalesAt = kWidth * 2;  ///< where a row's scales wait: between rows
 constexpr int kWeightPitch = kTileEntries * 2 + 16;
 
 constexpr int kScoreHeads = 32, kScoreDims = 128;  ///< a warp multiplies these with keys
@@ -55,16 +55,107 @@ struct TileSmem {
   float factors[kGroupHeads];  ///< what the sums so far are to be multiplied with; in the end the inverse sum
   EntryList lists[kLists];
 };
-static_assert(sizeof(TileSmem) <= kTilesSharedBytes);
+static_assert(sizeof(TileSmem) <= kSharedBytes);
+
+/// A thread's part in bringing a row of a form to BF16 in shared memory: `piece` of kRowThreads.
+template <RowForm kForm>
+class RowPart;
+
+template <>
+class RowPart<RowForm::kV4> {
+ public:
+  __device__ static int data_bytes(bool /*entry*/) { return kDataBytes; }
+  static constexpr int kScales = kScaleBytes;
+
+  /// Codes, then scales behind the row; the rotary part to its place. Where no row `exists`, zeros.
+  __device__ void copy(int piece, std::byte* row, const std::byte* data, const std::byte* scales, bool exists,
+                       bool /*entry*/) {
+#pragma unroll
+    for (int i = 0; i < (kCodeChunks + kRowThreads - 1) / kRowThreads; ++i) {
+      const int chunk = piece + i * kRowThreads;
+      if (chunk < kCodeChunks) ptx::cp_async_16(row + chunk * 16, data + chunk * 16, exists);
+    }
+    ptx::cp_async_16(row + 2 * kNope + piece * 16, data + kNope + piece * 16, exists);
+    if (piece < 2) ptx::cp_async_4(row + kScalesAt + piece * 4, scales + piece * 4, exists);
+  }
+
+  /// By the warps that have copied it. A row is one warp's, and read before it is written.
+  __device__ void dequantise(int piece, std::byte* row) const {
+    uint2 codes[kGroups];
+    const uint2 scales = *reinterpret_cast<const uint2*>(row + kScalesAt);
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i)
+      codes[i] = *reinterpret_cast<const uint2*>(row + (piece + i * kRowThreads) * 8);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      const std::uint32_t scale = (i < 4 ? scales.x : scales.y) >> (8 * (i % 4)) & 0xFFu;
+      *reinterpret_cast<uint4*>(row + (piece + i * kRowThreads) * 16) = dequantised(codes[i], scale);
+    }
+  }
+
+ private:
+  static constexpr int kScalesAt = kWidth * 2;  ///< where a row's scales wait: between rows
+  static constexpr int kCodeChunks = kNope / 16;
+  static constexpr int kGroups = kNope / kLatentGroup;  ///< a thread has eight codes of each
+  static_assert(kRowThreads * 8 == kLatentGroup && kRowThreads * 16 == 2 * kRope);
+};
+
+/// The row as it is, which begins where its values will.
+template <>
+class RowPart<RowForm::kV41> {
+ public:
+  __device__ static int data_bytes(bool entry) {
+    return entry ? entry_row_bytes(kWidth) : position_row_bytes(kWidth);
+  }
+  static constexpr int kScales = 0;
+
+  __device__ void copy(int piece, std::byte* row, const std::byte* data, const std::byte* /*scales*/,
+                       bool exists, bool entry) {
+    entry_ = entry;
+    const int num_chunks = data_bytes(entry) / 16;
+#pragma unroll
+    for (int i = 0; i < (position_row_bytes(kWidth) / 16 + kRowThreads - 1) / kRowThreads; ++i) {
+      const int chunk = piece + i * kRowThreads;
+      if (chunk < num_chunks) ptx::cp_async_16(row + chunk * 16, data + chunk * 16, exists);
+    }
+  }
+
+  __device__ void dequantise(int piece, std::byte* row) const {
+    uint2 codes[kEights];
+    std::uint32_t scales[kEights];
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+      const int eight = piece + i * kRowThreads;
+      codes[i] = entry_ ? uint2{*reinterpret_cast<const std::uint32_t*>(row + eight * 4), 0}
+                        : *reinterpret_cast<const uint2*>(row + eight * 8);
+      scales[i] = static_cast<std::uint32_t>(
+          row[entry_ ? kWidth / 2 + eight * 8 / kEntryGroup : kWidth + eight * 8 / kPositionGroup]);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kEights; ++i) {
+      *reinterpret_cast<uint4*>(row + (piece + i * kRowThreads) * 16) =
+          entry_ ? dequantised_entry(codes[i].x, scales[i]) : dequantised(codes[i], scales[i]);
+    }
+  }
+
+ private:
+  static constexpr int kEights = kWidth / 8 / kRowThreads;  ///< groups of eight codes that a thread has
+  static_assert(position_row_bytes(kWidth) <= kRowPitch && position_row_bytes(kWidth) % 16 == 0 &&
+                entry_row_bytes(kWidth) % 16 == 0);
+
+  bool entry_ = false;  ///< whether the row copied last is an entry
+};
 
 /// What a thread of the second half does for rows on their way: its part of two rows of each tile.
+template <RowForm kForm>
 class RowLoader {
+  using Part = RowPart<kForm>;
+
  public:
   __device__ RowLoader(const AttentionLaunch& launch, TileSmem& smem)
-      : launch_(launch),
-        smem_(smem),
-        thread_(static_cast<int>(threadIdx.x) % kHalfThreads),
-        piece_(thread_ % kRowThreads) {}
+      : launch_(launch), smem_(smem), thread_(static_cast<int>(threadIdx.x) % kHalfThreads) {}
 
   /// Which rows are to be copied next, then their pages: reads that depend on each other, with other work in
   /// between. The list stays where it is meanwhile.
@@ -79,54 +170,30 @@ class RowLoader {
     for (int i = 0; i < kThreadRows; ++i) page_[i] = list_->page(launch_, first_ + entry(i), row_[i]);
   }
 
-  /// Begins to copy the rows that were found: codes, then scales behind the row; the rotary part to its place.
-  __device__ void copy(int stage) const {
+  /// Begins to copy the rows that were found.
+  __device__ void copy(int stage) {
 #pragma unroll
-    for (int which = 0; which < kThreadRows; ++which) {
-      const RowPlace place(first_ + entry(which) < list_->num_window ? launch_.window : launch_.compressed,
-                           page_[which], row_[which], kDataBytes, kScaleBytes);
+    for (int i = 0; i < kThreadRows; ++i) {
+      const bool of_entry = first_ + entry(i) >= list_->num_window;
+      const RowPlace place(of_entry ? launch_.compressed : launch_.window, page_[i], row_[i],
+                           Part::data_bytes(of_entry), Part::kScales);
       const bool exists = place.data != nullptr;
-      const std::byte* data = exists ? place.data : launch_.window.base;
-      const std::byte* scales = exists ? place.scales : launch_.window.base;
-      std::byte* row = smem_.rows[stage][entry(which)];
-#pragma unroll
-      for (int i = 0; i < (kCodeChunks + kRowThreads - 1) / kRowThreads; ++i) {
-        const int chunk = piece_ + i * kRowThreads;
-        if (chunk < kCodeChunks) ptx::cp_async_16(row + chunk * 16, data + chunk * 16, exists);
-      }
-      ptx::cp_async_16(row + 2 * kNope + piece_ * 16, data + kNope + piece_ * 16, exists);
-      if (piece_ < 2) ptx::cp_async_4(row + kScalesAt + piece_ * 4, scales + piece_ * 4, exists);
+      part_[i].copy(piece(), smem_.rows[stage][entry(i)], exists ? place.data : launch_.window.base,
+                    exists ? place.scales : launch_.window.base, exists, of_entry);
     }
     ptx::cp_async_commit();
   }
 
-  /// By the warps that copied: waits for the rows and brings their codes to BF16. A row is one warp's, and read
-  /// before it is written.
+  /// By the warps that copied: waits for the rows and brings their codes to BF16.
   __device__ void dequantise(int stage) const {
     ptx::cp_async_wait<0>();
     __syncwarp();
 #pragma unroll
-    for (int which = 0; which < kThreadRows; ++which) {
-      std::byte* row = smem_.rows[stage][entry(which)];
-      uint2 codes[kGroups];
-      const uint2 scales = *reinterpret_cast<const uint2*>(row + kScalesAt);
-#pragma unroll
-      for (int i = 0; i < kGroups; ++i)
-        codes[i] = *reinterpret_cast<const uint2*>(row + (piece_ + i * kRowThreads) * 8);
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < kGroups; ++i) {
-        const std::uint32_t scale = (i < 4 ? scales.x : scales.y) >> (8 * (i % 4)) & 0xFFu;
-        *reinterpret_cast<uint4*>(row + (piece_ + i * kRowThreads) * 16) = dequantised(codes[i], scale);
-      }
-    }
+    for (int i = 0; i < kThreadRows; ++i) part_[i].dequantise(piece(), smem_.rows[stage][entry(i)]);
   }
 
  private:
-  static constexpr int kCodeChunks = kNope / 16;
-  static constexpr int kGroups = kNope / kLatentGroup;  ///< a thread has eight codes of each
-  static_assert(kRowThreads * 8 == kLatentGroup && kRowThreads * 16 == 2 * kRope);
-
+  [[nodiscard]] __device__ int piece() const { return thread_ % kRowThreads; }
   /// In a tile, of the thread's row `which`.
   [[nodiscard]] __device__ int entry(int which) const {
     return which * (kTileEntries / kThreadRows) + thread_ / kRowThreads;
@@ -134,7 +201,8 @@ class RowLoader {
 
   const AttentionLaunch& launch_;
   TileSmem& smem_;
-  int thread_, piece_;
+  int thread_;
+  Part part_[kThreadRows];
   const EntryList* list_ = nullptr;
   int first_ = 0;
   int row_[kThreadRows] = {-1, -1};
@@ -424,6 +492,7 @@ class BlockWork {
   int first_;
 };
 
+template <RowForm kForm>
 __global__ void __launch_bounds__(kThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                            const __grid_constant__ WorkPlan plan, NextBehindWait order) {
@@ -440,7 +509,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const bool shared = plan.shares(num_tiles);
   if (plan.parts > 1 && tiles.begin == tiles.end) return;
 
-  RowLoader loader(launch, smem);
+  RowLoader<kForm> loader(launch, smem);
   TilePlace now{0, tiles.begin, max(1, tiles.end)}, next = work.after(now);
   if (!warp.leads()) {
     loader.find_rows(work.list(0), now.tile);
@@ -523,13 +592,13 @@ constexpr int kMaxSlots = 4608;
 
 }  // namespace
 
-std::int64_t attention_tiles_scratch_bytes(std::int64_t max_rows) {
+std::int64_t scratch_bytes(std::int64_t max_rows) {
   return std::max(Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) +
                       Arena::bytes_for<float2>(std::int64_t{kMaxSlots} * kGroupHeads),
                   Arena::bytes_for<EntryList>(max_rows));
 }
 
-void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
+void attend(const AttentionLaunch& launch, CudaContext& context) {
   WorkPlan plan{};
   plan.groups = (launch.num_heads + kGroupHeads - 1) / kGroupHeads;
   plan.items = launch.num_rows * plan.groups;
@@ -549,10 +618,12 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
   }
   const int blocks = plan.parts > 1 ? plan.items * plan.parts : std::min(plan.items, context.num_sms);
   launch_kernel(
-      "attention_tiles", attention_tiles_kernel,
+      "attention_tiles",
+      launch.form == RowForm::kV41 ? attention_tiles_kernel<RowForm::kV41>
+                                   : attention_tiles_kernel<RowForm::kV4>,
       {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads, .shared_bytes = sizeof(TileSmem)},
       context.stream, launch, plan);
-  if (plan.parts > 1) gather_tiles(launch, plan, context);
+  if (plan.parts > 1) gather(launch, plan, context);
 }
 
-}  // namespace baleen::sm80
+}  // namespace baleen::BALEEN_ARCH::mma_tiles
