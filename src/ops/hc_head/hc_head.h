@@ -18,9 +18,9 @@ struct HcHeadArgsOf {
   float norm_eps = 1e-6F;
   float hc_eps = 1e-6F;
   Precision precision = Precision::kReleased;
-  ActivationView<T, 2> y;           ///< [T, d]
-  ActivationView<T, 2> products{};     ///< [T, n] fn x, for the backward, on a CPU; empty: not kept
-  ActivationView<const T, 2> given{};  ///< [T, n] pre; empty: made by `weights`
+  ActivationView<T, 2> y;            ///< [T, d]
+  ActivationView<T, 2> products;     ///< [T, n] fn x, for the backward, on a CPU; empty: not kept
+  ActivationView<const T, 2> given;  ///< [T, n] pre; empty: made by `weights`
 };
 using HcHeadArgs = HcHeadArgsOf<float>;
 
