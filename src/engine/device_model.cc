@@ -72,8 +72,6 @@ std::string why_not_computed(const ModelShare& share, const EngineOptions& optio
   if (options.device.is_cpu()) return "they lie where they are computed";
   if (!options.parallel.is_one_rank()) return "there are several ranks";
   if (options.precision != Precision::kReleased) return "it is for released precision";
-  if (share.rank.model().activation_group() != kActivationGroup)
-    return "GPUs send activations to it with a scale per 128 values, and this model wants one per 32";
   for (std::int64_t block = 0; block < share.experts.counts.num_blocks; ++block) {
     const WeightFormat format =
         share.weights.blocks[static_cast<std::size_t>(block)].moe.routed.front().w1.format;

@@ -94,22 +94,26 @@ __device__ bool split(const RequestParams& p, RequestPlan& plan, const OwnReques
   return own.is_away && fetched_before(plan.away, num_away, own.away) >= SplitTime{plan.best}.num_fetched();
 }
 
-/// Codes and scales of the tokens that have rows.
+/// Codes and scales of the tokens that have rows; a scale is of kGroup values.
+template <int kGroup>
 __device__ void write_tokens(const RequestParams& p, const RequestPlan& plan) {
   const ComputedExperts& host = p.slots.host;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  const int scale_groups = static_cast<int>(p.width / kActivationGroup);
-  for (int item = warp; item < p.input.num_tokens * scale_groups; item += kWarps) {
-    const int token = item / scale_groups, scale_group = item % scale_groups;
+  const int slices = static_cast<int>(p.width / kActivationGroup);
+  for (int item = warp; item < p.input.num_tokens * slices; item += kWarps) {
+    const int token = item / slices, slice = item % slices;
     if (!plan.has_rows[token]) continue;
-    const dispatch_kernels::QuantisedWord word = dispatch_kernels::load_word(p, token, scale_group);
-    reinterpret_cast<std::uint32_t*>(host.codes + token * p.width)[scale_group * kWarpLanes + lane] =
-        word.codes;
-    if (lane == 0) host.scales[scale_group * host_scale_stride(p.input.num_tokens) + token] = word.scale;
+    const dispatch_kernels::QuantisedWord word = dispatch_kernels::load_word<kGroup>(p, token, slice);
+    reinterpret_cast<std::uint32_t*>(host.codes + token * p.width)[slice * kWarpLanes + lane] = word.codes;
+    constexpr int kGroupLanes = kGroup / 4;
+    if (lane % kGroupLanes != 0) continue;
+    const int group = slice * (kActivationGroup / kGroup) + lane / kGroupLanes;
+    host.scales[group * host_scale_stride(p.input.num_tokens) + token] = word.scale;
   }
 }
 
+template <int kGroup>
 __global__ void __launch_bounds__(kPlanThreads)
     request_kernel(const __grid_constant__ RequestParams p, NextBehindWait order) {
   __shared__ RequestPlan plan;
@@ -168,7 +172,7 @@ __global__ void __launch_bounds__(kPlanThreads)
     host.state->gpu_ns = 0;
   }
   __syncthreads();
-  write_tokens(p, plan);
+  write_tokens<kGroup>(p, plan);
   __threadfence_system();
   __syncthreads();
   if (thread == 0) {
@@ -199,7 +203,9 @@ void request_host_experts(const ExpertsArgs& args, const LaunchStream& stream, b
                              .weights = args.weights.data(),
                              .width = args.x.extent(1),
                              .num_pieces = num_fetch_pieces(places.block_bytes)};
-  launch_kernel("asking the host for experts", request_kernel,
+  const bool small = args.routed[0].w1.activation_group == kSmallActivationGroup;
+  launch_kernel("asking the host for experts",
+                small ? request_kernel<kSmallActivationGroup> : request_kernel<kActivationGroup>,
                 {.grid = dim3(1), .threads = kPlanThreads, .early = early}, stream, params);
 }
 

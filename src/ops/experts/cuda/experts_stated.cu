@@ -2,6 +2,8 @@
 #include "ops/experts/cuda/experts_stated.h"
 
 #include "base/check.h"
+#include "ops/experts/cuda/experts_dequantised.h"
+#include "ops/experts/cuda/stated_groups.h"
 #include "ops/experts/cuda/stated_launch.cuh"
 
 namespace baleen::BALEEN_ARCH {
@@ -32,6 +34,26 @@ Fp8Rows as_rows_of_all(Fp8Rows rows, std::int64_t first_row, std::int64_t pitch)
 std::optional<Reason> why_not_in_stated_order(const ExpertsArgs& args) {
   if (args.sums != ExpertSums::kStated) return "adds up in the stated order, which takes longer; any will do";
   return why_not_small_groups(args);
+}
+
+std::optional<Reason> why_not_stated_groups(const ExpertsArgs& args) {
+  if (args.sums != ExpertSums::kStated) return "adds up in the stated order, which takes longer; any will do";
+  if (args.routed[0].w1.activation_group != kSmallActivationGroup)
+    return "rounds activations with a scale per 32 values; these weights want others";
+  return std::nullopt;
+}
+
+void stated_experts_groups(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  check_expert_arguments(args, WeightFormat::kFp8x32);
+  BALEEN_CHECK(args.routed[0].w1.format == WeightFormat::kFp4);
+  const DispatchExtents extents = extents_of(args, kGroupStatedTokens);
+  const ScratchScope scope(context.scratch);
+  const ExpertScratch scratch = lay_out_dequantised(context.scratch, extents, args.x.extent(1),
+                                                    inner_pitch_of(args), args.split, kSmallActivationGroup);
+  dispatch_experts(args, extents, scratch.plan, scratch.rows, context);
+  multiply_stated_groups(args, extents, scratch, context);
+  combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
 void stated_experts_few(const ExpertsArgs& args, CudaContext& context) {

@@ -160,6 +160,12 @@ void experts_stated_many(const ExpertsArgs& args, CudaContext& context) {
   stated_experts_many(all_on_device(args), context);
 }
 
+void experts_stated_groups(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  fetch_before_products(args, context);
+  stated_experts_groups(all_on_device(args), context);
+}
+
 void experts(const ExpertsArgs& args, CudaContext& context) {
   run_quickest(experts_variants(), context, args);
 }

@@ -14,5 +14,6 @@ void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context);
 /// `ExpertSums::kStated`.
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
 void experts_stated_many(const ExpertsArgs& args, CudaContext& context);
+void experts_stated_groups(const ExpertsArgs& args, CudaContext& context);
 
 }  // namespace baleen::sm80

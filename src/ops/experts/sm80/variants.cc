@@ -45,6 +45,10 @@ std::optional<Reason> why_not_32(const ExpertsArgs& args, const DeviceTraits& /*
   return why_not_groups_of_32(args);
 }
 
+std::optional<Reason> why_not_stated_32(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_stated_groups(args);
+}
+
 std::optional<Reason> why_not_any_order(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
   return why_not_in_stated_order(args);
 }
@@ -67,7 +71,7 @@ double expert_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 7> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 8> kVariants{
       {{.name = "sm80/bf16", .run = experts_bf16, .why_not = why_not_bf16, .scratch_bytes = scratch_bytes},
        {.name = "sm80/nvfp4", .run = experts_nvfp4, .why_not = why_not_nvfp4, .scratch_bytes = scratch_bytes},
        {.name = "sm80/groups_of_32",
@@ -93,6 +97,10 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
         .run = experts_stated_many,
         .why_not = why_not_any_order,
         .predict = stated_seconds<kManyStatedTile>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm80/stated_groups_of_32",
+        .run = experts_stated_groups,
+        .why_not = why_not_stated_32,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }

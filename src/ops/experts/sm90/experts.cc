@@ -15,6 +15,7 @@
 #include "ops/experts/cuda/experts_bf16.h"
 #include "ops/experts/cuda/experts_dequantised.h"
 #include "ops/experts/cuda/experts_stated.h"
+#include "ops/experts/cuda/stated_groups.h"
 #include "ops/experts/sm90/expert_four_tokens.h"
 #include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/expert_products.h"
@@ -125,6 +126,7 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   count(kManyTokens, num_rows);
   count_dequantised(few_rows, kFewDequantisedTokens);
   count_dequantised(num_rows, kManyDequantisedTokens);
+  if (activation_group == kSmallActivationGroup) count_dequantised(num_rows, kGroupStatedTokens);
   return most;
 }
 
@@ -196,6 +198,12 @@ void experts_stated_many(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   fetch_before_products(args, context);
   stated_experts_many(all_on_device(args), context);
+}
+
+void experts_stated_groups(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  fetch_before_products(args, context);
+  stated_experts_groups(all_on_device(args), context);
 }
 
 std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {

@@ -20,6 +20,7 @@ void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context);
 /// `ExpertSums::kStated`.
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
 void experts_stated_many(const ExpertsArgs& args, CudaContext& context);
+void experts_stated_groups(const ExpertsArgs& args, CudaContext& context);
 [[nodiscard]] std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args);

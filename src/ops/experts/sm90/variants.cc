@@ -23,7 +23,7 @@ auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltyp
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 8> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 9> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
@@ -60,6 +60,10 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
         .run = experts_stated_many,
         .why_not = why_not<why_not_in_stated_order>,
         .predict = stated_seconds<kManyStatedTile>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/stated_groups_of_32",
+        .run = experts_stated_groups,
+        .why_not = why_not<why_not_stated_groups>,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }

@@ -15,11 +15,14 @@ namespace {
 
 constexpr ExpertSplit kRouted{.routed = true};
 
-/// The variants that add up in the stated order.
-std::vector<const CudaVariant<ops::Experts>*> stated_variants() {
+/// The variants that add up in the stated order, of activations with a scale for `group` values.
+std::vector<const CudaVariant<ops::Experts>*> stated_variants(int group = kActivationGroup) {
   std::vector<const CudaVariant<ops::Experts>*> found;
-  for (const CudaVariant<ops::Experts>& variant : experts_variants())
-    if (variant.name.find("/stated") != std::string_view::npos) found.push_back(&variant);
+  for (const CudaVariant<ops::Experts>& variant : experts_variants()) {
+    const bool small = variant.name.ends_with("groups_of_32");
+    if (variant.name.find("/stated") != std::string_view::npos && small == (group != kActivationGroup))
+      found.push_back(&variant);
+  }
   EXPECT_FALSE(found.empty());
   return found;
 }
@@ -38,7 +41,7 @@ void expect_stated_bits(TestCuda& cuda, const Layer& layer, const Tokens& tokens
   Options plain = options;
   plain.at = {};
   const std::vector<float> want = with_one_nan(reference(layer, tokens, plain));
-  for (const CudaVariant<ops::Experts>* variant : stated_variants()) {
+  for (const CudaVariant<ops::Experts>* variant : stated_variants(layer.geometry().group)) {
     SCOPED_TRACE(variant->name);
     options.run = variant->run;
     EXPECT_SAME_BITS(with_one_nan(run(cuda, layer, tokens, options)), want);
@@ -56,6 +59,75 @@ TEST(StatedExpertsOnGpu, EveryBitIsAsStated) {
     if (num_rows > 65) continue;
     expect_stated_bits(cuda, layer, tokens, {.split = kRouted});
     expect_stated_bits(cuda, layer, tokens, {.quantised = true});
+  }
+}
+
+Geometry of_v41(std::int64_t width, std::int64_t inner, int num_experts = 7) {
+  return {.width = width,
+          .inner = inner,
+          .num_experts = num_experts,
+          .shared = WeightFormat::kFp8x32,
+          .group = kSmallActivationGroup};
+}
+
+TEST(StatedExpertsOnGpu, OfGroupsEveryBitIsAsStated) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  // Also less than a chunk of 32 groups, chunks that are not whole, outputs that fill no whole block.
+  for (const auto& [width, inner] : {std::pair{256, 384}, {128, 128}, {1152, 640}, {5120, 2304}}) {
+    const Layer layer(cuda, of_v41(width, inner));
+    for (const std::int64_t num_rows : {1, 2, 3, 8, 9, 64, 130}) {
+      if (width > 2000 && num_rows > 2) continue;
+      SCOPED_TRACE(fmt::format("{} wide, {} inside, {} rows", width, inner, num_rows));
+      Tokens tokens(layer.geometry(), num_rows, 3, 5);
+      for (std::size_t i = 0; i < tokens.x.size(); ++i) {
+        const float factors[] = {1.0F, 64.0F, 0.0F, 0x1p-18F, 0x1p6F};
+        tokens.x[i] *= factors[i / 32 % 5];
+      }
+      expect_stated_bits(cuda, layer, tokens, {});
+      expect_stated_bits(cuda, layer, tokens, {.split = kRouted});
+      expect_stated_bits(cuda, layer, tokens, {.quantised = true});
+    }
+  }
+}
+
+TEST(StatedExpertsOnGpu, OfGroupsExtremeValues) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  Layer layer(cuda, of_v41(256, 384));
+  std::mt19937 random(7);
+  for (const bool all_scales : {false, true}) {
+    if (all_scales) {
+      layer.change_group_scales(cuda, [&](std::int64_t row, std::uint8_t* scales, std::int64_t groups) {
+        for (std::int64_t i = 0; i < groups; ++i)
+          scales[i] = static_cast<std::uint8_t>(row % 3 == 0 ? random() % 24 : random() % 255);
+      });
+    }
+    for (const std::int64_t num_rows : {3, 70}) {
+      Tokens tokens(layer.geometry(), num_rows, 3, static_cast<std::uint32_t>(num_rows));
+      for (float& value : tokens.x) value = std::ldexp(value, static_cast<int>(random() % 40) - 20);
+      const std::size_t width = 256;
+      tokens.x[width + 130] = std::numeric_limits<float>::quiet_NaN();
+      tokens.x[2 * width + 5] = std::numeric_limits<float>::infinity();
+      tokens.x[2 * width + 6] = -std::numeric_limits<float>::infinity();
+      SCOPED_TRACE(
+          fmt::format("{} rows, {}", num_rows, all_scales ? "all scales" : "scales of a few binades"));
+      expect_stated_bits(cuda, layer, tokens, {.limit = all_scales ? 0.0F : 10.0F});
+      expect_stated_bits(cuda, layer, tokens, {.limit = 0.0F, .split = kRouted});
+    }
+  }
+}
+
+/// The shared expert beside them is as close as ever.
+TEST(StatedExpertsOnGpu, OfGroupsWithASharedExpert) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  const Layer layer(cuda, of_v41(256, 384));
+  for (const std::int64_t num_rows : {1, 9, 70}) {
+    const Tokens tokens(layer.geometry(), num_rows, 3, 5);
+    Options options{.sums = ExpertSums::kStated};
+    options.run = stated_variants(kSmallActivationGroup).front()->run;
+    EXPECT_CLOSE(run(cuda, layer, tokens, options), reference(layer, tokens, options), kRounded) << num_rows;
   }
 }
 
