@@ -18,7 +18,7 @@ constexpr std::int64_t kMaxTokens = 8192;
 
 /// Of V4.1's widths, with one of 95 of its rows.
 ModelConfig config_of_bench() {
-  ModelConfig config = read_config(test::v41_config().dump(), "config.json");
+  ModelConfig config = parse_config(test::v41_config().dump(), "config.json");
   EngramConfig& engram = *config.engram;
   engram.vocab_size /= 95;
   engram.num_embeddings.clear();

@@ -22,7 +22,7 @@ class EngramMemory : public testing::Test {
     return plan;
   }
 
-  ModelConfig config_ = read_config(test::v41_config().dump(), "config.json");
+  ModelConfig config_ = parse_config(test::v41_config().dump(), "config.json");
   EngineOptions options_{.device = planned_gpu(), .max_batch_tokens = 8192};
 };
 

@@ -200,7 +200,7 @@ TEST_F(StoredRows, TakeWhatIsSaid) {
     EXPECT_EQ(host.num_bytes(), EngramStore::host_bytes(*small_.config.engram, place, kMaxRows));
   }
   // Of V4.1, a prompt's step: rows of two tables of 264 bytes, in records.
-  const ModelConfig released = read_config(test::v41_config().dump(), "config.json");
+  const ModelConfig released = parse_config(test::v41_config().dump(), "config.json");
   EXPECT_EQ(EngramStore::device_bytes(*released.engram, EngramPlace::kDisk, 8192), 8192 * 48 * (8 + 272));
   EXPECT_EQ(EngramStore::device_bytes(*released.engram, EngramPlace::kHost, 8192), 8192 * 48 * 8);
 }

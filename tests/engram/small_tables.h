@@ -20,7 +20,7 @@ namespace baleen::test {
 
 /// Before layers 1 and 3, with n-grams of 2 to 4 tokens, six rows of 40 values (and so two scales) a token.
 [[nodiscard]] inline ModelConfig small_engram_config() {
-  ModelConfig config = read_config(v41_config().dump(), "config.json");
+  ModelConfig config = parse_config(v41_config().dump(), "config.json");
   config.vocab_size = 32;
   EngramConfig& engram = config.engram.emplace(EngramConfig{.layer_ids = {1, 3},
                                                             .max_ngram_size = 4,

@@ -41,7 +41,7 @@ TEST(StoredEngramTables, LieInTheFilesOfTheCheckpoint) {
 }
 
 TEST(StoredEngramTables, OfTheReleaseTakeWhatIsPublished) {
-  const ModelConfig config = read_config(test::v41_config().dump(), "config.json");
+  const ModelConfig config = parse_config(test::v41_config().dump(), "config.json");
   EXPECT_EQ(engram_table_bytes(*config.engram), 202'758'032'400);
 }
 
