@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kGigabyte = 1'000'000'000;
 constexpr std::int64_t kTables = 202'758'032'400;
 
-class EngramMemory : public testing::Test {
+class PlannedEngram : public testing::Test {
  protected:
   /// Of weights that take so much.
   [[nodiscard]] MemoryPlan planned(std::int64_t weight_bytes) const {
@@ -26,7 +26,7 @@ class EngramMemory : public testing::Test {
   EngineOptions options_{.device = planned_gpu(), .max_batch_tokens = 8192};
 };
 
-TEST_F(EngramMemory, AutoTakesTheNearestPlaceWithRoom) {
+TEST_F(PlannedEngram, AutoTakesTheNearestPlaceWithRoom) {
   // Rows of a step: two tables of 24 hashes, 8 bytes each; on disk with records of 272 bytes.
   constexpr std::int64_t kRows = 8192 * 48;
   MemoryPlan plan = planned(300 * kGigabyte);
@@ -52,7 +52,7 @@ TEST_F(EngramMemory, AutoTakesTheNearestPlaceWithRoom) {
   EXPECT_EQ(plan.engram_table_bytes, kTables);
 }
 
-TEST_F(EngramMemory, TablesThatAreAskedForOnTheGpuComeBeforeExperts) {
+TEST_F(PlannedEngram, TablesThatAreAskedForOnTheGpuComeBeforeExperts) {
   options_.engram = EngramWish::kGpu;
   MemoryPlan plan = planned(300 * kGigabyte);
   EXPECT_EQ(plan.engram_place, EngramPlace::kDevice);
@@ -65,7 +65,7 @@ TEST_F(EngramMemory, TablesThatAreAskedForOnTheGpuComeBeforeExperts) {
   EXPECT_EQ(plan.engram_place, EngramPlace::kDevice);
 }
 
-TEST_F(EngramMemory, ACpuMapsTheFileOrTakesACopy) {
+TEST_F(PlannedEngram, ACpuMapsTheFileOrTakesACopy) {
   options_.device = {};
   MemoryPlan plan = planned(0);
   EXPECT_EQ(place_engram(plan, config_, options_, 64 * kGigabyte, 64 * kGigabyte), std::nullopt);
@@ -79,7 +79,7 @@ TEST_F(EngramMemory, ACpuMapsTheFileOrTakesACopy) {
   EXPECT_TRUE(place_engram(plan, config_, options_, 64 * kGigabyte, 64 * kGigabyte));
 }
 
-TEST_F(EngramMemory, OtherModelsAndStagesHaveNone) {
+TEST_F(PlannedEngram, OtherModelsAndStagesHaveNone) {
   MemoryPlan plan;
   config_.engram->layer_ids = {39};
   const ParallelPlan two_stages{.num_devices = 2, .pp = 2};
@@ -94,7 +94,7 @@ TEST_F(EngramMemory, OtherModelsAndStagesHaveNone) {
   EXPECT_EQ(to_text(plan).find("n-grams"), std::string::npos);
 }
 
-TEST_F(EngramMemory, IsALineOfThePlan) {
+TEST_F(PlannedEngram, IsALineOfThePlan) {
   MemoryPlan plan = planned(0);
   EXPECT_NE(
       to_text(plan).find("n-grams           110.1 MB  (tables of 202.76 GB on disk, of which the rows of "
