@@ -75,11 +75,12 @@ __device__ void store_e4m3_codes(std::byte* to, const float (&values)[kValues], 
   }
 }
 
-/// Of an entry's row: e2m1 codes with an e4m3 scale of 16 values, max(amax, 6 * 2^-9) / 6. A NaN among them
-/// is the scale.
+/// Writes a lane's values, already BF16 values, to row `row` of `page`, of e2m1 codes (Groups::kFp4) with an
+/// e4m3 scale of 16 values, max(amax, 6 * 2^-9) / 6. A NaN among them is the scale. The values of a scale lie
+/// in neighbouring lanes, kValues in each; all lanes of the warp take part.
 template <int kValues>
-__device__ void store_entry_values(const DeviceLatentPool& pool, std::byte* data, int column,
-                                   const float (&values)[kValues], bool write) {
+__device__ void store_entry_values(const DeviceLatentPool& pool, PageId page, int row, int column,
+                                   const float (&values)[kValues]) {
   constexpr int kGroup = static_cast<int>(DeviceLatentPool::Groups::kFp4);
   constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu, kInfinity = 0x7F800000u;
   constexpr float kSmallest = 6.0F * 0x1p-9F;
@@ -90,7 +91,6 @@ __device__ void store_entry_values(const DeviceLatentPool& pool, std::byte* data
 #pragma unroll
   for (int step = kGroup / kValues / 2; step > 0; step /= 2)
     bits = max(bits, __shfl_xor_sync(kAllLanes, bits, step));
-  if (!write) return;
 
   const bool is_number = bits <= kInfinity;
   const __nv_fp8_storage_t code =
@@ -100,6 +100,7 @@ __device__ void store_entry_values(const DeviceLatentPool& pool, std::byte* data
 #pragma unroll
   for (int i = 0; i < kValues; ++i)
     codes |= (is_number ? to_e2m1(__fdiv_rn(values[i], scale)) : 0u) << (4 * i);
+  std::byte* data = pool.data(page, row);
   std::byte* to = data + column / 2;
   if constexpr (kValues == 8) {
     *reinterpret_cast<std::uint32_t*>(to) = codes;
@@ -126,16 +127,14 @@ __device__ void store_position_values(const DeviceLatentPool& pool, std::byte* d
 
 /// Writes a lane's values, which are elements column, column + 1, ... of row `row` of `page`, already BF16
 /// values: e4m3 codes with a scale per 64 below `nope`, BF16 from there on; or codes of all values where rows
-/// have groups. The values of a scale lie in neighbouring lanes, kValues in each; all lanes of the warp take
-/// part, those without `write` in the shuffles alone.
+/// have groups (Groups::kFp8). The values of a scale lie in neighbouring lanes, kValues in each; all lanes of
+/// the warp take part, those without `write` in the shuffles alone.
 template <int kValues>
 __device__ void store_latent_values(const DeviceLatentPool& pool, PageId page, int row, int column,
                                     const float (&values)[kValues], bool write) {
   static_assert(kValues == 4 || kValues == 8);
   if (pool.groups == DeviceLatentPool::Groups::kFp8)
     return store_position_values(pool, pool.data(page, row), column, values, write);
-  if (pool.groups == DeviceLatentPool::Groups::kFp4)
-    return store_entry_values(pool, pool.data(page, row), column, values, write);
   float amax = 0.0F;
 #pragma unroll
   for (int i = 0; i < kValues; ++i) amax = fmaxf(amax, fabsf(values[i]));

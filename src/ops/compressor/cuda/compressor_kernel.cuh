@@ -480,6 +480,7 @@ void compress_rows(const CompressorArgs& args, CudaContext& context) {
                args.ape.dense());
   if (latent) {
     BALEEN_CHECK_EQ(args.latent.format.width(), head_dim);
+    BALEEN_CHECK(!args.latent.format.has_groups());
     BALEEN_CHECK_EQ(args.latent.format.rope, static_cast<int>(2 * args.frequencies.size()));
   } else {
     BALEEN_CHECK(overlaps && head_dim == kPiece * kWarpLanes && args.index_key.format.dim == head_dim);

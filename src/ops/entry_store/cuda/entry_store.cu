@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kMaxThreads)
   if (!is_key) {
     Channels latent = load_bf16(p.latent + row * p.latent_stride + channel);
     rotation.rotate(latent);
-    store_latent_values(p.entries, page, row_of_page, channel, latent.value, true);
+    store_entry_values(p.entries, page, row_of_page, channel, latent.value);
     return;
   }
   Channels key = load_bf16(p.key + row * p.key_stride + channel);
@@ -113,6 +113,8 @@ void entry_store(const EntryStoreArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.entries.format.width() == width && args.entries.format.rope == rope);
   BALEEN_CHECK(args.index_keys.format.dim == kKeyDim &&
                args.index_keys.format.precision == Precision::kReleased);
+  const DeviceLatentPool entries(args.entries);
+  BALEEN_CHECK(entries.groups == DeviceLatentPool::Groups::kFp4);
   if (num_rows == 0) return;
   launch_kernel("entry_store", entry_store_kernel,
                 {.grid = dim3(static_cast<unsigned>(num_rows)),
@@ -129,7 +131,7 @@ void entry_store(const EntryStoreArgs& args, CudaContext& context) {
                                  .rope = static_cast<int>(rope),
                                  .ratio = args.ratio,
                                  .batch = context.batch,
-                                 .entries = DeviceLatentPool(args.entries),
+                                 .entries = entries,
                                  .index_keys = {args.index_keys.base, args.index_keys.page_stride_bytes,
                                                 args.index_keys.rows_per_page}});
 }

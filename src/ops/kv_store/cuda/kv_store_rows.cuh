@@ -117,6 +117,7 @@ inline Rows rows_of(const KvStoreArgs& args, const CudaContext& context) {
   BALEEN_CHECK_EQ(format.rope % kPiece, 0);
   BALEEN_CHECK_EQ(args.kv.stride(0) % kPiece, 0);
   BALEEN_CHECK(args.cosine.stride(0) % 4 == 0 && args.sine.stride(0) % 4 == 0);
+  BALEEN_CHECK(!format.has_groups() || format.grouped->codes == GroupedCodes::kFp8);
   return {.kv = args.kv.bf16().data(),
           .kv_stride = args.kv.stride(0),
           .weight = args.weight.data(),

@@ -83,8 +83,9 @@ struct V41Row {
     }
     const std::byte* scales = place.data + width(launch) / 2;
     const auto codes = static_cast<std::uint32_t>(place.data[dim / 2]) >> (dim % 2 * 4);
-    constexpr std::uint32_t kMagnitudes[2] = {0x3C383000u, 0x4C484440u};  // e4m3: 0 to 1.5, 2 to 6
-    const auto magnitude = static_cast<std::byte>(kMagnitudes[codes / 4 % 2] >> (8 * (codes % 4)) & 0xFFu);
+    // Magnitudes in e4m3: 0 to 1.5, and 2 to 6.
+    const std::uint32_t magnitudes = (codes & 4u) == 0 ? 0x3C383000u : 0x4C484440u;
+    const auto magnitude = static_cast<std::byte>(magnitudes >> (8 * (codes % 4)) & 0xFFu);
     const float value = dequantised(magnitude) * dequantised(scales[dim / kEntryGroup]);
     return (codes & 8u) != 0 ? -value : value;
   }
