@@ -30,7 +30,7 @@ class ExpertPromotion {
   ExpertStore* store_;
   ExpertUse use_;
   std::int64_t steps_since_change_ = 0;
-  std::int64_t most_rows_ = 0;  ///< of steps since the latest change whose kernels copy experts
+  std::int64_t most_rows_ = 0;  ///< rows of the largest step since then whose kernels copy experts
 };
 
 }  // namespace baleen

@@ -38,7 +38,7 @@ std::vector<CachedExperts::Change> CachedExperts::improvements(const ExpertPlace
                                                                std::int64_t first, std::int64_t most) const {
   struct Used {
     double use;
-    std::int64_t number;  ///< of the block's, of those in question
+    std::int64_t number;  ///< its place among those of its block
     BlockExpert expert;
   };
   const auto use_of = [&](const BlockExpert& expert) {

@@ -57,7 +57,7 @@ class CachedExperts {
   }
 
   std::int64_t num_experts_;
-  std::vector<std::optional<BlockExpert>> at_;  ///< by place
+  std::vector<std::optional<BlockExpert>> at_;  ///< what each place holds
   std::vector<std::int32_t> place_of_;          ///< [blocks, experts], or kNone
   std::int64_t num_cached_ = 0;
 };

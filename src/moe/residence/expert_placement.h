@@ -100,8 +100,8 @@ class ExpertPlacement {
   /// An expert has to be used more than so many times as often as the one it replaces: what is measured
   /// varies, and a swap that is taken back later costs two copies each way.
   static constexpr double kGain = 1.25;
-  /// And by so many standard deviations of two equal counts' difference: of 11,000 experts that are used alike,
-  /// some are three and more apart by chance.
+  /// And by so many standard deviations of two equal counts' difference: of 11,000 experts that are used
+  /// alike, some are three and more apart by chance.
   static constexpr double kDeviations = 4;
   [[nodiscard]] static bool is_clearly_more(double use, double other) {
     return use >= kGain * other && use > other &&

@@ -27,9 +27,9 @@ namespace baleen {
 void stated_experts(std::span<const StatedExpertRows> experts, float swiglu_limit, ThreadPool& pool,
                     Arena& scratch);
 
-/// Before a call of `stated_experts` with some of `experts` on the same pool: each thread reads pieces of their
-/// weights that it multiplies in such a call, of the first ones first, so that its core's cache has them; a
-/// megabyte and a half at most. Ends early when `stops`, which threads call between 8 KB, says so.
+/// Before a call of `stated_experts` with some of `experts` on the same pool: each thread reads pieces of
+/// their weights that it multiplies in such a call, of the first ones first, so that its core's cache has
+/// them; a megabyte and a half at most. Ends early when `stops`, which threads call between 8 KB, says so.
 void read_stated_experts(std::span<const ExpertWeights> experts, ThreadPool& pool,
                          const std::function<bool()>& stops);
 

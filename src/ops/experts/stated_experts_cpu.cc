@@ -83,8 +83,8 @@ HWY_EXPORT(product_simd);
 
 namespace {
 
-// Some 70 and 35 KB of weights an item: tens of times what it costs to give one out, and so many of them that 16
-// threads have nearly equal parts of one expert.
+// Some 70 and 35 KB of weights an item: tens of times what it costs to give one out, and so many of them that
+// 16 threads have nearly equal parts of one expert.
 constexpr std::int64_t kInnerOutputs = 16;  ///< outputs of w1, and as many of w3
 constexpr std::int64_t kOutputs = 32;       ///< outputs of w2
 static_assert(kActivationGroup % kInnerOutputs == 0);
@@ -113,7 +113,7 @@ void wait_for(const Counter& counter, std::int64_t wanted) {
 
 // Pieces of an expert are shared out to threads.
 
-constexpr int kMaxShares = 64;  ///< of more threads, several have one
+constexpr int kMaxShares = 64;  ///< several threads have the same one where there are more
 /// Counters on cache lines of their own.
 constexpr std::int64_t kCounterStride = 64 / sizeof(Counter);
 
@@ -124,8 +124,8 @@ std::int64_t most_pieces(std::int64_t num_pieces, int num_shares) {
   return (num_pieces + num_shares - 1) / num_shares;
 }
 
-/// The `number`th of them; none if it is not less than there are. The first pieces of experts are of different
-/// shares, for some shares have one more.
+/// The `number`th of them; none if it is not less than there are. Experts begin with different shares, for
+/// some shares have one piece more.
 std::int64_t piece_of_share(const ExpertWeights& expert, std::int64_t number, int share, int num_shares) {
   constexpr std::uintptr_t kPage = 4096;
   const auto first = static_cast<int>(reinterpret_cast<std::uintptr_t>(expert.w1.data) / kPage %
@@ -256,8 +256,8 @@ class SharedItems {
         most_(most_pieces(num_pieces, num_shares)),
         next_(next) {}
 
-  /// Calls run(entry, piece, next) for all that no thread has begun, the thread's own first; `next` is the piece
-  /// that follows in the same share, or kNoPiece.
+  /// Calls run(entry, piece, next) for all that no thread has begun, the thread's own first; `next` is the
+  /// piece that follows in the same share, or kNoPiece.
   template <class Run>
   void drain(int thread, const Run& run) const {
     const std::int64_t end = std::ssize(entries_) * most_;
@@ -418,11 +418,11 @@ std::int64_t stated_experts_scratch_bytes(std::int64_t num_experts, std::int64_t
 void read_stated_experts(std::span<const ExpertWeights> experts, ThreadPool& pool,
                          const std::function<bool()>& stops) {
   // Less than the second-level cache of a core that has 2 MB.
-  constexpr std::int64_t kMostBytes = std::int64_t{3} << 19, kChunkBytes = std::int64_t{8} << 10;
+  constexpr std::int64_t kMaxBytes = std::int64_t{3} << 19, kChunkBytes = std::int64_t{8} << 10;
   const int num_shares = num_shares_of(pool);
   pool.parallel_for(pool.num_threads(), [&](std::int64_t, int thread) {
     if (thread >= num_shares) return;
-    std::int64_t left = kMostBytes;
+    std::int64_t left = kMaxBytes;
     const auto read = [&](const std::byte* data, std::int64_t size) {
       for (std::int64_t at = 0; at < size && left > 0; at += kChunkBytes) {
         if (stops()) left = 0;

@@ -286,7 +286,8 @@ HWY_INLINE QuadVec sum_of_slice(const FloatVec (&p)[kParts]) {
 }
 
 /// Outputs of four weight rows for kRows rows of activations, which have a scale for kScaled inputs each.
-/// Meanwhile codes and scales of the four rows `next`, as long as these, are fetched to the cache, if `fetches`.
+/// Meanwhile codes and scales of the four rows `next`, as long as these, are fetched to the cache, if
+/// `fetches`.
 template <bool kByteDots, int kScaled, int kRows>
 HWY_INLINE void multiply_quad(const QuadCursor& quad, const QuadCursor& next,
                               const StatedSlice* const (&x)[kRows], bool fetches, QuadVec (&sums)[kRows]) {

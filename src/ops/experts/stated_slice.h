@@ -23,7 +23,8 @@ struct StatedSlice {
 
 struct WeightMatrix;
 
-/// Weight rows that a thread multiplies next, which it fetches to its cache meanwhile; as long as those before.
+/// Weight rows that a thread multiplies next, which it fetches to its cache meanwhile; as long as those
+/// before.
 struct FollowingRows {
   const WeightMatrix* weight = nullptr;  ///< null: not known
   std::int64_t begin = 0;

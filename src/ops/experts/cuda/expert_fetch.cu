@@ -19,9 +19,9 @@
 namespace baleen::BALEEN_ARCH {
 namespace {
 
-/// All blocks together have so much under way: 50 GB/s on an H100. 256 or 512 KB are no faster (44 and 50), while
-/// other kernels' reads of the GPU's memory take 1.5 and 2 times as long instead of 1.3 times, and a word of
-/// the host's memory 3.0 and 5.3 us instead of 2.4. With 64 KB copies reach 32 GB/s.
+/// All blocks together have so much under way: 50 GB/s on an H100. 256 or 512 KB are no faster (44 and 50),
+/// while other kernels' reads of the GPU's memory take 1.5 and 2 times as long instead of 1.3 times, and a
+/// word of the host's memory 3.0 and 5.3 us instead of 2.4. With 64 KB copies reach 32 GB/s.
 constexpr std::int64_t kBytesUnderWay = std::int64_t{128} << 10;
 /// Loads of a thread that are under way.
 constexpr int num_loads(int num_blocks) {
@@ -164,8 +164,8 @@ __device__ void replace_state(const FetchParams& p, FetchPlan& plan, const OwnEx
   }
 }
 
-/// By all threads: a piece of an expert's weights; whether all of it has been copied, for a guess ends when the
-/// router has chosen. `kStaged`: from memory that the host writes meanwhile.
+/// By all threads: a piece of an expert's weights; whether all of it has been copied, for a guess ends when
+/// the router has chosen. `kStaged`: from memory that the host writes meanwhile.
 template <bool kGuess, bool kStaged = false>
 __device__ bool copy_piece(const FetchParams& p, const std::byte* from, int target, int piece) {
   constexpr int kLoads = num_loads(kGuess ? kGuessBlocks : kFetchBlocks);
