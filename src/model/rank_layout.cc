@@ -145,9 +145,8 @@ void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   if (plan.ep > 1 && config.num_draft_blocks() > 0 &&
       config.num_routed_experts(config.num_hidden_layers) != config.n_routed_experts) {
     fail(
-        "‹expert parallelism› {}: the draft head has {} routed experts where layers have {}, and ranks do "
-        "not "
-        "share those out so far; ‹split of experts› {}, which cuts each expert",
+        "‹expert parallelism› {}: the draft head has {} routed experts where layers have {}, and ranks "
+        "do not share those out so far; ‹split of experts› {}, which cuts each expert",
         plan.ep, config.num_routed_experts(config.num_hidden_layers), config.n_routed_experts, plan.ep);
   }
   if (plan.dual_batch_overlap && config.lags_mixing()) {

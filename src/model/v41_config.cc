@@ -188,6 +188,7 @@ nlohmann::ordered_json v41_config_object(const ModelConfig& config) {
                  {"bos_token_id", config.bos_token_id},
                  {"eos_token_id", config.eos_token_id},
                  {"pad_token_id", config.engram->pad_token_id}};
+  if (config.engram->image_token_id >= 0) object["image_token_id"] = config.engram->image_token_id;
   if (is_fp8(config.dense_format)) {
     const int block = format_layout(config.fp8_format()).scale_rows;
     object["quantization_config"] = {{"quant_method", "fp8"},

@@ -117,9 +117,7 @@ struct Damage {
 TEST(Config, EveryDamageHasItsSentence) {
   const Damage damages[] = {
       {"/model_type", "deepseek_v3", "expected \"deepseek_v4\", found \"deepseek_v3\""},
-      {"/model_type", "deepseek_v41",
-       "\"model_type\" is \"deepseek_v41\": this is DeepSeek-V4.1, which is not "
-       "supported yet"},
+      {"/model_type", "deepseek_v41", "\"text_config\": expected an object, as DeepSeek-V4.1 has it"},
       {"/hidden_size", "256", "expected a whole number, found \"256\""},
       {"/hidden_size", 256.0, "expected a whole number, found 256.0"},
       {"/hidden_size", nullptr, "found null"},

@@ -10,7 +10,7 @@ namespace baleen {
 namespace {
 
 TEST(EngramTablesOfRanks, GiveTheSameBitsFromMemoryAsFromTheMap) {
-  const test::RandomCheckpoint checkpoint(preset_config("tiny-v41"), 3, "models/stories");
+  const test::RandomCheckpoint checkpoint(without_drafts(preset_config("tiny-v41")), 3, "models/stories");
   const std::vector<TokenId> tokens = test::random_tokens(90, 4096, 5);
   const auto logits = [&](const ParallelPlan& plan, EngramWish engram) {
     const EngineOptions options{.num_threads = 2,
