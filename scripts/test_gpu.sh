@@ -23,8 +23,8 @@
 #   drafts    what drafts of V4-Flash-0731 cost and bring, from two numbers of layers ($DRAFT_LAYERS, 6,16)
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 #   first-start  how long a start takes while the driver compiles the module of $ARCH, and the next one
-# $ARCH (sm90) is the architecture whose kernels `kernels`, `models`, `commands`, `places`, `serve` and `sanitize` test,
-# $CARD (none) a card whose traits are imposed there, as rtx-3090.
+# $ARCH (sm90) is the architecture whose kernels `kernels`, `models`, `commands`, `places`, `serve` and
+# `sanitize` test, $CARD (none) a card whose traits are imposed there, as rtx-3090.
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -77,7 +77,7 @@ class DeviceModel {
   void settle_host_experts(const EngineOptions& options);
 
   ModelShare share_;
-  std::vector<TokenId> compressed_ids_;  ///< of tokens, by which n-grams are hashed; empty: nothing is
+  std::vector<TokenId> compressed_ids_;  ///< tokens' ids by which n-grams are hashed; empty: none are
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceWeights> copy_;
   std::unique_ptr<ExpertStore> experts_;

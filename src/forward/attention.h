@@ -15,8 +15,8 @@
 ///
 ///     latent, linear wk, entry_store                                          -> entries, keys
 ///
-/// others read the pools of an earlier layer's block. A selection, and the blocks of entries among which later
-/// layers select, stay in their arrays until another layer of the pass makes its own.
+/// others read the pools of an earlier layer's block. A selection, and the blocks of entries among which
+/// later layers select, stay in their arrays until another layer of the pass makes its own.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@
 
 namespace baleen {
 
-/// Arrays for R rows: cache inputs (kv, main_*, index_kv, index_gate, latent*, index_key) of all rows of the data-parallel group,
-/// the others of those whose queries the rank attends with. A value that an operation changes in place has
-/// one array for before and after.
+/// Arrays for R rows: cache inputs (kv, main_*, index_kv, index_gate, latent*, index_key) of all rows of the
+/// data-parallel group, the others of those whose queries the rank attends with. A value that an operation
+/// changes in place has one array for before and after.
 struct AttentionArrays {
   AttentionArrays() = default;
   AttentionArrays(const RankConfig& rank, ActivationArrays& arrays);

@@ -35,8 +35,8 @@ class ActivationArrays {
   [[nodiscard]] View<std::int32_t, 2> integers(std::int64_t width) {
     return {take<std::int32_t>(rows_ * width), {rows_, width}};
   }
-  /// None on devices without BF16 activations, nor of groups other than 128: what makes rows for products does
-  /// not write those, and products quantise rows themselves.
+  /// None on devices without BF16 activations, nor of groups other than 128: what makes rows for products
+  /// does not write those, and products quantise rows themselves.
   [[nodiscard]] Fp8Rows fp8(std::int64_t width, int group);
   /// `count` of anything, whatever the number of rows.
   template <class T>

@@ -59,7 +59,7 @@ struct StreamArrays {
 /// What is left of the streams of some layers for those who read it behind the pass: their mean.
 struct StreamMeans {
   std::vector<std::int64_t> layers;  ///< as the model counts, ascending; of every stage
-  bool of_inputs = false;            ///< of the streams that enter each layer, not of those that leave it
+  bool of_inputs = false;            ///< the streams that enter each layer, not those that leave it
   /// [max_rows, layers d]: means of the n streams of each layer side by side, of the rows that the rank
   /// keeps. Stages hand on what was left before them.
   Activations<2> values;

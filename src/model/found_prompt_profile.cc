@@ -154,11 +154,11 @@ FoundPromptProfile profile_of_v41_encoder(std::string_view text, std::string_vie
   const auto* const word = std::ranges::find(kEffortWords, standard ? assigned_word(*standard) : "");
   const auto place = static_cast<std::size_t>(word - kEffortWords.begin());
   if (!numbers || word == kEffortWords.end() || numbers->numbers[place] == 0) {
-    return assumed(PromptProfile::kV41,
-                   fmt::format("{} has no {} of low, high and max from {} to {}, or no {} that is one of "
-                               "them; efforts are V4.1-Flash's: {}",
-                               name, kMappings, kMinEffort, kMaxEffort, kStandard,
-                               numbers_text(PromptProfile::kV41)));
+    return assumed(
+        PromptProfile::kV41,
+        fmt::format("{} has no {} of low, high and max from {} to {}, or no {} that is one of "
+                    "them; efforts are V4.1-Flash's: {}",
+                    name, kMappings, kMinEffort, kMaxEffort, kStandard, numbers_text(PromptProfile::kV41)));
   }
   numbers->standard = place;
   const PromptProfile profile{PromptFormat::kV41, *numbers};

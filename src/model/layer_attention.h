@@ -96,7 +96,9 @@ struct LayerAttention {
   /// Whether it pools entries of several positions, and so a compressor has weights and rings.
   [[nodiscard]] bool compresses() const { return ratio > 1 && makes_entries(); }
   /// Whether it pools index keys by themselves, not of its entries.
-  [[nodiscard]] bool pools_keys() const { return compresses() && indexed && entry_form == EntryForm::kPooled; }
+  [[nodiscard]] bool pools_keys() const {
+    return compresses() && indexed && entry_form == EntryForm::kPooled;
+  }
   /// Columns of a compressor whose entries are `width` wide.
   [[nodiscard]] std::int64_t compressor_columns(std::int64_t width) const {
     return overlaps ? 2 * width : width;

@@ -31,7 +31,8 @@ struct ModelFamily {
   bool norms_queries = true;
   /// Added to the sum of a token's routing weights, by which they are divided.
   double routing_sum_eps = 0;
-  /// What a DSpark head reads of its target layers are the streams that enter them, not those that leave them.
+  /// What a DSpark head reads of its target layers are the streams that enter them, not those that leave
+  /// them.
   bool drafts_from_inputs = false;
   /// Cache rows in released precision are `GroupedRow`s.
   bool has_grouped_rows = false;

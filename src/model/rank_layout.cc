@@ -151,7 +151,7 @@ void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   }
   if (plan.dual_batch_overlap && config.lags_mixing()) {
     fail(
-        "‹overlap of batches›: steps of {} are not cut in two so far, whose mixing goes from half-block to "
+        "‹micro-batch overlap›: steps of {} are not cut in two so far, whose mixing goes from half-block to "
         "half-block; leave it out",
         config.family->name);
   }

@@ -20,8 +20,8 @@ inline constexpr std::string_view kV41ModelType = "deepseek_v41";  ///< "model_t
 /// The config.json of such a model, without "vision_config"; `read_v41_config` of it gives `config` back.
 [[nodiscard]] nlohmann::ordered_json v41_config_object(const ModelConfig& config);
 
-/// Throw `Error` for numbers of experts, for sources that no layer can read, and for tables that are not those
-/// of the fields.
+/// Throw `Error` for numbers of experts, for sources that no layer can read, and for tables that are not
+/// those of the fields.
 /// Each token has several experts, whose weights are divided by their sum.
 void check_selected_experts(const ModelConfig& config, std::string_view label);
 void check_shared_streams(const ModelConfig& config, std::string_view label);

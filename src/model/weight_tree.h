@@ -96,8 +96,8 @@ struct AttentionWeightsOf {
   Leaves::Vector kv_norm;                  ///< [c]
   Leaves::Matrix wo_a;                     ///< [G R_o, H c / G]
   Leaves::Matrix wo_b;                     ///< [d, G R_o]
-  CompressorWeightsOf<Leaves> compressor;  ///< of layers that make entries of a projection
-  IndexerWeightsOf<Leaves> indexer;        ///< of layers that select, or make keys
+  CompressorWeightsOf<Leaves> compressor;  ///< layers that make entries of a projection have one
+  IndexerWeightsOf<Leaves> indexer;        ///< layers that select, or make keys, have one
 };
 using AttentionWeights = AttentionWeightsOf<ViewLeaves>;
 

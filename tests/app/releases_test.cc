@@ -358,8 +358,8 @@ TEST_F(ReleaseCommands, HeadersAreEnoughToInspectAndToPlan) {
   EXPECT_EQ(plan.err.find("left unread"), std::string::npos) << plan.err;
 }
 
-/// V4.1-Flash as published, of which headers are there: it is described and planned, and running it ends at the
-/// first thing that headers do not have, its tokenizer.
+/// V4.1-Flash as published, of which headers are there: it is described and planned, and running it ends at
+/// the first thing that headers do not have, its tokenizer.
 TEST_F(ReleaseCommands, V41IsInspectedAndPlannedByItsHeaders) {
   const fs::path model = folder_ / "model";
   test::write_header_only(model, test::v41_headers(), test::v41_config().dump());

@@ -238,7 +238,8 @@ TEST(CudaFlash, ManyStepsBehindALongHistoryAreTheSameTwice) {
   }
 }
 
-/// DeepSeek-V4.1 of each head width: tiny ones, and those that are published, whose rows have 528 and 288 bytes.
+/// DeepSeek-V4.1 of each head width: tiny ones, and those that are published, whose rows have 528 and 288
+/// bytes.
 class CudaV41 : public testing::TestWithParam<std::int64_t> {
  protected:
   static ModelConfig config() {

@@ -102,8 +102,8 @@ TEST(V41Logits, ExactAgreesWithTheOracleAtEveryPosition) {
   test::expect_golden(golden(), "logits", test::run_sequence(engine, tokens, tokens.size()).main);
 }
 
-/// Values come to FP8, FP4 and BF16 at the same places as in NumPy, or no row would be NumPy's. Where a sum in
-/// another order makes a single one come to its neighbour, all that follows is off by 1e-2 or more.
+/// Values come to FP8, FP4 and BF16 at the same places as in NumPy, or no row would be NumPy's. Where a sum
+/// in another order makes a single one come to its neighbour, all that follows is off by 1e-2 or more.
 TEST(V41Logits, ReleasedRoundsWhereTheOracleDoes) {
   Engine engine(folder().path(), options_for(Precision::kReleased));
   const std::vector<TokenId> tokens = golden_tokens();

@@ -1,5 +1,5 @@
-// FP8 products of many tokens before Hopper by tiles of several shapes, beside each other: the projections of a
-// layer of Flash. All shapes have to give the same bits.
+// FP8 products of many tokens before Hopper by tiles of several shapes, beside each other: the projections of
+// a layer of Flash. All shapes have to give the same bits.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 

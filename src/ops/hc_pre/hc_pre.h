@@ -48,12 +48,12 @@ struct HcPreArgsOf {
   float hc_eps = 1e-6F;
   int sinkhorn_iterations = 20;
   Precision precision = Precision::kReleased;
-  ActivationView<T, 2> u;                  ///< [T, d]
-  ActivationView<T, 2> post;               ///< [T, n]
-  ActivationView<T, 3> comb;               ///< [T, n, n]
-  ActivationView<T, 2> products{};         ///< [T, (2 + n) n] fn x, for the backward, on a CPU; empty: not kept
-  ActivationView<const T, 2> incoming{};   ///< [T, n] what u is summed up with; empty: the site's own pre
-  ActivationView<T, 2> pre{};              ///< [T, n] the site's own, which may be `incoming`; empty: not kept
+  ActivationView<T, 2> u;           ///< [T, d]
+  ActivationView<T, 2> post;        ///< [T, n]
+  ActivationView<T, 3> comb;        ///< [T, n, n]
+  ActivationView<T, 2> products{};  ///< [T, (2 + n) n] fn x, for the backward, on a CPU; empty: not kept
+  ActivationView<const T, 2> incoming{};  ///< [T, n] what u is summed up with; empty: the site's own pre
+  ActivationView<T, 2> pre{};             ///< [T, n] the site's own, which may be `incoming`; empty: not kept
 
   [[nodiscard]] bool lags() const { return !incoming.empty(); }
 };

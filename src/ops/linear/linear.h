@@ -1,10 +1,10 @@
 /// Linear layers without bias, y = x W^T, several of one input at a time.    (source: forward pass 2.4)
 ///
-/// FP8 and FP4 weights see activations rounded to e4m3 per 128 or 32 inputs (`released` only; WeightMatrix); BF16 and float32
-/// weights see x as it is. Sums are float32; a result is rounded to BF16 unless its consumer wants float32
-/// ("L32": router and compressor). `exact` rounds nothing. Every output keeps one order of summation whatever
-/// the batch (ops/matmul). `training` and `training_bf16` take float32 weights and the sums of
-/// ops/dense_product.
+/// FP8 and FP4 weights see activations rounded to e4m3 per 128 or 32 inputs (`released` only; WeightMatrix);
+/// BF16 and float32 weights see x as it is. Sums are float32; a result is rounded to BF16 unless its consumer
+/// wants float32 ("L32": router and compressor). `exact` rounds nothing. Every output keeps one order of
+/// summation whatever the batch (ops/matmul). `training` and `training_bf16` take float32 weights and the
+/// sums of ops/dense_product.
 #pragma once
 
 #include <span>

@@ -23,7 +23,7 @@ namespace baleen {
 enum class ActivationRounding : std::uint8_t {
   kNone,
   kFp8,     ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code)
-  kFp8x32,  ///< the same per 32 inputs (of DeepSeek-V4.1)
+  kFp8x32,  ///< a scale per 32 inputs (DeepSeek-V4.1)
   kBf16,    ///< to BF16, as all activations of the released code are: FP8 weights may meet them as BF16
   kInt8     ///< to integers of 8 bits with a scale per 32 inputs (numeric/int8_group.h): kFp4, kInt8 weights
 };
@@ -36,8 +36,8 @@ enum class ActivationRounding : std::uint8_t {
 
 /// Makes of one row of activations what the kernel of this instruction set multiplies with weights of
 /// `format`, rounding on the way: float32 values in the order in which weights are unpacked, or integers with
-/// a scale per 128 or 32. x, packed: [K] float32, not overlapping; packed 64-byte aligned. Inputs are packed in
-/// blocks of 128, each into its own part of `packed`.
+/// a scale per 128 or 32. x, packed: [K] float32, not overlapping; packed 64-byte aligned. Inputs are packed
+/// in blocks of 128, each into its own part of `packed`.
 void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
                       float* packed);
 

@@ -32,8 +32,8 @@ namespace baleen::HWY_NAMESPACE {
 namespace {
 
 /// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4, Q8 and FP8
-/// in small blocks have scales for every few lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds
-/// need not wait for that before it.
+/// in small blocks have scales for every few lanes. Formats without scales sum blocks, too: then a block's
+/// chain of multiply-adds need not wait for that before it.
 template <WeightFormat kFormat>
 constexpr std::int64_t kSummedInputs = kFormat == WeightFormat::kFp4  ? 8 * kLanes
                                        : kFormat == WeightFormat::kQ8 ? 4 * kLanes

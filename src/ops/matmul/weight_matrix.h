@@ -25,8 +25,8 @@ struct WeightMatrix {
   /// kFp4, kInt8: [N, K / 32] e8m0; kFp8x32: [ceil(N / 32), K / 32] e8m0; kNvfp4: [N, K / 16] e4m3
   const std::uint8_t* group_scales = nullptr;
   const float* matrix_scale = nullptr;  ///< kNvfp4: one, which multiplies outputs
-  /// Inputs that share a scale where `released` rounds activations in front of codes to e4m3: 128 or 32, which
-  /// the model says, not the file.
+  /// Inputs that share a scale where `released` rounds activations in front of codes to e4m3: 128 or 32,
+  /// which the model says, not the file.
   int activation_group = kActivationGroup;
 
   [[nodiscard]] FormatLayout layout() const { return format_layout(format); }

@@ -26,7 +26,7 @@ struct RouteArgs {
   RouteScoring scoring = RouteScoring::kSqrtSoftplus;
   bool normalise = true;
   float scale = 1.0F;
-  float sum_eps = 0.0F;  ///< added to the sum that `normalise` divides by
+  float sum_eps = 0.0F;                      ///< added to the sum that `normalise` divides by
   std::span<const float> bias{};             ///< [E], or empty; selection only
   View<const std::int32_t, 2> hash_table{};  ///< [V, k] expert ids, or empty
   std::span<const TokenId> tokens{};         ///< [T], used with hash_table

@@ -95,7 +95,8 @@ void route_ref(const RouteArgs& args) {
     for (std::size_t i = 0; i < experts.size(); ++i) {
       const double score = scores[static_cast<std::size_t>(experts[i])];
       args.ids(t, i) = experts[i];
-      args.weights(t, i) = static_cast<float>((args.normalise ? score / (sum + args.sum_eps) : score) * args.scale);
+      args.weights(t, i) =
+          static_cast<float>((args.normalise ? score / (sum + args.sum_eps) : score) * args.scale);
       if (!args.load.empty()) ++args.load[static_cast<std::size_t>(experts[i])];
     }
   }

@@ -1,5 +1,5 @@
-// The operations of V4.1's attention in `released` on what the NumPy forward pass fed to its own, against what
-// came out there: 27 tokens through a layer of ratio 2, one of ratio 1 that chooses blocks, and one that
+// The operations of V4.1's attention in `released` on what the NumPy forward pass fed to its own, against
+// what came out there: 27 tokens through a layer of ratio 2, one of ratio 1 that chooses blocks, and one that
 // selects among them by the keys of the one before. (make_csa2_golden.py wrote the arrays.)
 //
 // Both sides round where the released code rounds, and differ in the order of float32 sums: now and then a

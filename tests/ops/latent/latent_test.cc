@@ -132,8 +132,8 @@ TEST_P(LatentByHand, AtRatioOneItIsTheNormOfTheTokensOwn) {
   }
 }
 
-/// 1.004 is 1.0078125 in BF16, which the norm makes 1.0073 and BF16 1.0078125 again. If it were rounded behind
-/// the norm alone it would be 1.0037, and in BF16 1.
+/// 1.004 is 1.0078125 in BF16, which the norm makes 1.0073 and BF16 1.0078125 again. If it were rounded
+/// behind the norm alone it would be 1.0037, and in BF16 1.
 TEST_P(LatentByHand, TheValueIsRoundedBeforeTheNorm) {
   std::vector<float> kv(2 * 16, 1.0F);
   kv[0] = kv[16] = 1.004F;

@@ -161,9 +161,9 @@ TEST_P(Matmul, EveryActivationCodeCounts) {
   }
 }
 
-/// Groups of 32 have scales of their own: zeros, the least scale, saturation of the largest, and values that a
-/// scale of all 128 would have lost. Weights are ones in one group, so that an output is the sum of what its
-/// activations have become.
+/// Groups of 32 have scales of their own: zeros, the least scale, saturation of the largest, and values that
+/// a scale of all 128 would have lost. Weights are ones in one group, so that an output is the sum of what
+/// its activations have become.
 TEST_P(Matmul, GroupsOf32AreRoundedByTheirOwnScales) {
   const std::int64_t num_inputs = 256;
   if (!is_fp8(GetParam().format) && GetParam().format != WeightFormat::kFp4) GTEST_SKIP() << "of codes";

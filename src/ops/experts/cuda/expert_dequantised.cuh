@@ -1,6 +1,6 @@
-/// Products of experts whose weights a kernel dequantises to BF16 beside them, which is exact: NVFP4, FP8 of a
-/// shared expert, and, where activations have a scale per 32, FP4 and FP8 in blocks of 32. A warp multiplies 16
-/// weight rows by the tokens of a tile:
+/// Products of experts whose weights a kernel dequantises to BF16 beside them, which is exact: NVFP4, FP8 of
+/// a shared expert, and, where activations have a scale per 32, FP4 and FP8 in blocks of 32. A warp
+/// multiplies 16 weight rows by the tokens of a tile:
 ///
 ///   inner   8 rows of w1 and the same of w3, so that a thread has what SwiGLU takes; 16 warps make a scale
 ///           group of a, which they quantise together
@@ -8,9 +8,10 @@
 ///
 /// Thread 4 g + q has rows g and g + 8, of which it loads inputs [32 q, 32 q + 32) of every slice of 128, one
 /// group of 32: of NVFP4 two scale groups. Scales of 32 are powers of two and enter the BF16 values, those of
-/// weights and of activations alike, of which a slice then has no other. e2m1's three magnitude bits at the top of BF16's mantissa and the bottom of its
-/// exponent read as 2^-126 of their value, and one product with the group's scale times 2^110 makes 2^-16 of
-/// the weight, exactly (six bits); the missing 2^16 is a factor of outputs beside the matrix's scale.
+/// weights and of activations alike, of which a slice then has no other. e2m1's three magnitude bits at the
+/// top of BF16's mantissa and the bottom of its exponent read as 2^-126 of their value, and one product with
+/// the group's scale times 2^110 makes 2^-16 of the weight, exactly (six bits); the missing 2^16 is a factor
+/// of outputs beside the matrix's scale.
 #pragma once
 
 #include <algorithm>
@@ -41,8 +42,9 @@ inline constexpr int kScaleCodes = 128;        ///< e4m3 codes that are not nega
 inline constexpr float kMissing = 0x1p16F;     ///< factor of outputs
 inline constexpr float kToMissing = 0x1p110F;  ///< factor of scales
 
-// Of operands with scales per 32 in their values: FP4 weights are 2^-63 and activations 2^-16 of what they are,
-// exactly for scales of weights of 2^-61 to 2^64 and of activations up to 2^23. Larger ones count as those.
+// Of operands with scales per 32 in their values: FP4 weights are 2^-63 and activations 2^-16 of what they
+// are, exactly for scales of weights of 2^-61 to 2^64 and of activations up to 2^23. Larger ones count as
+// those.
 inline constexpr int kFp4Shift = 63, kTokenShift = 16;
 
 /// One of w1, w3, w2, of all routed experts or of the shared one.
@@ -302,7 +304,7 @@ class ColumnLoader {
   }
 
  private:
-  static constexpr bool kOwnScales = kGroup < kActivationGroup;  ///< of the 32 inputs that an item is of
+  static constexpr bool kOwnScales = kGroup < kActivationGroup;  ///< an item's 32 inputs have one
   static constexpr int kItems = kChunkSlices * kTokens * 16 / kThreads;
   static_assert(kItems * kThreads == kChunkSlices * kTokens * 16 && kChunkSlices * kTokens <= kThreads);
 

@@ -38,8 +38,8 @@ struct QuantisedWord {
   float scale;
 };
 
-/// This lane's four values of the 128 from 128 `slice` on of token `token`, which have a scale for kGroup each;
-/// of `x`, `x_fp8` and `width` of `p`.
+/// This lane's four values of the 128 from 128 `slice` on of token `token`, which have a scale for kGroup
+/// each; of `x`, `x_fp8` and `width` of `p`.
 template <int kGroup = kActivationGroup, class Params>
 __device__ QuantisedWord load_word(const Params& p, std::int64_t token, int slice) {
   const int lane = threadIdx.x % kWarpLanes;

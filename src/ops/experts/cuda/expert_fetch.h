@@ -7,8 +7,8 @@
 
 namespace baleen::BALEEN_ARCH {
 
-/// SMs that the copies of chosen experts occupy; the rest compute meanwhile. 4 reach what 132 do: 49.7 GB/s on
-/// an H100, 51 on an H200, of 54 and 55 that the copy engine moves (PCIe 5.0 x16).
+/// SMs that the copies of chosen experts occupy; the rest compute meanwhile. 4 reach what 132 do: 49.7 GB/s
+/// on an H100, 51 on an H200, of 54 and 55 that the copy engine moves (PCIe 5.0 x16).
 inline constexpr int kFetchBlocks = 8;
 /// SMs of copies by a guess: what the kernels of a token's experts, 128 blocks, leave.
 inline constexpr int kGuessBlocks = 4;

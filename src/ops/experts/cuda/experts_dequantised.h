@@ -18,8 +18,8 @@ inline constexpr int kManyDequantisedTokens = 32;
 ///
 /// Arithmetic of an output, the same for every tile: for each slice of 128 inputs the tensor core's float32
 /// sum D of products of BF16 values; acc = fma(D, s, acc) over ascending slices, where s is the activations'
-/// scale (FP8: times the weights'); at the end times the matrix's scale. Scales per 32 are in the BF16 values,
-/// and s is a power of two that neither had room for.
+/// scale (FP8: times the weights'); at the end times the matrix's scale. Scales per 32 are in the BF16
+/// values, and s is a power of two that neither had room for.
 void dequantised_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
                                  const ExpertScratch& scratch, CudaContext& context);
 

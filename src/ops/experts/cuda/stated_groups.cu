@@ -3,8 +3,8 @@
 //
 // A lane has a group of 32 inputs of a weight row, whose sum with the digits of a token it makes of byte
 // products (dp4a); four lanes make a slice, and the slices of eight quads are added in turn. Weights come in
-// pieces of 16 bytes a lane, 512 a warp, and are dequantised once for the tokens of a tile. One token: some 80
-// instructions for 16 bytes, which is about what memory gives; each more of them takes 50. Right for many
+// pieces of 16 bytes a lane, 512 a warp, and are dequantised once for the tokens of a tile. One token: some
+// 80 instructions for 16 bytes, which is about what memory gives; each more of them takes 50. Right for many
 // tokens, not fast.
 #include "ops/experts/cuda/stated_groups.h"
 
@@ -43,7 +43,7 @@ struct Memory {
   union {
     Chunk chunk;
     Bf16Bits inner[kTokens][kActivationGroup];  ///< behind the last product
-    dequantised::Memory<kTokens> shared;        ///< of the expert that is shared
+    dequantised::Memory<kTokens> shared;        ///< the shared expert's
   };
 };
 

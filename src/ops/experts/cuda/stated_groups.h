@@ -8,10 +8,10 @@
 
 namespace baleen::BALEEN_ARCH {
 
-inline constexpr int kGroupStatedTokens = 8;  ///< of a tile
+inline constexpr int kGroupStatedTokens = 8;  ///< a tile's
 
-/// y of every assignment, at its row. `scratch`: rows of x as FP8, room for the inner ones and the plan, whose
-/// tiles of kGroupStatedTokens are all in the resident list (`lay_out_dequantised`).
+/// y of every assignment, at its row. `scratch`: rows of x as FP8, room for the inner ones and the plan,
+/// whose tiles of kGroupStatedTokens are all in the resident list (`lay_out_dequantised`).
 void multiply_stated_groups(const ExpertsArgs& args, const DispatchExtents& extents,
                             const ExpertScratch& scratch, CudaContext& context);
 

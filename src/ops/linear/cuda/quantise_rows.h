@@ -12,7 +12,8 @@ namespace baleen::BALEEN_ARCH {
 /// groups of 128.
 void quantise_rows(ConstActivations<2> x, const Fp8Rows& rows, CudaContext& context);
 
-/// `rounded` [T, K] BF16, dense: what x, as above, is in e4m3 with a power-of-two scale per 32 values, exactly.
+/// `rounded` [T, K] BF16, dense: what x, as above, is in e4m3 with a power-of-two scale per 32 values,
+/// exactly.
 void round_rows(ConstActivations<2> x, Bf16Bits* rounded, CudaContext& context);
 
 }  // namespace baleen::BALEEN_ARCH

@@ -1,5 +1,5 @@
-/// Products of weights with many tokens, by a block: 256 weight rows (or 64, where there are few) and up to 64
-/// tokens. A warp has 32 rows (or 16), which no other warp reads, and all tokens.
+/// Products of weights with many tokens, by a block: 256 weight rows (or 64, where there are few) and up to
+/// 64 tokens. A warp has 32 rows (or 16), which no other warp reads, and all tokens.
 ///
 /// Weights come by cp.async in strips, some strips ahead, each lane's for itself: no barrier is between their
 /// arrival and their use. Tokens are BF16 in shared memory, once for all warps: those of the next slice are
@@ -23,24 +23,25 @@ struct ManyTile {
   static constexpr int kWarpRows = kRowTiles * kTileOutputs, kRows = kWarps * kWarpRows;
   static constexpr int kTokens = kTokenTiles * kTileTokens;
   static constexpr int kBlocks =
-      (kRows + kSliceWidth - 1) / kSliceWidth;     ///< of rows with a block scale each
-  static constexpr int kLaneRows = 2 * kRowTiles;  ///< of a warp's rows a lane has pieces of four or two
+      (kRows + kSliceWidth - 1) / kSliceWidth;     ///< groups of rows that have one block scale
+  static constexpr int kLaneRows = 2 * kRowTiles;  ///< rows that a lane has pieces of, four or two
   /// Tokens that a quad brings to shared memory, one after the other. (Of fewer some warps bring none.)
   static constexpr int kQuadTokens = (4 * kTokens + kThreads - 1) / kThreads;
 };
 using LargeTile = ManyTile<8, 2, 8>;
-using HalfTile = ManyTile<8, 2, 4>;   ///< with half as many tokens
+using HalfTile = ManyTile<8, 2, 4>;   ///< half as many tokens
 using SmallTile = ManyTile<4, 1, 8>;  ///< two on a multiprocessor, where there are few rows
 
 template <class Tile>
 struct ManyTokensShared {
   static constexpr int kStages = 4;  ///< strips of weights
-  /// Strips of tokens lie a little apart, so that the pieces of neighbouring strips that threads copy together
-  /// fall into different banks.
+  /// Strips of tokens lie a little apart, so that the pieces of neighbouring strips that threads copy
+  /// together fall into different banks.
   static constexpr int kTokenStripBytes = Tile::kTokens * kStripBytes + 2 * kPieceBytes;
 
   uint4 weights[Tile::kWarps][kStages][Tile::kLaneRows][kWarpLanes];
-  alignas(16) std::byte tokens[2][kTokenStrips<false>][kTokenStripBytes];  ///< of a slice and the next, BF16
+  alignas(
+      16) std::byte tokens[2][kTokenStrips<false>][kTokenStripBytes];  ///< BF16, a slice's and the next one's
   /// FP8 tokens: of a token and of the block that a warp's row tile is in.
   alignas(16) float scales[2][Tile::kBlocks][Tile::kTokens];
 };
@@ -118,7 +119,8 @@ class ManyTokens {
   static constexpr int kTokensOfStrip =
       kTokenStrips<false> / kStrips;  ///< strips that a strip of weights meets
   static constexpr int kStages = Shared::kStages;
-  /// Scales of groups that a lane has of a slice: FP4, of each row; FP8 in blocks of 32, of each row tile and strip.
+  /// Scales of groups that a lane has of a slice: FP4, of each row; FP8 in blocks of 32, of each row tile and
+  /// strip.
   static constexpr int kGroups = kWeights == WeightFormat::kFp4      ? kLaneRows
                                  : kWeights == WeightFormat::kFp8x32 ? kRowTiles * kStrips
                                                                      : 1;
@@ -270,7 +272,7 @@ class ManyTokens {
             ptx::mma_16x8x16(products[tile][n], upper[1][0], lower[1][0], upper[1][1], lower[1][1], b.z, b.w);
           }
         }
-        // Behind the last slice what is there once more, for nobody.
+        // Behind the last slice what is there is read once more, and not used.
         if constexpr (kFp8Tokens) convert_tokens<!kOdd>(token_strip);
       }
     }
@@ -379,8 +381,8 @@ class ManyTokens {
     }
   }
 
-  /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of each token. Behind the last slice
-  /// the last one's.
+  /// FP8 tokens: codes of a slice to registers, what a lane of a quad feeds of each token. Behind the last
+  /// slice the last one's.
   __device__ void load_tokens(int slice) {
     if (!brings_tokens()) return;
     const int at = min(slice, num_slices_ - 1);
@@ -445,7 +447,7 @@ class ManyTokens {
   const int thread_, warp_, lane_, group_, quad_;
   const std::byte* rows_[kLaneRows];  ///< the next strip's pieces
   const std::uint8_t* group_scales_[kLaneRows];
-  const float* block_scales_[kBlocks];  ///< of rows 0 to 127 and of the others, or of two matrices
+  const float* block_scales_[kBlocks];  ///< those of rows 0 to 127 and of the others, or of two matrices
   const std::byte* tokens_[kQuadTokens];
   const float* token_scales_;
   std::int64_t scale_stride_;

@@ -21,12 +21,12 @@ struct ProductList {
     const float* block_scales = nullptr;  ///< FP8: [ceil(N / 128), K / 128]
     /// FP8 in blocks of 32: [ceil(N / 32), K / 32] e8m0
     const std::uint8_t* group_scales = nullptr;
-    std::byte* y = nullptr;               ///< [T, N]
-    std::int64_t y_stride = 0;            ///< elements from row to row
-    std::int32_t num_outputs = 0;         ///< N
-    std::int32_t first_tile = 0;          ///< tiles of all products are numbered through
-    bool y_is_bf16 = false;               ///< else float32
-    bool y_takes_vectors = false;         ///< eight outputs begin on 16 bytes
+    std::byte* y = nullptr;        ///< [T, N]
+    std::int64_t y_stride = 0;     ///< elements from row to row
+    std::int32_t num_outputs = 0;  ///< N
+    std::int32_t first_tile = 0;   ///< tiles of all products are numbered through
+    bool y_is_bf16 = false;        ///< else float32
+    bool y_takes_vectors = false;  ///< eight outputs begin on 16 bytes
   };
 
   Product products[kMaxListedProducts];
@@ -47,8 +47,8 @@ struct ProductList {
 /// Adds a product. All have `list.num_slices` and `list.tile_outputs`.
 void add_product(ProductList& list, const WeightMatrix& weight, const Activations<2>& y);
 
-// The kernels, for FP8 weights with tokens in FP8 and BF16, and FP8 ones in blocks of 32 and BF16 weights with
-// BF16 tokens. The bits are the same.
+// The kernels, for FP8 weights with tokens in FP8 and BF16, and FP8 ones in blocks of 32 and BF16 weights
+// with BF16 tokens. The bits are the same.
 
 /// Weight rows of a tile, and tokens that a pass over the weights serves.
 inline constexpr int kFewTileOutputs = 16, kFewPassTokens = 16;

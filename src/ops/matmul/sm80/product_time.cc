@@ -21,12 +21,12 @@ double seconds_by_tiles(const ListShape& shape, int tile_outputs, int pass_token
 
 }  // namespace
 
-// Seconds of a multiprocessor for a slice of a tile, of an H100. An RTX 4090 takes twice those of many tokens,
-// the products of which are slower there.
+// Seconds of a multiprocessor for a slice of a tile, of an H100. An RTX 4090 takes twice those of many
+// tokens, the products of which are slower there.
 
 double few_seconds(const ListShape& shape, int num_units, const DeviceRates& rates) {
-  // Nearly all of its 250 to 330 instructions turn operands into BF16; with more tokens L2 brings as many bytes
-  // of them as of weights.
+  // Nearly all of its 250 to 330 instructions turn operands into BF16; with more tokens L2 brings as many
+  // bytes of them as of weights.
   constexpr double kOneTile = 0.06e-6, kTwoTiles = 0.12e-6;
   return seconds_by_tiles(shape, kFewTileOutputs, kFewPassTokens,
                           shape.num_tokens <= kFewPassTokens / 2 ? kOneTile : kTwoTiles, num_units, rates);

@@ -87,13 +87,14 @@ __device__ inline void dequantise_e4m3_pairs(std::uint32_t codes, std::uint32_t 
   words[1] = ptx::multiply_bf16_pair(words[1], multiplier);
 }
 
-/// Which of its two multipliers a lane takes for a row (0 or 1): FP4 has one for each row, FP8 in blocks of 32
-/// one for each piece (strip), whose inputs are of one block, as both rows are.
+/// Which of its two multipliers a lane takes for a row (0 or 1): FP4 has one for each row, FP8 in blocks of
+/// 32 one for each piece (strip), whose inputs are of one block, as both rows are.
 template <WeightFormat kWeights>
 __device__ constexpr int multiplier_place(int row, int strip) {
   return kWeights == WeightFormat::kFp8x32 ? strip : row;
 }
-/// Rows of such a block; and the block of 32 inputs of a slice in which the lane's piece in strip `strip` lies.
+/// Rows of such a block; and the block of 32 inputs of a slice in which the lane's piece in strip `strip`
+/// lies.
 inline constexpr int kBlockOutputs = format_layout(WeightFormat::kFp8x32).scale_rows;
 static_assert(kBlockOutputs % kTileOutputs == 0);
 __device__ constexpr int block_of_piece(int strip, int quad) { return 2 * strip + quad / 2; }

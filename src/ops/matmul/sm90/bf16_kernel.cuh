@@ -119,8 +119,8 @@ __device__ inline void dequantise_operand(std::uint32_t (&a)[kMmasPerBox][4], co
   }
 }
 
-/// The scales of a tile's weights as a warp takes them, from tile to tile: of slice `lane` of every 32 what its
-/// 16 rows have. kFp8: one float32 scale a slice; kFp8x32: four e8m0 codes, in a word.
+/// The scales of a tile's weights as a warp takes them, from tile to tile: of slice `lane` of every 32 what
+/// its 16 rows have. kFp8: one float32 scale a slice; kFp8x32: four e8m0 codes, in a word.
 template <WeightFormat kWeights>
 class SliceScales {
  public:

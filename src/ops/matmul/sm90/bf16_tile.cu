@@ -96,7 +96,7 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
 
 /// Rows of a tile in their matrix.
 struct TileRows {
-  int first, num_rows;  ///< of the tile, of the matrix
+  int first, num_rows;  ///< the tile's, the matrix's
 };
 
 /// Of weights that have no scales.

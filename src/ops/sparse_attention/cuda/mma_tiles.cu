@@ -6,11 +6,11 @@
 //     weights   each warp adds up, and weighs, the scores of eight heads
 //     sums      its warp k has dims 128 k .. of the heads, in registers
 //
-// Between these the warps of a half wait for each other alone. The first half does all three with a tile, while
-// the second one adds the tile before to its sums, and then scores and weighs: so tensor cores have work of one
-// half while the other weighs. The second half also brings the rows: codes of the next tile's come by cp.async to
-// where their values will be, once it is done with the tile that was there; the warp that copied them brings them
-// to BF16. One barrier of all warps is between tiles.
+// Between these the warps of a half wait for each other alone. The first half does all three with a tile,
+// while the second one adds the tile before to its sums, and then scores and weighs: so tensor cores have
+// work of one half while the other weighs. The second half also brings the rows: codes of the next tile's
+// come by cp.async to where their values will be, once it is done with the tile that was there; the warp that
+// copied them brings them to BF16. One barrier of all warps is between tiles.
 #include <algorithm>
 
 #include "cuda/kernel_launch.h"
@@ -28,8 +28,9 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpLanes;
 constexpr int kStages = 2;
 constexpr int kHalfThreads = kThreads / 2;
-constexpr int kRowThreads = 8;                                          ///< that copy and dequantise a row
-constexpr int kThreadRows = kTileEntries * kRowThreads / kHalfThreads;  ///< of a tile, one after the other
+constexpr int kRowThreads = 8;  ///< that copy and dequantise a row
+constexpr int kThreadRows =
+    kTileEntries * kRowThreads / kHalfThreads;  ///< a tile's rows that a thread has, one after the other
 /// From row to row: eight rows' 16 bytes fall into different banks.
 constexpr int kRowPitch = kWidth * 2 + 16;
 constexpr int kWeightPitch = kTileEntries * 2 + 16;
