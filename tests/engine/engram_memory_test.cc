@@ -82,7 +82,7 @@ TEST_F(PlannedEngram, ACpuMapsTheFileOrTakesACopy) {
 TEST_F(PlannedEngram, OtherModelsAndStagesHaveNone) {
   MemoryPlan plan;
   config_.engram->layer_ids = {39};
-  const ParallelPlan two_stages{.num_devices = 2, .pp = 2};
+  const ParallelPlan two_stages = resolved(ParallelPlan{.num_devices = 2, .pp = 2}, config_);
   const RankConfig first = rank_config(config_, two_stages, stage_of(config_, two_stages, 0));
   plan_engram(plan, first, options_);
   EXPECT_EQ(plan.engram_place, std::nullopt);
