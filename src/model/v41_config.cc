@@ -110,6 +110,12 @@ void read_formats(const Json& quantization, std::string_view label, ModelConfig&
   if (config.expert_format == WeightFormat::kFp8) config.expert_format = config.fp8_format();
 }
 
+bool names_dspark(const Json& text) {
+  for (const auto& field : text.items())
+    if (field.key().starts_with("dspark_")) return true;
+  return false;
+}
+
 /// Ascending layers of the model.
 void check_layers(const ModelConfig& config, std::string_view label, const char* name,
                   const std::vector<std::int64_t>& layers) {
@@ -139,8 +145,12 @@ ModelConfig read_v41_config(const Json& object, std::string_view label,
   visit_engram(config.engram.emplace(), reader);
   root("image_token_id", config.engram->image_token_id, Range<std::int64_t>{0, kTokenIds.max},
        Presence::kOptional);
-  visit_dspark(config, reader);
-  visit_draft_experts(config.dspark, reader);
+  // A model that was written without its draft head names nothing of one.
+  const bool has_dspark = drafts && drafts->kind == DraftKind::kDspark;
+  if (has_dspark || names_dspark(*text)) {
+    visit_dspark(config, reader);
+    visit_draft_experts(config.dspark, reader);
+  }
   inner.expect("num_key_value_heads", 1);
   inner.expect("topk_method", "noaux_tc");
   inner.expect("hidden_act", "silu");
@@ -154,7 +164,7 @@ ModelConfig read_v41_config(const Json& object, std::string_view label,
   const Json* quantization = root.find("quantization_config", Presence::kOptional);
   config.dense_format = quantization == nullptr ? WeightFormat::kBF16 : config.fp8_format();
   if (quantization != nullptr) read_formats(*quantization, label, config);
-  if (!drafts || drafts->kind != DraftKind::kDspark) return without_drafts(std::move(config));
+  if (!has_dspark) return without_drafts(std::move(config));
   config.draft_kind = DraftKind::kDspark;
   config.num_nextn_predict_layers = drafts->count;
   return config;
