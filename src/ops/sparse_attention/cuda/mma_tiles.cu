@@ -1,8 +1,8 @@
 // Attention over an item's list in one block of two halves of four warps, 32 entries at a time. A half has 32
 // heads:
 //
-//     scores    its warp k has of the queries dims 128 k .., in registers; what it has multiplied it hands on,
-//               eight heads to each of its three neighbours
+//     scores    its warp k has of the queries dims 128 k .., in registers; what it has multiplied it hands
+//               on, eight heads to each of its three neighbours
 //     weights   each warp adds up, and weighs, the scores of eight heads
 //     sums      its warp k has dims 128 k .. of the heads, in registers
 //
