@@ -43,12 +43,6 @@ double ns_since(Clock::time_point begin) {
 
 }  // namespace
 
-std::int64_t ExpertComputer::host_bytes(std::int64_t width) {
-  return Arena::bytes_for<HostExpertRequest>(1) + Arena::bytes_for<std::uint8_t>(kMaxHostTokens * width) +
-         Arena::bytes_for<float>(kMaxHostTokens * width / kActivationGroup) +
-         Arena::bytes_for<Bf16Bits>(kMaxHostRows * width);
-}
-
 ExpertComputer::ExpertComputer(Source source, const ExpertWeights& like, float swiglu_limit, int num_threads,
                                Memory& pinned, HostExpertState* state)
     : source_(std::move(source)),

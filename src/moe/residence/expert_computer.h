@@ -64,8 +64,6 @@ class ExpertComputer {
   /// Throws `LostDevice` when a kernel has waited for too long.
   void check() const;
 
-  [[nodiscard]] static std::int64_t host_bytes(std::int64_t width);
-
   /// What a request takes beside the experts' own time: until the host has seen it, and its rows are read.
   static constexpr std::int32_t kHandOverNs = 10'000;
 
