@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
@@ -597,20 +596,7 @@ void mma_indexer(const IndexerArgs& args, CudaContext& context) {
     if (blocks.chosen != nullptr) blocks.lists = lists_of(blocks.count);
   }
   const ScoreArgs scoring{
-      .inputs = {.q = reinterpret_cast<const __nv_bfloat16*>(args.q.bf16().data()),
-                 .row_stride = args.q.stride(0),
-                 .head_stride = args.q.stride(1),
-                 .head_weights = reinterpret_cast<const __nv_bfloat16*>(args.head_weights.bf16().data()),
-                 .weight_stride = args.head_weights.stride(0),
-                 .cosine = args.cosine.f32().data(),
-                 .sine = args.sine.f32().data(),
-                 .cosine_stride = args.cosine.stride(0),
-                 .sine_stride = args.sine.stride(0),
-                 .num_heads = static_cast<int>(num_heads),
-                 .num_pairs = static_cast<int>(args.cosine.extent(1)),
-                 .weight_factor =
-                     static_cast<float>(1.0 / std::sqrt(double{kDim} * static_cast<double>(num_heads))),
-                 .hadamard = args.hadamard},
+      .inputs = query_inputs(args),
       .pool = {.base = args.keys.base,
                .page_stride_bytes = static_cast<std::uint32_t>(args.keys.page_stride_bytes),
                .log2_rows = std::countr_zero(static_cast<unsigned>(args.keys.rows_per_page))},

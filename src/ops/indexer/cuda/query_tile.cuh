@@ -15,12 +15,14 @@
 
 #include <cuda_bf16.h>
 
+#include <cmath>
 #include <cstdint>
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/rotation.cuh"
 #include "cuda/scale_group.cuh"
 #include "ops/indexer/cuda/candidates.cuh"
+#include "ops/indexer/indexer.h"
 
 namespace baleen::BALEEN_ARCH::index_kernels {
 
@@ -52,6 +54,24 @@ struct QueryInputs {
   float weight_factor;
   bool hadamard;  ///< keys were transformed
 };
+
+/// Those of an operation's arguments.
+[[nodiscard]] inline QueryInputs query_inputs(const IndexerArgs& args) {
+  const std::int64_t num_heads = args.q.extent(1);
+  return {.q = reinterpret_cast<const __nv_bfloat16*>(args.q.bf16().data()),
+          .row_stride = args.q.stride(0),
+          .head_stride = args.q.stride(1),
+          .head_weights = reinterpret_cast<const __nv_bfloat16*>(args.head_weights.bf16().data()),
+          .weight_stride = args.head_weights.stride(0),
+          .cosine = args.cosine.f32().data(),
+          .sine = args.sine.f32().data(),
+          .cosine_stride = args.cosine.stride(0),
+          .sine_stride = args.sine.stride(0),
+          .num_heads = static_cast<int>(num_heads),
+          .num_pairs = static_cast<int>(args.cosine.extent(1)),
+          .weight_factor = static_cast<float>(1.0 / std::sqrt(double{kDim} * static_cast<double>(num_heads))),
+          .hadamard = args.hadamard};
+}
 
 /// Rotates the pairs of group `scale_group` of a row that are among the last 2 num_pairs dims.
 __device__ inline void rotate_group(float (&x)[kGroupDims], int scale_group, const float* cosine,
