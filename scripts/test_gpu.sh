@@ -239,7 +239,7 @@ calibrate() {
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv | tee "$out/gpu.csv"
 for part in "$@"; do
   case $part in
-    kernels | models | commands | serve | sanitize | bench | calibrate) "$part" ;;
+    kernels | models | commands | places | serve | sanitize | bench | calibrate) "$part" ;;
     first-start) first_start ;;
     ranks | correct | rows | closed | timeline | layers | drafts) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
