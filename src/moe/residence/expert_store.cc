@@ -33,6 +33,22 @@ std::int64_t lattice_bytes_on_host(const ExpertCounts& counts, std::int64_t bloc
   return counts.num_on_host == 0 ? 0 : (counts.num_on_host + 1) * block_bytes;
 }
 
+/// Of an expert that has gone to disk: a slot that has not all its pieces is empty afterwards. Kernels bring
+/// missing ones from the host's memory. `slots`: an `ExpertSlotState` of the device's.
+void drop_parts(std::int64_t expert, std::int64_t num_slots, std::int64_t block_bytes, std::byte* slots,
+                Memory& device) {
+  if (num_slots == 0) return;
+  const auto num_pieces = static_cast<std::size_t>(num_fetch_pieces(block_bytes));
+  ExpertSlotState state;
+  device.download(std::as_writable_bytes(std::span(&state, 1)), slots);
+  for (std::size_t slot = 0; slot < static_cast<std::size_t>(num_slots); ++slot) {
+    if (state.expert[slot] != expert) continue;
+    if (std::ranges::count(std::span(state.pieces[slot]).first(num_pieces), 0) == 0) return;
+    state.expert[slot] = -1;
+    return device.upload(slots, std::as_bytes(std::span(&state, 1)));
+  }
+}
+
 }  // namespace
 
 ExpertStore::Tables::Tables(std::int64_t num_experts) {
@@ -408,6 +424,11 @@ void ExpertStore::swap(const ExpertSwap& swap) {
   }
   placement_.apply(swap);
   write_places(swap.block);
+  if (from_disk) {
+    const Tables tables(placement_.counts().num_experts);
+    drop_parts(swap.demoted, placement_.counts().num_slots, unit_,
+               tables_.data() + swap.block * tables.bytes + tables.state, device_);
+  }
 }
 
 }  // namespace baleen

@@ -95,6 +95,51 @@ TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
   EXPECT_TRUE(copy.tree().blocks.back().moe.routed.empty());
 }
 
+/// A kernel brings missing pieces of an expert in a slot from the host's memory: of experts on disk slots have
+/// all pieces or none, also of those that a guess had begun to fetch before they went there.
+TEST_P(ExpertStoreOf, SlotsHaveNoPartsOfExpertsOnDisk) {
+  const std::int64_t num_blocks = weights_->config().num_hidden_layers;
+  const auto num_experts = static_cast<std::int32_t>(weights_->config().n_routed_experts);
+  const std::int64_t all = num_blocks * num_experts;
+  DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+  ExpertStore store(weights_->tree().blocks,
+                    {.num_blocks = num_blocks,
+                     .num_experts = num_experts,
+                     .num_on_host = all / 3,
+                     .num_on_disk = all / 3,
+                     .num_slots = 2,
+                     .num_selected = 1},
+                    host_memory(), host_memory(), nullptr);
+  store.bind(copy.tree());
+  const std::int32_t num_pieces = num_fetch_pieces(copy.tree().block(0).moe.places.block_bytes);
+  std::mt19937 random(1);
+  int num_parts = 0, num_whole = 0;  // of experts that then went to disk
+  for (int trial = 0; trial < 300; ++trial) {
+    const ExpertSwap swap{static_cast<std::int64_t>(random()) % num_blocks,
+                          static_cast<std::int64_t>(random()) % num_experts,
+                          static_cast<std::int64_t>(random()) % num_experts};
+    if (store.placement().level(swap.block, swap.promoted) <=
+        store.placement().level(swap.block, swap.demoted))
+      continue;
+    // As kernels leave it: slot 0 has what is about to move, slot 1 another expert, of which all has come.
+    ExpertSlotState& state = *copy.tree().block(swap.block).moe.places.slots.state;
+    const auto demoted = static_cast<std::int32_t>(swap.demoted), other = (demoted + 1) % num_experts;
+    const bool is_whole = random() % 2 == 0;
+    state.expert[0] = demoted;
+    state.expert[1] = other;
+    std::fill_n(state.pieces[0], num_pieces, std::uint8_t{1});
+    std::fill_n(state.pieces[1], num_pieces, std::uint8_t{1});
+    if (!is_whole) state.pieces[0][random() % static_cast<std::uint32_t>(num_pieces)] = 0;
+    store.swap(swap);
+    const bool is_on_disk = store.placement().level(swap.block, swap.demoted) == ExpertLevel::kDisk;
+    EXPECT_EQ(state.expert[0], is_on_disk && !is_whole ? -1 : demoted) << trial;
+    EXPECT_EQ(state.expert[1], other) << trial;
+    (is_whole ? num_whole : num_parts) += is_on_disk ? 1 : 0;
+  }
+  EXPECT_GT(num_parts, 0);
+  EXPECT_GT(num_whole, 0);
+}
+
 /// In the host's memory and on disk, as kernels find them by the table of places, while experts move.
 TEST_P(ExpertStoreOf, TheHostComputesExpertsWhereTheyLie) {
   constexpr float kLimit = 7.0F;

@@ -56,7 +56,8 @@ struct FetchPlan {
   std::uint8_t come[kMaxSlotsOfBlock][kMaxFetchPieces];
 };
 
-/// What the thread of one expert knows of it.
+/// What the thread of one expert knows of it. One on disk is in a slot whole or not at all
+/// (`ExpertStore::swap`).
 struct OwnExpert {
   bool away = false;  ///< chosen, not in the device's memory and not the host's to compute
   bool computed = false;
@@ -118,7 +119,7 @@ __device__ OwnExpert assign_slots(const FetchParams& p, FetchPlan& plan) {
     own.slot = plan.slot_of_rank[rank];
     plan.taken_by[own.slot] = thread;
   }
-  own.comes = own.away && (own.slot != kNoSlot || !p.guess);
+  own.comes = own.away && (!p.guess || (own.slot != kNoSlot && !own.on_disk));
   own.target = own.slot != kNoSlot ? p.slots.first + own.slot : p.slots.buffer + rank - num_free;
   __syncthreads();
   return own;
