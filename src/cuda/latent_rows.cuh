@@ -59,16 +59,20 @@ struct DeviceLatentPool {
   }
 };
 
-/// kValues e4m3 codes, kValues bytes.
+/// kValues e4m3 codes, kValues bytes: one write, or byte by byte where `to` need not be a multiple of them.
 template <int kValues>
-__device__ void store_e4m3_codes(std::byte* to, const float (&values)[kValues], float inverse) {
+__device__ void store_e4m3_codes(std::byte* to, const float (&values)[kValues], float inverse,
+                                 bool at_once = true) {
   std::uint32_t codes[kValues / 4];
 #pragma unroll
   for (int i = 0; i < kValues; i += 4) {
     codes[i / 4] = to_e4m3x4(values[i] * inverse, values[i + 1] * inverse, values[i + 2] * inverse,
                              values[i + 3] * inverse);
   }
-  if constexpr (kValues == 8) {
+  if (!at_once) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) to[i] = static_cast<std::byte>(codes[i / 4] >> (8 * (i % 4)));
+  } else if constexpr (kValues == 8) {
     *reinterpret_cast<uint2*>(to) = {codes[0], codes[1]};
   } else {
     *reinterpret_cast<std::uint32_t*>(to) = codes[0];
@@ -110,7 +114,8 @@ __device__ void store_entry_values(const DeviceLatentPool& pool, PageId page, in
   if (column % kGroup == 0) data[pool.code_bytes + column / kGroup] = static_cast<std::byte>(code);
 }
 
-/// Of a position's row: e4m3 codes with a power-of-two scale of 32 values.
+/// Of a position's row: e4m3 codes with a power-of-two scale of 32 values. A row of 512 values has 528 bytes,
+/// one of 128 has 132, one of 192 has 198.
 template <int kValues>
 __device__ void store_position_values(const DeviceLatentPool& pool, std::byte* data, int column,
                                       const float (&values)[kValues], bool write) {
@@ -120,7 +125,7 @@ __device__ void store_position_values(const DeviceLatentPool& pool, std::byte* d
   for (int i = 0; i < kValues; ++i) amax = fmaxf(amax, fabsf(values[i]));
   const float scale = fp8_scale(warp_max<kGroup / kValues>(amax));
   if (!write) return;
-  store_e4m3_codes(data + column, values, inverse_scale(scale));
+  store_e4m3_codes(data + column, values, inverse_scale(scale), pool.data_bytes % kValues == 0);
   if (column % kGroup == 0)
     data[pool.code_bytes + column / kGroup] = static_cast<std::byte>(e8m0_code(scale));
 }

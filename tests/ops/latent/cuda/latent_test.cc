@@ -2,12 +2,16 @@
 // composition nor padding show in them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "numeric/bf16.h"
+#include "ops/compressor/step_entries.h"
 #include "ops/latent/cuda/latent.h"
+#include "ops/latent/pair.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
@@ -20,6 +24,78 @@ constexpr std::int64_t kSlots = 3;
 struct Part {
   SequenceSlice slice;  ///< first_row and num_tokens are filled in
   std::vector<float> kv, gate;
+};
+
+/// Between which values a latent lies however its pair is pooled in float32, computed in float64. Roundings to
+/// BF16 are monotone: they are taken of both ends, so no tolerance is relative to a value that cancelled.
+///
+/// Of v = (e1 a + e2 b) / (e1 + e2) the larger e is 1, the other at a distance d of the gates off by
+/// 2 + 1.173 d units in its last place (CUDA's bound of __expf), and e^-d (2 + 1.173 d) is 2 at most: 2^-22.
+/// Roundings of the products, sums and the division add less than 12 x 2^-24 (|a| + |b|), so that v is off by
+/// less than 2^-20 (|a| + |b|). The norm, a sum of squares in float32, adds less than 2^-19 of its result.
+class Bounds {
+ public:
+  Bounds() = default;
+  explicit Bounds(const LatentArgs& args) {
+    for (const SequenceSlice& slice : args.batch.slices) {
+      for (std::int64_t row = slice.first_row; row < slice.first_row + slice.num_tokens; ++row) {
+        if (entry_of_row(slice, row, args.ratio) < 0) {
+          low_.insert(low_.end(), args.norm_weight.size(), 0.0F);
+          high_.resize(low_.size(), 0.0F);
+        } else {
+          add_row(args, slice, row);
+        }
+      }
+    }
+  }
+
+  /// Empty where all of `got` lies within.
+  [[nodiscard]] std::string difference(std::span<const float> got) const {
+    std::vector<float> nearest(low_.size());
+    for (std::size_t i = 0; i < std::min(low_.size(), got.size()); ++i)
+      nearest[i] = std::clamp(got[i], low_[i], high_[i]);
+    return test::difference(got, nearest, {});
+  }
+
+ private:
+  struct Range {
+    double low, high;
+  };
+
+  static Range pooled(const LatentArgs& args, const SequenceSlice& slice, std::int64_t row, std::size_t i) {
+    if (args.ratio == 1) return {args.kv.row(row)[i], args.kv.row(row)[i]};
+    const Pair pair(args, slice, row);
+    const double a = pair.kv[0][i], b = pair.kv[1][i],
+                 beside = std::exp(static_cast<double>(pair.gate[1][i]) - pair.gate[0][i]);
+    const double value = (a + beside * b) / (1 + beside), room = 0x1p-20 * (std::fabs(a) + std::fabs(b));
+    return {round_bf16(static_cast<float>(value - room)), round_bf16(static_cast<float>(value + room))};
+  }
+
+  void add_row(const LatentArgs& args, const SequenceSlice& slice, std::int64_t row) {
+    const std::size_t width = args.norm_weight.size();
+    std::vector<Range> values;
+    Range squares{0, 0};
+    for (std::size_t i = 0; i < width; ++i) {
+      values.push_back(pooled(args, slice, row, i));
+      const auto [low, high] = values.back();
+      squares.low += low * high <= 0 ? 0.0 : std::min(low * low, high * high);
+      squares.high += std::max(low * low, high * high);
+    }
+    const auto inverse = [&](double sum) {
+      return 1 / std::sqrt(sum / static_cast<double>(width) + static_cast<double>(args.eps));
+    };
+    const Range inverses{inverse(squares.high) * (1 - 0x1p-19), inverse(squares.low) * (1 + 0x1p-19)};
+    for (std::size_t i = 0; i < width; ++i) {
+      const auto [low, high] = std::minmax({args.norm_weight[i] * values[i].low * inverses.low,
+                                            args.norm_weight[i] * values[i].low * inverses.high,
+                                            args.norm_weight[i] * values[i].high * inverses.low,
+                                            args.norm_weight[i] * values[i].high * inverses.high});
+      low_.push_back(round_bf16(static_cast<float>(low)));
+      high_.push_back(round_bf16(static_cast<float>(high)));
+    }
+  }
+
+  std::vector<float> low_, high_;
 };
 
 /// A layer's rings, in host memory between steps. What was never written reads as NaN.
@@ -57,6 +133,7 @@ class Layer {
         args.gate = {gate.data(), {num_rows, width_}};
         args.state = rings(state_.data());
       }
+      bounds_ = Bounds(args);
       latent_ref(args);
       return latent;
     }
@@ -94,6 +171,8 @@ class Layer {
   }
 
   [[nodiscard]] const std::vector<float>& state() const { return state_; }
+  /// Of the reference's last step.
+  [[nodiscard]] const Bounds& bounds() const { return bounds_; }
 
  private:
   [[nodiscard]] std::int64_t slot_stride() const { return 2 * ring_rows_ * width_; }
@@ -102,6 +181,7 @@ class Layer {
   int ratio_;
   std::int64_t width_, ring_rows_;
   std::vector<float> weight_, state_;
+  Bounds bounds_;
 };
 
 /// `num_tokens` of a sequence from `start` on; of ratio 1 BF16 values.
@@ -132,9 +212,11 @@ TEST(LatentOnGpu, AgreesWithTheReference) {
           }
           const std::vector<Part> parts{part_of(ratio, width, 16, 3, 0, 3),
                                         part_of(ratio, width, start, num_tokens, 2, 5)};
-          EXPECT_CLOSE(got.step(parts, &cuda, num_tokens == 9 ? 3 : 0), want.step(parts, nullptr),
-                       {.relative = 0x1p-7, .norm = 3e-4})
-              << "ratio " << ratio << ", start " << start;
+          const std::vector<float> latents = got.step(parts, &cuda, num_tokens == 9 ? 3 : 0),
+                                   reference = want.step(parts, nullptr);
+          EXPECT_EQ(want.bounds().difference(latents), "") << "ratio " << ratio << ", start " << start;
+          EXPECT_EQ(want.bounds().difference(reference), "") << "ratio " << ratio << ", start " << start;
+          EXPECT_CLOSE(latents, reference, {.norm = 3e-4}) << "ratio " << ratio << ", start " << start;
           EXPECT_SAME_BITS(got.state(), want.state());
         }
       }
@@ -149,8 +231,9 @@ TEST(LatentOnGpu, LatentsOfEntriesThatExistAreZeros) {
     Layer got(ratio, 128), want(ratio, 128);
     Part replayed = part_of(ratio, 128, 252, 8, 0, 5);
     replayed.slice.entries_until = 256;
-    EXPECT_CLOSE(got.step({replayed}, &cuda), want.step({replayed}, nullptr),
-                 {.relative = 0x1p-7, .norm = 3e-4});
+    const std::vector<float> latents = got.step({replayed}, &cuda);
+    EXPECT_CLOSE(latents, want.step({replayed}, nullptr), {.norm = 3e-4});
+    EXPECT_EQ(want.bounds().difference(latents), "");
   }
 }
 
