@@ -35,18 +35,30 @@ struct BenchFlags {
   std::string report;  ///< a file; empty: none
 };
 
+/// Of the geometry that is asked for. Tables of n-grams are cut to what a GPU's second-level cache does not
+/// hold: a token reads as many rows, and 203 GB need not be made up.
+ModelConfig made_up_config(const BenchFlags& flags) {
+  constexpr std::int64_t kRowsOfHash = 1 << 16;
+  ModelConfig config = preset_config(flags.load.made_up);
+  if (flags.num_layers) config = with_layers(std::move(config), *flags.num_layers);
+  if (config.engram && config.engram->vocab_size > kRowsOfHash) {
+    config = with_engram_vocabulary(std::move(config), kRowsOfHash);
+    log_line("tables of n-grams are cut to {} rows a hash", kRowsOfHash);
+  }
+  if (flags.load.zipf) config.num_hash_layers = config.num_hidden_layers;
+  return config;
+}
+
 std::unique_ptr<ModelEngine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
   if (flags.load.made_up.empty()) {
     ModelFolder folder = open_model_folder(flags.engine.model);
     if (flags.load.drafts > 0) check_drafts(folder.kind, fmt::format("--speculate {}", flags.load.drafts));
     return open_model(std::move(folder), options);
   }
-  ModelConfig config = preset_config(flags.load.made_up);
-  if (flags.num_layers) config = with_layers(std::move(config), *flags.num_layers);
-  if (flags.load.zipf) config.num_hash_layers = config.num_hidden_layers;
   ThreadPool pool(default_num_threads());
-  return open_engine(made_up_weights(config, 1, pool, MadeUpBytes::kShared, flags.load.zipf.value_or(0)),
-                     options);
+  return open_engine(
+      made_up_weights(made_up_config(flags), 1, pool, MadeUpBytes::kShared, flags.load.zipf.value_or(0)),
+      options);
 }
 
 EngineOptions engine_options(const BenchFlags& flags) {

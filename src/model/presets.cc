@@ -59,6 +59,12 @@ ModelConfig tiny_real_heads() {
   return c;
 }
 
+/// Of each table, as its primes say.
+void count_rows(EngramConfig& engram) {
+  engram.num_embeddings.clear();
+  for (const EngramTable& table : engram_tables(engram)) engram.num_embeddings.push_back(table.num_rows());
+}
+
 /// DeepSeek-V4.1 in small: a window layer, entries of two positions that two layers read, entries of one
 /// position that four layers read, among them the layer that chooses candidates and one that selects within
 /// them. Its vocabulary is that of the bundled stories' tokenizer, which n-grams are hashed by.
@@ -85,8 +91,7 @@ ModelConfig tiny_v41() {
               .head_dim = 64,
               .pad_token_id = 2,
               .compressed_vocab_size = 3372};
-  for (const EngramTable& table : engram_tables(*c.engram))
-    c.engram->num_embeddings.push_back(table.num_rows());
+  count_rows(*c.engram);
   c.draft_kind = DraftKind::kDspark;
   c.num_nextn_predict_layers = 3;
   c.dspark = {.block_size = 5,
@@ -170,11 +175,53 @@ ModelConfig with_dspark(ModelConfig c, std::int64_t markov_rank, std::int64_t no
   return c;
 }
 
+ModelConfig v41_flash() {
+  ModelConfig c = flash();
+  c.family = &kDeepSeekV41;
+  c.dense_format = c.fp8_format();
+  c.hidden_size = 5120;
+  c.num_hidden_layers = 40;
+  c.compress_ratios = {0, 0};
+  c.compress_ratios.resize(20, 2);
+  c.compress_ratios.resize(40, 1);
+  c.compress_ratios.resize(43, 0);
+  c.q_lora_rank = 1280;
+  c.index_n_heads = 32;
+  c.n_routed_experts = 384;
+  c.moe_intermediate_size = 2304;
+  c.num_hash_layers = 0;
+  c.rms_norm_eps = 1e-20;
+  c.streams = {.kv_source_layer_ids = {2, 8, 14, 20},
+               .index_source_layer_ids = {2, 8, 14, 20, 24, 28, 32, 36},
+               .candidate_source_layer_id = 20,
+               .candidate_topk_blocks = 2048,
+               .candidate_block_size = 8};
+  c.engram = {.layer_ids = {1, 14},
+              .num_embeddings = {},
+              .max_ngram_size = 4,
+              .vocab_size = 16'000'000,
+              .n_heads = 8,
+              .head_dim = 256,
+              .pad_token_id = 2,
+              .compressed_vocab_size = 99092,
+              .image_token_id = 129264};
+  count_rows(*c.engram);
+  c.draft_kind = DraftKind::kDspark;
+  c.num_nextn_predict_layers = 3;
+  c.dspark = {.block_size = 5,
+              .noise_token_id = 128799,
+              .target_layer_ids = {37, 38, 39},
+              .markov_rank = 256,
+              .n_routed_experts = 128,
+              .num_experts_per_tok = 3};
+  return c;
+}
+
 ModelConfig tiny_dspark() { return with_dspark(tiny_flash(), 128, 511); }
 ModelConfig flash_0731() { return with_dspark(flash(), 256, 128799); }
 ModelConfig pro_0813() { return with_dspark(pro(), 512, 128799); }
 
-constexpr std::array<Preset, 9> kPresets{{
+constexpr std::array<Preset, 10> kPresets{{
     {"tiny-flash", "5 layers of every kind, width 256, heads of 128", tiny_flash},
     {"tiny-real-heads", "4 layers, width 256, the released heads of 512", tiny_real_heads},
     {"tiny-dspark", "tiny-flash with a DSpark head", tiny_dspark},
@@ -184,7 +231,47 @@ constexpr std::array<Preset, 9> kPresets{{
     {"pro", "DeepSeek-V4-Pro: 61 layers, 384 experts, 865 GB", pro},
     {"flash-0731", "DeepSeek-V4-Flash-0731: Flash with a DSpark head, 167 GB", flash_0731},
     {"pro-0813", "DeepSeek-V4-Pro-0813: Pro with a DSpark head, 893 GB", pro_0813},
+    {"v41-flash", "DeepSeek-V4.1-Flash: 40 layers, 384 experts, tables of n-grams, 510 GB", v41_flash},
 }};
+
+/// Numbers of layers before a cut, which keeps `first` of those before layer `second` and the others from
+/// there on, to those behind it.
+struct LayerCut {
+  std::int64_t first, second, num_layers;
+
+  [[nodiscard]] std::vector<std::int64_t> of(const std::vector<std::int64_t>& layers) const {
+    std::vector<std::int64_t> kept;
+    for (const std::int64_t layer : layers) {
+      if (layer < first) kept.push_back(layer);
+      if (layer >= second && layer - second + first < num_layers) kept.push_back(layer - second + first);
+    }
+    return kept;
+  }
+};
+
+/// Of both halves of a V4.1, the one that makes the prompt's entries and the one that reads the last of them,
+/// their first layers.
+void cut_halves(ModelConfig& config, std::int64_t num_layers) {
+  SharedStreams& streams = *config.streams;
+  const std::int64_t second = streams.candidate_source_layer_id, all = config.num_hidden_layers;
+  const LayerCut cut{
+      .first = std::clamp((num_layers + 1) / 2, num_layers - (all - second), std::min(second, num_layers)),
+      .second = second,
+      .num_layers = num_layers};
+  streams.kv_source_layer_ids = cut.of(streams.kv_source_layer_ids);
+  streams.index_source_layer_ids = cut.of(streams.index_source_layer_ids);
+  const std::vector<std::int64_t> candidates = cut.of({second}), tables = cut.of(config.engram->layer_ids);
+  if (candidates.empty() || tables.empty()) {
+    fail("cannot keep {} layers: layer {} has the first table of n-grams, layer {} chooses the candidates",
+         num_layers, config.engram->layer_ids.front(), second);
+  }
+  streams.candidate_source_layer_id = candidates.front();
+  config.engram->layer_ids = tables;
+  count_rows(*config.engram);
+  auto& ratios = config.compress_ratios;
+  ratios.erase(ratios.begin() + second + num_layers - cut.first, ratios.begin() + all);
+  ratios.erase(ratios.begin() + cut.first, ratios.begin() + second);
+}
 
 }  // namespace
 
@@ -203,8 +290,12 @@ ModelConfig with_layers(ModelConfig config, std::int64_t num_layers) {
   if (num_layers < 1 || num_layers > config.num_hidden_layers) {
     fail("cannot keep {} layers: the model has {}", num_layers, config.num_hidden_layers);
   }
-  auto& ratios = config.compress_ratios;
-  ratios.erase(ratios.begin() + num_layers, ratios.begin() + config.num_hidden_layers);
+  if (config.streams) {
+    cut_halves(config, num_layers);
+  } else {
+    auto& ratios = config.compress_ratios;
+    ratios.erase(ratios.begin() + num_layers, ratios.begin() + config.num_hidden_layers);
+  }
   // As far from the end as they were.
   for (std::int64_t& layer : config.dspark.target_layer_ids) layer -= config.num_hidden_layers - num_layers;
   if (!config.dspark.target_layer_ids.empty() && config.dspark.target_layer_ids.front() < 0) {
@@ -222,6 +313,12 @@ ModelConfig with_experts(ModelConfig config, std::int64_t num_experts) {
   }
   config.n_routed_experts = num_experts;
   config.num_experts_per_tok = std::min(config.num_experts_per_tok, num_experts);
+  return config;
+}
+
+ModelConfig with_engram_vocabulary(ModelConfig config, std::int64_t vocab_size) {
+  config.engram->vocab_size = vocab_size;
+  count_rows(*config.engram);
   return config;
 }
 

@@ -33,7 +33,7 @@ std::string kind_of(const TensorSpec& tensor) {
 
 Arrays make(const TensorSpec& tensor, WeightSource& source) {
   Arrays arrays(1);
-  if (tensor.is_matrix()) {
+  if (tensor.is_encoded()) {
     EncodedMatrix encoded;
     source.encode(tensor, encoded);
     for (const std::span<const std::byte> scale : encoded.scales())

@@ -58,6 +58,31 @@ TEST(V41Config, FieldsOfTheRelease) {
   EXPECT_EQ(config.engram_table(2), std::nullopt);
 }
 
+TEST(V41Config, CutsKeepTheFirstLayersOfBothHalves) {
+  EXPECT_EQ(preset_config("v41-flash"), v41_flash());
+  const ModelConfig cut = with_layers(v41_flash(), 10);
+  EXPECT_EQ(cut.compress_ratios, (std::vector<std::int64_t>{0, 0, 2, 2, 2, 1, 1, 1, 1, 1, 0, 0, 0}));
+  const SharedStreams streams{.kv_source_layer_ids = {2, 5},
+                              .index_source_layer_ids = {2, 5, 9},
+                              .candidate_source_layer_id = 5,
+                              .candidate_topk_blocks = 2048,
+                              .candidate_block_size = 8};
+  EXPECT_EQ(cut.streams, streams);
+  EXPECT_EQ(cut.engram->layer_ids, std::vector<std::int64_t>{1});
+  EXPECT_EQ(cut.engram->num_embeddings, std::vector<std::int64_t>{384006168});
+  EXPECT_EQ(cut.dspark.target_layer_ids, (std::vector<std::int64_t>{7, 8, 9}));
+  EXPECT_NO_THROW(validate(cut, "cut"));
+  const ModelConfig small = with_engram_vocabulary(cut, 1 << 16);
+  EXPECT_LT(small.engram->num_embeddings.front(), 24 * 66'000);
+  EXPECT_NO_THROW(validate(small, "small"));
+  EXPECT_EQ(with_layers(v41_flash(), 40), v41_flash());
+  const ModelConfig tiny = preset_config("tiny-v41");
+  for (const std::int64_t layers : {3, 4, 5, 6, 7})
+    EXPECT_NO_THROW(validate(with_layers(tiny, layers), "tiny"));
+  EXPECT_THROW(with_layers(tiny, 1), Error);
+  EXPECT_THROW(with_layers(tiny, 8), Error);
+}
+
 TEST(V41Config, WhatIsWrittenIsReadBack) {
   const ModelConfig config = v41_flash();
   EXPECT_EQ(parse_config(config_text(config), "config.json", kStages), config);

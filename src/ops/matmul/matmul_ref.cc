@@ -73,16 +73,21 @@ void simulate_int8(std::span<float> values) {
 
 void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding,
                 bool round_bf16_output, Activations<2> y) {
+  std::vector<std::vector<float>> inputs;
   for (std::int64_t m = 0; m < x.extent(0); ++m) {
-    std::vector<float> row(x.row(m).begin(), x.row(m).end());
+    std::vector<float>& row = inputs.emplace_back(x.row(m).begin(), x.row(m).end());
     if (const std::int64_t group = fp8_group(rounding); group > 0) simulate_fp8(row, static_cast<int>(group));
     if (rounding == ActivationRounding::kBf16) std::ranges::transform(row, row.begin(), round_bf16);
     if (rounding == ActivationRounding::kInt8) simulate_int8(row);
-    for (std::int64_t n = 0; n < weight.rows; ++n) {
+  }
+  std::vector<float> weights(static_cast<std::size_t>(weight.cols));  // decoded once for all rows
+  for (std::int64_t n = 0; n < weight.rows; ++n) {
+    for (std::int64_t k = 0; k < weight.cols; ++k)
+      weights[static_cast<std::size_t>(k)] = weight_at(weight, n, k);
+    for (std::int64_t m = 0; m < x.extent(0); ++m) {
+      const std::vector<float>& row = inputs[static_cast<std::size_t>(m)];
       double sum = 0.0;
-      for (std::int64_t k = 0; k < weight.cols; ++k) {
-        sum += static_cast<double>(row[static_cast<std::size_t>(k)]) * weight_at(weight, n, k);
-      }
+      for (std::size_t k = 0; k < weights.size(); ++k) sum += static_cast<double>(row[k]) * weights[k];
       const float value = static_cast<float>(sum) * weight.output_factor();
       y(m, n) = round_bf16_output ? round_bf16(value) : value;
     }
