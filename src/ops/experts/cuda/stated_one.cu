@@ -54,6 +54,12 @@ struct OnePlan {
   std::int32_t rows[kMaxSlots];  ///< rows of y, where those are written
 };
 
+/// What a block has at the front of its shared memory, all of which is dynamic: so one figure says what it takes.
+struct alignas(16) InnerState {
+  OnePlan plan;
+  int next_task;
+};
+
 /// By one warp. `row_of_slot`: where rows of y are written, or null.
 __device__ void plan_token(const OneParams& p, std::int32_t* row_of_slot, OnePlan& plan) {
   const PlanInput& input = p.input;
@@ -217,6 +223,10 @@ struct BlockOutputs {
 /// y of all assignments, the shared expert's behind the others.
 using OneOutputs = float[kMaxSlots + 1][kMaxOutputs];
 
+struct DownState : InnerState {
+  OneOutputs y;
+};
+
 /// Of the second kernel, in which a block has all experts' rows of some outputs.
 class DownBlocks : public RowBlocks {
  public:
@@ -373,9 +383,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     stated_inner_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, int down_blocks,
                             NextBehindWait order) {
   extern __shared__ __align__(128) std::byte dynamic[];
-  __shared__ OnePlan plan;
-  __shared__ int next_task;
-  const OneMemory memory(dynamic, extents);
+  auto& [plan, next_task] = *reinterpret_cast<InnerState*>(dynamic);
+  const OneMemory memory(dynamic + sizeof(InnerState), extents);
   InnerBlocks blocks(p, plan, next_task);
   const auto begin = [&] {
     memory.clear();
@@ -398,16 +407,15 @@ __global__ void __launch_bounds__(kThreads, 1)
 __global__ void __launch_bounds__(kThreads, 1)
     stated_down_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, NextAtOnce order) {
   extern __shared__ __align__(128) std::byte dynamic[];
-  __shared__ OnePlan plan;
-  __shared__ int next_task;
-  __shared__ OneOutputs y;
+  auto& state = *reinterpret_cast<DownState*>(dynamic);
+  const OnePlan& plan = state.plan;
   order.launch_next();
-  const OneMemory memory(dynamic, extents);
-  DownBlocks blocks(p, plan, next_task, y);
+  const OneMemory memory(dynamic + sizeof(DownState), extents);
+  DownBlocks blocks(p, plan, state.next_task, state.y);
   const auto begin = [&] {
     memory.clear();
-    if (warp_index() == kPlanWarp) plan_token(p, nullptr, plan);
-    if (threadIdx.x == 0) next_task = kWarps;
+    if (warp_index() == kPlanWarp) plan_token(p, nullptr, state.plan);
+    if (threadIdx.x == 0) state.next_task = kWarps;
     meet();
     blocks.open();
   };
@@ -429,13 +437,13 @@ __global__ void __launch_bounds__(kThreads, 1)
         to.rounded[at] = bf16_bits(value);
       }
     };
-    for (int i = 0; i < plan.num_routed; ++i) store(p.products.y.routed, plan.rows[i], y[i][own]);
-    if (p.has_shared) store(p.products.y.shared, p.shared_row, y[kMaxSlots][own]);
+    for (int i = 0; i < plan.num_routed; ++i) store(p.products.y.routed, plan.rows[i], state.y[i][own]);
+    if (p.has_shared) store(p.products.y.shared, p.shared_row, state.y[kMaxSlots][own]);
     return;
   }
   float sum = 0.0F;
-  for (int i = 0; i < plan.num_routed; ++i) sum += y[i][own];
-  if (p.has_shared) sum += y[kMaxSlots][own];
+  for (int i = 0; i < plan.num_routed; ++i) sum += state.y[i][own];
+  if (p.has_shared) sum += state.y[kMaxSlots][own];
   if (p.out != nullptr) {
     p.out[column] = bf16_bits(sum);
   } else {
@@ -445,20 +453,24 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 /// Blocks of a kernel, and what each has in shared memory: as many as there are multiprocessors, or more
 /// where too many row blocks would be one's.
+template <class State>
 struct OneGrid {
   int num_blocks;
   OneExtents extents;
 
-  [[nodiscard]] std::int64_t bytes() const { return OneMemory::bytes(extents); }
+  [[nodiscard]] std::int64_t bytes() const {
+    return static_cast<std::int64_t>(sizeof(State)) + OneMemory::bytes(extents);
+  }
+  [[nodiscard]] bool fits() const { return bytes() <= kMaxSharedBytes; }
 };
 
-OneGrid inner_grid(const ExpertsArgs& args, int num_sms) {
+OneGrid<InnerState> inner_grid(const ExpertsArgs& args, int num_sms) {
   const auto width = args.x.extent(1), num_selected = args.ids.extent(1);
   const std::int64_t shared = args.shared != nullptr ? args.shared->w1.rows / kInnerRows : 0;
   const std::int64_t routed = num_selected * args.routed[0].w1.rows / kInnerRows;
   const std::int64_t bytes = shared * InnerBlocks::kSharedBytes + routed * InnerBlocks::kRoutedBytes;
   const auto slices = static_cast<int>(width / kSliceWidth);
-  OneGrid grid{};
+  OneGrid<InnerState> grid{};
   do {
     grid.num_blocks += num_sms;
     grid.extents = {.num_columns = 1,
@@ -466,23 +478,23 @@ OneGrid inner_grid(const ExpertsArgs& args, int num_sms) {
                     .num_shared_slices = shared > 0 ? slices : 0,
                     .num_row_blocks = static_cast<int>(
                         shared / grid.num_blocks + bytes / InnerBlocks::kRoutedBytes / grid.num_blocks + 4)};
-  } while (grid.bytes() > kMaxSharedBytes - 1024 && grid.extents.num_row_blocks > 4);
+  } while (!grid.fits() && grid.extents.num_row_blocks > 4);
   return grid;
 }
 
-OneGrid down_grid(const ExpertsArgs& args, int num_sms) {
+OneGrid<DownState> down_grid(const ExpertsArgs& args, int num_sms) {
   const auto units = static_cast<int>(args.x.extent(1) / kRows);
   const auto num_selected = static_cast<int>(args.ids.extent(1));
   const int slices = static_cast<int>(args.routed[0].w1.rows / kSliceWidth);
   const int shared_slices = args.shared != nullptr ? static_cast<int>(args.shared->w1.rows / kSliceWidth) : 0;
-  OneGrid grid{};
+  OneGrid<DownState> grid{};
   for (int each = std::min(kMaxOutputs / kRows, (units + num_sms - 1) / num_sms); each >= 1; --each) {
     grid = {.num_blocks = std::max(std::min(units, num_sms), (units + each - 1) / each),
             .extents = {.num_columns = num_selected,
                         .num_slices = slices,
                         .num_shared_slices = shared_slices,
                         .num_row_blocks = (num_selected + (shared_slices > 0 ? 1 : 0)) * each}};
-    if (grid.bytes() + static_cast<std::int64_t>(sizeof(OneOutputs)) <= kMaxSharedBytes - 1024) break;
+    if (grid.fits()) break;
   }
   return grid;
 }
@@ -490,11 +502,8 @@ OneGrid down_grid(const ExpertsArgs& args, int num_sms) {
 }  // namespace
 
 bool multiplies_one(const ExpertsArgs& args, int num_sms) {
-  constexpr std::int64_t kStaticBytes = sizeof(OnePlan) + 512;
-  return args.x.extent(0) == 1 && args.ids.extent(1) <= kMaxSlots &&
-         inner_grid(args, num_sms).bytes() + kStaticBytes <= kMaxSharedBytes &&
-         down_grid(args, num_sms).bytes() + kStaticBytes + static_cast<std::int64_t>(sizeof(OneOutputs)) <=
-             kMaxSharedBytes;
+  return args.x.extent(0) == 1 && args.ids.extent(1) <= kMaxSlots && inner_grid(args, num_sms).fits() &&
+         down_grid(args, num_sms).fits();
 }
 
 void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents,
@@ -512,8 +521,9 @@ void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents
                          .rounds_shared = !args.split.shared,
                          .out = args.partial_sums ? nullptr : args.out.bf16().data(),
                          .sums = args.partial_sums ? args.out.data() : nullptr};
-  const OneGrid inner = inner_grid(args, context.num_sms), down = down_grid(args, context.num_sms);
-  const auto shape = [](const OneGrid& grid) {
+  const auto inner = inner_grid(args, context.num_sms);
+  const auto down = down_grid(args, context.num_sms);
+  const auto shape = [](const auto& grid) {
     return LaunchShape{.grid = dim3(static_cast<unsigned>(grid.num_blocks)),
                        .threads = kThreads,
                        .shared_bytes = grid.bytes()};

@@ -2,6 +2,7 @@
 // place; the shared expert beside them as close as ever.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -295,16 +296,20 @@ TEST(StatedExpertsOnGpu, TheirScratchIsPlanned) {
 }
 
 TEST(StatedExpertsOnGpu, VariantsTakeTheirOrderAlone) {
-  const std::vector<ExpertWeights> routed(2, {.w1 = {.format = WeightFormat::kFp4}});
-  ExpertsArgs args{
-      .x = View<const Bf16Bits, 2>(nullptr, {3, 256}), .ids = {nullptr, {3, 2}}, .routed = routed};
-  for (const ExpertSums sums : {ExpertSums::kFree, ExpertSums::kStated}) {
-    args.sums = sums;
-    for (const CudaVariant<ops::Experts>& variant : experts_variants()) {
-      const bool stated = variant.name.find("/stated") != std::string_view::npos;
-      const bool takes = !variant.why_not(args, DeviceTraits{});
-      if (stated || sums == ExpertSums::kStated) {
-        EXPECT_EQ(takes, stated == (sums == ExpertSums::kStated)) << variant.name;
+  for (const int group : {kActivationGroup, kSmallActivationGroup}) {
+    const std::vector<ExpertWeights> routed(
+        2, {.w1 = {.format = WeightFormat::kFp4, .activation_group = group}});
+    ExpertsArgs args{
+        .x = View<const Bf16Bits, 2>(nullptr, {3, 256}), .ids = {nullptr, {3, 2}}, .routed = routed};
+    const auto of_group = stated_variants(group);
+    for (const ExpertSums sums : {ExpertSums::kFree, ExpertSums::kStated}) {
+      args.sums = sums;
+      for (const CudaVariant<ops::Experts>& variant : experts_variants()) {
+        const bool stated = variant.name.find("/stated") != std::string_view::npos;
+        if (!stated && sums == ExpertSums::kFree) continue;
+        const bool want =
+            sums == ExpertSums::kStated && std::ranges::find(of_group, &variant) != of_group.end();
+        EXPECT_EQ(!variant.why_not(args, DeviceTraits{}), want) << variant.name << ", a scale for " << group;
       }
     }
   }
