@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "model/device_weights.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
@@ -106,6 +108,28 @@ TEST(ExpertsOnTheHost, TheBundledModelInTwentyTwoMegabytes) {
   const auto refused = leave_experts_to_host(plan, experts, options, std::int64_t{1} << 40);
   ASSERT_TRUE(refused);
   EXPECT_NE(refused->message.find("where 10.0 MB are left"), std::string::npos) << refused->message;
+}
+
+/// The budgets of its part `places`: experts lie on the host, on disk or at both levels.
+TEST(ExpertsOnTheHost, Bench1bInTheBudgetsOfPlaces) {
+  const ModelConfig config = preset_config("bench-1b");
+  const std::optional<std::int64_t> host_budgets[] = {std::nullopt, 200'000'000, 110'000'000};
+  for (const std::int64_t gpu_bytes : {1'150'000'000, 1'100'000'000, 1'040'000'000}) {
+    for (const std::optional<std::int64_t>& host_bytes : host_budgets) {
+      SCOPED_TRACE(fmt::format("{} {}", gpu_bytes, host_bytes.value_or(0)));
+      EngineOptions options = resolved({.device = planned_gpu()}, config);
+      options.gpu_weight_bytes = gpu_bytes;
+      options.host_expert_bytes = host_bytes;
+      MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+      const auto failed =
+          leave_experts_to_host(plan, movable(config, options), options, std::int64_t{1} << 40);
+      ASSERT_FALSE(failed) << failed->message;
+      EXPECT_GT(plan.experts.num_away(), 0);
+      EXPECT_EQ(plan.experts.num_on_device() > 0, gpu_bytes > 1'040'000'000);
+      EXPECT_EQ(plan.experts.num_on_host > 0, !host_bytes || *host_bytes == 200'000'000);
+      EXPECT_EQ(plan.experts.num_on_disk > 0, host_bytes.has_value());
+    }
+  }
 }
 
 TEST(ExpertsOnTheHost, TheProcessorHasOneMemory) {
