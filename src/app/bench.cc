@@ -35,8 +35,8 @@ struct BenchFlags {
   std::string report;  ///< a file; empty: none
 };
 
-/// Of the geometry that is asked for. Tables of n-grams are cut to what a GPU's second-level cache does not
-/// hold: a token reads as many rows, and 203 GB need not be made up.
+/// Of the given geometry. Tables of n-grams are cut to what a GPU's second-level cache does not hold: a token
+/// reads as many rows of them, and 203 GB are not made up.
 ModelConfig made_up_config(const BenchFlags& flags) {
   constexpr std::int64_t kRowsOfHash = 1 << 16;
   ModelConfig config = preset_config(flags.load.made_up);

@@ -38,8 +38,8 @@ std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& s
                                        share.weights.made);
 }
 
-/// By the tokenizer beside the weights, before anything is reserved: with another one all hashes are wrong. Of
-/// made-up weights, which lie in no file, any ids do.
+/// By the tokenizer beside the weights, before anything is reserved: with another one all hashes are wrong.
+/// Of made-up weights, which lie in no file, any ids do.
 std::vector<TokenId> read_compressed_ids(const ModelShare& share) {
   const ModelConfig& config = share.rank.model();
   if (!config.engram) return {};

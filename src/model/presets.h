@@ -20,9 +20,9 @@ struct Preset {
 /// Throws `Error`, naming the presets, when there is none called `name`.
 [[nodiscard]] ModelConfig preset_config(std::string_view name);
 
-/// The same model with its first `num_layers` layers (those of a draft head stay, and read the last; of a V4.1
-/// the first of both halves, which differ) or its first `num_experts` routed experts, of which a token uses at
-/// most that many. Throws `Error` when the model has fewer, or for less than one.
+/// The same model with its first `num_layers` layers (those of a draft head stay, and read the last; of a
+/// V4.1 the first of both halves, which differ) or its first `num_experts` routed experts, of which a token
+/// uses at most that many. Throws `Error` when the model has fewer, or for less than one.
 [[nodiscard]] ModelConfig with_layers(ModelConfig config, std::int64_t num_layers);
 [[nodiscard]] ModelConfig with_experts(ModelConfig config, std::int64_t num_experts);
 

@@ -26,8 +26,8 @@ struct Part {
   std::vector<float> kv, gate;
 };
 
-/// Between which values a latent lies however its pair is pooled in float32, computed in float64. Roundings to
-/// BF16 are monotone: they are taken of both ends, so no tolerance is relative to a value that cancelled.
+/// Between which values a latent lies however its pair is pooled in float32, computed in float64. Roundings
+/// to BF16 are monotone: they are taken of both ends, so no tolerance is relative to a value that cancelled.
 ///
 /// Of v = (e1 a + e2 b) / (e1 + e2) the larger e is 1, the other at a distance d of the gates off by
 /// 2 + 1.173 d units in its last place (CUDA's bound of __expf), and e^-d (2 + 1.173 d) is 2 at most: 2^-22.
