@@ -1,16 +1,14 @@
 // Experts in the stated order, one token: w1 and w3 with the activation in one launch, w2 and the sums in
-// another. What a call waits for is its weights, so all multiprocessors have as many bytes of them, and every
-// warp has loads under way at all times: it takes parts of its block's row blocks (stated_one_rows.cuh) one
-// after the other, and begins the next one before the last has ended.
+// another. What a call waits for is its weights, so all multiprocessors have as many bytes of them, all warps
+// of one too (stated_one_rows.cuh), and more of them are under way at all times than registers have room for.
 //
-// Warps begin with weights of the shared expert, which are known before the ids are, and the first kernel
-// ends with asking for those that the second one begins with.
+// Both begin with weights of the shared expert, which are known before the ids are, and the first kernel ends
+// with asking for those that the second one begins with.
 #include <algorithm>
 #include <cstddef>
 
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/prefetch.h"
 #include "ops/experts/cuda/stated_launch.cuh"
 #include "ops/experts/cuda/stated_one_rows.cuh"
 
@@ -19,15 +17,14 @@ namespace {
 
 using namespace stated_one;
 
-constexpr std::uint32_t kBlockBarrier = 1;  // of all threads, which meet from several places
-constexpr int kInnerRows = kRows / 2;       ///< inner values of a row block: 8 rows of w1 and the same of w3
-constexpr int kMaxOutputs = 64;             ///< outputs that a block of the second kernel has
-constexpr int kMaxSlots = kWarpLanes;       ///< a lane each
-constexpr int kPlanWarp = kWarps - 1;       ///< not one of those that begin with the shared expert
+constexpr int kInnerRows = kRows / 2;  ///< inner values of a row block: 8 rows of w1 and the same of w3
+constexpr int kMaxOutputs = 64;        ///< outputs that a block of the second kernel has
+constexpr int kMaxSlots = kWarpLanes;  ///< a lane each
+constexpr int kPlanWarp = kWarps - 1;
 
 /// Bytes of w2 that each multiprocessor asks for ahead: about as many as come while one kernel ends and the
 /// next one begins; all of them fit the L2 of the smallest GPUs.
-constexpr int kBytesAhead = 48 << 10;
+constexpr int kBytesAhead = 64 << 10;
 constexpr std::int64_t kMaxSharedBytes = 99 << 10;  ///< that GPUs of 8.6, 8.9 and 12.0 have
 
 struct OneParams {
@@ -57,7 +54,6 @@ struct OnePlan {
 /// What a block has at the front of its shared memory, all of which is dynamic: so one figure says what it takes.
 struct alignas(16) InnerState {
   OnePlan plan;
-  int next_task;
 };
 
 /// By one warp. `row_of_slot`: where rows of y are written, or null.
@@ -83,141 +79,87 @@ __device__ void plan_token(const OneParams& p, std::int32_t* row_of_slot, OnePla
   plan.rows[number] = row;
 }
 
-/// What a block has of a number of things, of which blocks have equal parts.
-struct Part {
-  int begin, end;
-  __device__ Part(std::int64_t count, int block, int num_blocks)
-      : begin(static_cast<int>(count * block / num_blocks)),
-        end(static_cast<int>(count * (block + 1) / num_blocks)) {}
-};
-
-__host__ __device__ int num_inner_blocks(const OneParams& p) {
-  return p.has_shared ? p.products.shared_inner_width / kInnerRows : 0;
-}
-
-/// Row blocks of a block, the shared expert's first, and their tasks: numbers that warps claim.
-class RowBlocks {
+/// Row blocks of a block of the first kernel. Blocks have about as many bytes of weights each.
+class InnerBlocks {
  public:
-  __device__ RowBlocks(const OneParams& p, const OnePlan& plan, int& next, int num_inputs,
-                       int num_shared_inputs)
-      : p_(p),
-        plan_(plan),
-        next_(next),
-        routed_cut_(num_inputs / kSliceWidth, kRoutedParts),
-        shared_cut_(num_shared_inputs / kSliceWidth, kSharedParts) {}
+  /// Inner values `value` to `value` + 7 of the plan's expert `assignment`.
+  struct Place {
+    int assignment, value;
+  };
 
-  [[nodiscard]] __device__ const PartCut& routed_cut() const { return routed_cut_; }
-  [[nodiscard]] __device__ const PartCut& shared_cut() const { return shared_cut_; }
-  [[nodiscard]] __device__ int num_shared() const { return num_shared_; }
-  [[nodiscard]] __device__ int num_shared_tasks() const { return num_shared_ * shared_cut_.count(); }
-  [[nodiscard]] __device__ int end() const { return num_shared_tasks() + num_routed_ * routed_cut_.count(); }
-  [[nodiscard]] __device__ int claim() const {
-    int task = 0;
-    if (lane_index() == 0) task = atomicAdd(&next_, 1);
-    return __shfl_sync(kAllLanes, task, 0);
-  }
-
- protected:
-  const OneParams& p_;
-  const OnePlan& plan_;
-  int num_shared_ = 0, num_routed_ = 0;
-
- private:
-  int& next_;
-  PartCut routed_cut_, shared_cut_;
-};
-
-/// Of the first kernel. Blocks have as many bytes of weights each.
-class InnerBlocks : public RowBlocks {
- public:
-  __device__ InnerBlocks(const OneParams& p, const OnePlan& plan, int& next)
-      : RowBlocks(p, plan, next, p.products.width, p.products.width) {
-    const Part shared(num_inner_blocks(p), block(), num_blocks());
-    first_shared_ = shared.begin;
-    num_shared_ = shared.end - shared.begin;
+  /// `shared`: how the shared expert's row blocks are split.
+  __device__ InnerBlocks(const OneParams& p, const OnePlan& plan, const EvenSplit& shared)
+      : p_(p), plan_(plan), shared_(shared), first_shared_(shared.begin(block())) {
+    num_shared_ = shared.begin(block() + 1) - first_shared_;
   }
   /// Once the plan is there.
   __device__ void open() {
-    first_routed_ = routed_before(block());
-    num_routed_ = routed_before(block() + 1) - first_routed_;
+    // A row block of the shared expert counts as two, and is about that many bytes, where all blocks have
+    // two others to make up for it.
+    const int all = plan_.num_routed * values_blocks();
+    const int weight = all >= kSharedWeight * shared_.num_blocks ? kSharedWeight : 0;
+    const auto count = static_cast<unsigned>(all + weight * shared_.extra);
+    const int each = static_cast<int>(count / static_cast<unsigned>(shared_.num_blocks));
+    const int extra = static_cast<int>(count) - each * shared_.num_blocks;
+    const auto before = [&](int index) {
+      return index * each + min(index, extra) - weight * min(index, shared_.extra);
+    };
+    first_routed_ = before(block());
+    num_routed_ = before(block() + 1) - first_routed_;
   }
-  /// Bytes of a row block for each eight inputs.
-  static constexpr int kSharedBytes = kRows * 8, kRoutedBytes = kRows * 17 / 4;
+  /// Of all row blocks of a block, for `num_selected` experts.
+  static int most(const EvenSplit& shared, int num_values_blocks, int num_selected) {
+    const EvenSplit all(num_selected * num_values_blocks + kSharedWeight * shared.extra, shared.num_blocks);
+    return shared.most() + all.most();
+  }
 
-  [[nodiscard]] __device__ RoutedRows routed_rows(int row_block) const {
-    const Place place(*this, row_block);
-    return {p_.products.routed[0],          place.value,      p_.products.routed[1], place.value,
-            plan_.places[place.assignment], p_.products.width};
+  [[nodiscard]] __device__ int num_shared() const { return num_shared_; }
+  [[nodiscard]] __device__ int num_routed() const { return num_routed_; }
+
+  [[nodiscard]] __device__ Place place(int row_block) const {
+    const auto number = static_cast<unsigned>(first_routed_ + row_block),
+               of_expert = static_cast<unsigned>(values_blocks());
+    const unsigned assignment = number / of_expert;
+    return {static_cast<int>(assignment), static_cast<int>(number - assignment * of_expert) * kInnerRows};
+  }
+  __device__ void step(Place& place) const {
+    place.value += kInnerRows;
+    if (place.value < p_.products.inner_width) return;
+    place.value = 0;
+    ++place.assignment;
+  }
+  [[nodiscard]] __device__ RowPlace rows(const Place& place) const {
+    return {p_.products.routed[0], p_.products.routed[1],          place.value,
+            place.value,           plan_.places[place.assignment], p_.products.width};
   }
   /// All have the token.
-  [[nodiscard]] __device__ static int column(int /*row_block*/) { return 0; }
-  /// Lane r has the sum of row r.
-  __device__ void take(int row_block, float sum) const {
-    const float up = __shfl_down_sync(kAllLanes, sum, kInnerRows);
-    if (lane_index() >= kInnerRows) return;
-    const Place place(*this, row_block);
-    store(place.assignment, place.value,
-          stated::activate(sum, up, p_.products.swiglu_limit, plan_.weights[place.assignment]));
+  [[nodiscard]] __device__ static int column(const Place& /*place*/) { return 0; }
+  [[nodiscard]] __device__ SharedRow shared_row(int row_block, int half, int row) const {
+    return {p_.products.shared[half], 0, first_value(row_block) + row, p_.products.width};
   }
-
-  [[nodiscard]] __device__ SharedRow shared_row(int row_block, int half) const {
-    return {p_.products.shared[half], 0, first_value(row_block) + lane_index() / 4, p_.products.width};
-  }
-  /// Scales of the weights of the lane's row.
-  [[nodiscard]] __device__ const float* shared_factors(int row_block) const {
-    return SharedRow(p_.products.shared[lane_index() / kInnerRows % 2], 0, first_value(row_block),
-                     p_.products.width)
-        .scales;
-  }
-  __device__ void take_shared(int row_block, float sum) const {
-    const float up = __shfl_down_sync(kAllLanes, sum, kInnerRows);
-    if (lane_index() >= kInnerRows) return;
-    store(p_.input.num_selected, first_value(row_block),
-          BALEEN_ARCH::activate(sum, up, clamp_limit(p_.products.swiglu_limit), 1.0F));
-  }
-
- private:
-  struct Place {
-    int assignment, value;
-    __device__ Place(const InnerBlocks& blocks, int row_block) {
-      const int number = blocks.first_routed_ + row_block - blocks.num_shared_;
-      const int of_expert = blocks.p_.products.inner_width / kInnerRows;
-      assignment = number / of_expert;
-      value = number % of_expert * kInnerRows;
-    }
-  };
-
-  __device__ static int block() { return static_cast<int>(blockIdx.x); }
-  __device__ static int num_blocks() { return static_cast<int>(gridDim.x); }
+  /// First inner value of a row block of the shared expert.
   [[nodiscard]] __device__ int first_value(int row_block) const {
     return (first_shared_ + row_block) * kInnerRows;
   }
-  __device__ void store(int assignment, int first, Bf16Bits a) const {
-    p_.inner[std::int64_t{assignment} * p_.products.inner_pitch + first + lane_index()] = a;
-  }
-  /// How many routed row blocks the blocks before `index` have.
-  [[nodiscard]] __device__ int routed_before(int index) const {
-    const std::int64_t blocks = num_blocks(), all_shared = num_inner_blocks(p_);
-    const std::int64_t all_routed = std::int64_t{plan_.num_routed} * (p_.products.inner_width / kInnerRows);
-    const std::int64_t all_bytes = all_shared * kSharedBytes + all_routed * kRoutedBytes;
-    if (all_bytes / blocks <
-        (all_shared / blocks + 1) * kSharedBytes)  // few routed ones: not to be evened out
-      return static_cast<int>(all_routed * index / blocks);
-    const std::int64_t shared = all_shared * index / blocks;
-    return static_cast<int>((all_bytes * index / blocks - shared * kSharedBytes) / kRoutedBytes);
-  }
 
-  int first_shared_ = 0, first_routed_ = 0;
+ private:
+  static constexpr int kSharedWeight = 2;
+
+  __device__ static int block() { return static_cast<int>(blockIdx.x); }
+  [[nodiscard]] __device__ int values_blocks() const { return p_.products.inner_width / kInnerRows; }
+
+  const OneParams& p_;
+  const OnePlan& plan_;
+  EvenSplit shared_;
+  int first_shared_, num_shared_, first_routed_ = 0, num_routed_ = 0;
 };
 
 /// Outputs that a block of the second kernel has.
 struct BlockOutputs {
   int first, count;
-  __device__ BlockOutputs(const OneParams& p, int block, int num_blocks) {
-    const Part rows(p.products.width / kRows, block, num_blocks);
-    first = rows.begin * kRows;
-    count = (rows.end - rows.begin) * kRows;
-  }
+  /// `split`: of row blocks.
+  __device__ BlockOutputs(const EvenSplit& split, int block)
+      : first(split.begin(block) * kRows), count(split.begin(block + 1) * kRows - first) {}
 };
 
 /// y of all assignments, the shared expert's behind the others.
@@ -227,205 +169,263 @@ struct DownState : InnerState {
   OneOutputs y;
 };
 
-/// Of the second kernel, in which a block has all experts' rows of some outputs.
-class DownBlocks : public RowBlocks {
+/// Row blocks of a block of the second kernel, which has all experts' rows of some outputs.
+class DownBlocks {
  public:
-  __device__ DownBlocks(const OneParams& p, const OnePlan& plan, int& next, OneOutputs& y)
-      : RowBlocks(p, plan, next, p.products.inner_width, p.products.shared_inner_width),
-        outputs_(p, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)),
-        y_(y) {
-    num_shared_ = p.has_shared ? each() : 0;
-  }
-  /// Once the plan is there.
-  __device__ void open() { num_routed_ = plan_.num_routed * each(); }
+  /// Output `row` and the 15 behind it, of the plan's expert `assignment`.
+  struct Place {
+    int assignment, row;
+  };
+
+  __device__ DownBlocks(const OneParams& p, const OnePlan& plan, const EvenSplit& outputs)
+      : p_(p), plan_(plan), outputs_(outputs, static_cast<int>(blockIdx.x)) {}
 
   [[nodiscard]] __device__ const BlockOutputs& outputs() const { return outputs_; }
-  [[nodiscard]] __device__ RoutedRows routed_rows(int row_block) const {
-    const int row = outputs_.first + (row_block - num_shared_) % each() * kRows;
-    return {p_.products.routed[2],           row,
-            p_.products.routed[2],           row + kRows / 2,
-            plan_.places[column(row_block)], p_.products.inner_width};
-  }
-  [[nodiscard]] __device__ int column(int row_block) const { return (row_block - num_shared_) / each(); }
-  __device__ void take(int row_block, float sum) const {
-    store(column(row_block), (row_block - num_shared_) % each(), sum, p_.rounds_routed);
-  }
+  [[nodiscard]] __device__ int each() const { return outputs_.count / kRows; }  ///< row blocks of an expert
+  [[nodiscard]] __device__ int num_shared() const { return p_.has_shared ? each() : 0; }
+  [[nodiscard]] __device__ int num_routed() const { return plan_.num_routed * each(); }
 
-  [[nodiscard]] __device__ SharedRow shared_row(int row_block, int half) const {
-    const int row = outputs_.first + row_block * kRows + kRows / 2 * half + lane_index() / 4;
-    return {p_.products.shared[2], 0, row, p_.products.shared_inner_width};
+  [[nodiscard]] __device__ Place place(int row_block) const {
+    const unsigned assignment = static_cast<unsigned>(row_block) / static_cast<unsigned>(each());
+    return {static_cast<int>(assignment),
+            outputs_.first + (row_block - static_cast<int>(assignment) * each()) * kRows};
   }
-  [[nodiscard]] __device__ const float* shared_factors(int row_block) const {
-    return SharedRow(p_.products.shared[2], 0, outputs_.first + row_block * kRows,
-                     p_.products.shared_inner_width)
-        .scales;
+  __device__ void step(Place& place) const {
+    place.row += kRows;
+    if (place.row < outputs_.first + outputs_.count) return;
+    place.row = outputs_.first;
+    ++place.assignment;
   }
-  __device__ void take_shared(int row_block, float sum) const {
-    store(kMaxSlots, row_block, sum, p_.rounds_shared);
+  [[nodiscard]] __device__ RowPlace rows(const Place& place) const {
+    return {p_.products.routed[2], p_.products.routed[2],          place.row,
+            place.row + kRows / 2, plan_.places[place.assignment], p_.products.inner_width};
+  }
+  [[nodiscard]] __device__ static int column(const Place& place) { return place.assignment; }
+  [[nodiscard]] __device__ SharedRow shared_row(int row_block, int half, int row) const {
+    return {p_.products.shared[2], 0, outputs_.first + row_block * kRows + kRows / 2 * half + row,
+            p_.products.shared_inner_width};
   }
 
  private:
-  [[nodiscard]] __device__ int each() const { return outputs_.count / kRows; }  ///< row blocks of an expert
-  __device__ void store(int assignment, int row_block, float sum, bool rounds) const {
-    if (lane_index() < kRows)
-      y_[assignment][row_block * kRows + lane_index()] = rounds ? rounded_to_bf16(sum) : sum;
-  }
-
+  const OneParams& p_;
+  const OnePlan& plan_;
   BlockOutputs outputs_;
-  OneOutputs& y_;
 };
 
+/// By all threads: asks for `bytes` bytes from `from` on.
+__device__ void ask_for(const std::uint8_t* from, int bytes) {
+  for (int at = static_cast<int>(threadIdx.x) * ptx::kPrefetchBytes; at < bytes;
+       at += kThreads * ptx::kPrefetchBytes)
+    ptx::prefetch_l2(from + at);
+}
+
 /// By all threads, as they end: rows of w2 that the second kernel's block with this one's number begins with.
-__device__ void prefetch_down(const OneParams& p, const OnePlan& plan, int num_blocks) {
-  if (static_cast<int>(blockIdx.x) >= num_blocks) return;
-  const BlockOutputs outputs(p, static_cast<int>(blockIdx.x), num_blocks);
-  const Matrix& matrix = p.products.routed[2];
-  const int num_inputs = p.products.inner_width, each = outputs.count / kRows;
-  const int code_bytes = kRows * num_inputs / 2, scale_bytes = kRows * num_inputs / 32;
-  const int count = min(plan.num_routed * each, kBytesAhead / (code_bytes + scale_bytes));  // row blocks
-  const int lines = (code_bytes + ptx::kPrefetchBytes - 1) / ptx::kPrefetchBytes;
-  for (int i = static_cast<int>(threadIdx.x); i < count * lines; i += kThreads) {
-    const int row_block = i / lines, at = i % lines * ptx::kPrefetchBytes;
-    const std::int64_t row = outputs.first + row_block % each * kRows;
-    const std::int64_t place = plan.places[row_block / each];
-    ptx::prefetch_l2(matrix.codes + place * matrix.code_distance + row * (num_inputs / 2) + at);
-    if (at >= scale_bytes) continue;
-    ptx::prefetch_l2(static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
-                     row * (num_inputs / 32) + at);
-  }
-}
-
-constexpr int kLoads = 4;  ///< slices that a warp has under way
-
-/// By all warps: the token's slices, for both kinds of experts.
-__device__ void load_token(const OneParams& p, const OneMemory& memory) {
-  const int num_slices = p.products.width / kSliceWidth;
-  for (int first = warp_index(); first < num_slices; first += kLoads * kWarps) {
-    uint2 words[kLoads];
-    float scales[kLoads];
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int slice = min(first + i * kWarps, num_slices - 1), at = slice * kSliceWidth + 4 * lane_index();
-      if (p.x.x_fp8.codes != nullptr) {
-        words[i] = {__ldcg(reinterpret_cast<const std::uint32_t*>(p.x.x_fp8.codes + at)), 0};
-        scales[i] = __ldcg(p.x.x_fp8.scales + slice * p.x.x_fp8.scale_stride);
-      } else {
-        words[i] = __ldcg(reinterpret_cast<const uint2*>(p.x.x + at));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int slice = first + i * kWarps;
-      if (slice >= num_slices) break;
-      if (p.x.x_fp8.codes == nullptr) {
-        float values[4];
-        unpack_bf16(words[i], values);
-        const Fp8Piece<4> piece = quantise_fp8_group(values);
-        words[i].x = piece.codes[0];
-        scales[i] = piece.scale;
-      }
-      const std::uint32_t codes = words[i].x;
-      std::uint32_t digits[kDigits];
-      to_digits(codes, digits);
-      store_digits(memory.digits(0, slice), digits);
-      const bool nan = __any_sync(kAllLanes, has_nan(codes));
-      if (lane_index() == 0) memory.scales(0)[slice] = slice_scale(scales[i], nan);
-      if (!p.has_shared) continue;
-      store_pairs(memory.pairs + slice * kSlicePairs, codes);
-      if (lane_index() == 0) memory.pair_scales[slice] = scales[i];
-    }
-  }
-}
-
-/// By all warps: the inner values of all assignments, quantised.
-__device__ void load_inner(const OneParams& p, const OnePlan& plan, const OneMemory& memory) {
+__device__ void ask_for_down(const OneParams& p, const OnePlan& plan, const EvenSplit& down) {
+  if (static_cast<int>(blockIdx.x) >= down.num_blocks) return;
+  const BlockOutputs outputs(down, static_cast<int>(blockIdx.x));
   const Params& products = p.products;
-  const int routed_slices = products.inner_width / kSliceWidth, num_routed = plan.num_routed * routed_slices;
-  const int num_all = num_routed + (p.has_shared ? products.shared_inner_width / kSliceWidth : 0);
-  for (int first = warp_index(); first < num_all; first += kLoads * kWarps) {
-    uint2 words[kLoads];
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int item = min(first + i * kWarps, num_all - 1);
-      const bool routed = item < num_routed;
-      const int row = routed ? item / routed_slices : p.input.num_selected;
-      const int slice = routed ? item % routed_slices : item - num_routed;
-      words[i] = __ldcg(reinterpret_cast<const uint2*>(p.inner + std::int64_t{row} * products.inner_pitch +
-                                                       slice * kSliceWidth + 4 * lane_index()));
+  int left = kBytesAhead;
+  if (p.has_shared) {
+    const int bytes = min(left, outputs.count * products.shared_inner_width);
+    ask_for(products.shared[2].codes + std::int64_t{outputs.first} * products.shared_inner_width, bytes);
+    left -= bytes;
+  }
+  const Matrix& matrix = products.routed[2];
+  const int code_bytes = products.inner_width / 2, scale_bytes = products.inner_width / 32;  // a row's
+  for (int i = 0; i < plan.num_routed && left > 0; ++i) {
+    const std::int64_t place = plan.places[i];
+    const int bytes = min(left, outputs.count * code_bytes);
+    ask_for(matrix.codes + place * matrix.code_distance + std::int64_t{outputs.first} * code_bytes, bytes);
+    ask_for(static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
+                std::int64_t{outputs.first} * scale_bytes,
+            outputs.count * scale_bytes);
+    left -= bytes;
+  }
+}
+
+/// Pieces of slices on their way: a warp has two slices at a time, half a warp each.
+constexpr int kPiecesOfBlock = 2 * kWarps;
+__device__ int first_piece(int warp) { return 2 * warp; }
+__device__ int own_piece(int first) { return first + lane_index() / kPieceLanes; }
+
+/// The token, as the operation before has left it.
+class TokenLoader {
+ public:
+  __device__ TokenLoader(const OneParams& p, int warp) : p_(p), first_(first_piece(warp)) { load(); }
+
+  /// By all warps: its slices, for both kinds of experts.
+  __device__ void store(const OneMemory& memory) {
+    const int num_slices = p_.products.width / kSliceWidth;
+#pragma unroll 1
+    while (first_ < num_slices) {
+      const int slice = own_piece(first_);
+      const SlicePiece piece =
+          has_codes() ? piece_of_codes({words_.x, words_.y}, scale_) : quantised_piece(words_);
+      first_ += kPiecesOfBlock;
+      load();
+      if (slice >= num_slices) continue;
+      store_digits(memory.digits(0, slice), memory.scales(0) + slice, piece);
+      if (p_.has_shared) store_pairs(memory.pairs + slice * kSlicePairs, memory.pair_scales + slice, piece);
     }
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int item = first + i * kWarps;
-      if (item >= num_all) break;
-      float values[4];
-      unpack_bf16(words[i], values);
-      if (item < num_routed) {
-        const int column = item / routed_slices, slice = item % routed_slices;
-        std::int32_t x[4];
-        const float scale = quantise_to_integers(values, x);
-        std::uint32_t digits[kDigits];
-        digits_of(x, digits);
-        store_digits(memory.digits(column, slice), digits);
-        if (lane_index() == 0) memory.scales(column)[slice] = scale;
-      } else {
-        const Fp8Piece<4> piece = quantise_fp8_group(values);
-        store_pairs(memory.pairs + (item - num_routed) * kSlicePairs, piece.codes[0]);
-        if (lane_index() == 0) memory.pair_scales[item - num_routed] = piece.scale;
-      }
+  }
+
+ private:
+  [[nodiscard]] __device__ bool has_codes() const { return p_.x.x_fp8.codes != nullptr; }
+  __device__ void load() {
+    const int slice = min(own_piece(first_), p_.products.width / kSliceWidth - 1);
+    const int at = slice * kSliceWidth + lane_index() % kPieceLanes * kPieceValues;
+    if (has_codes()) {
+      const uint2 codes = __ldcg(reinterpret_cast<const uint2*>(p_.x.x_fp8.codes + at));
+      words_.x = codes.x, words_.y = codes.y;
+      scale_ = __ldcg(p_.x.x_fp8.scales + slice * p_.x.x_fp8.scale_stride);
+    } else {
+      words_ = __ldcg(reinterpret_cast<const uint4*>(p_.x.x + at));
+    }
+  }
+
+  const OneParams& p_;
+  int first_;
+  uint4 words_{};
+  float scale_ = 0.0F;
+};
+
+/// By all warps: the inner values of all assignments, quantised; the shared expert's are the last.
+__device__ void load_inner(const OneParams& p, const OnePlan& plan, const OneMemory& memory, int warp) {
+  const Params& products = p.products;
+  const auto routed_slices = static_cast<unsigned>(products.inner_width / kSliceWidth);
+  const int num_routed = plan.num_routed * static_cast<int>(routed_slices);
+  const int num_all = num_routed + (p.has_shared ? products.shared_inner_width / kSliceWidth : 0);
+  /// Which slice of which row of `inner`, or column of digits.
+  struct Item {
+    bool is_routed;
+    int row, slice;
+  };
+  const auto item_of = [&](int number) -> Item {
+    if (number >= num_routed) return {false, p.input.num_selected, number - num_routed};
+    const unsigned row = static_cast<unsigned>(number) / routed_slices;
+    return {true, static_cast<int>(row), number - static_cast<int>(row * routed_slices)};
+  };
+  const auto load = [&](int number) {
+    const Item item = item_of(min(number, num_all - 1));
+    return __ldcg(reinterpret_cast<const uint4*>(p.inner + std::int64_t{item.row} * products.inner_pitch +
+                                                 item.slice * kSliceWidth +
+                                                 lane_index() % kPieceLanes * kPieceValues));
+  };
+  int first = first_piece(warp);
+  if (first >= num_all) return;
+  uint4 next = load(own_piece(first));
+#pragma unroll 1
+  for (; first < num_all; first += kPiecesOfBlock) {
+    const int number = own_piece(first);
+    const uint4 words = next;
+    next = load(number + kPiecesOfBlock);
+    const SlicePiece piece = quantised_piece(words);
+    if (number >= num_all) continue;
+    const Item item = item_of(number);
+    if (item.is_routed) {
+      store_digits(memory.digits(item.row, item.slice), memory.scales(item.row) + item.slice, piece);
+    } else {
+      store_pairs(memory.pairs + item.slice * kSlicePairs, memory.pair_scales + item.slice, piece);
     }
   }
 }
 
-__device__ void meet() { ptx::named_barrier_sync(kBlockBarrier, kThreads); }
+/// Calls `take(row_block, row, sum)` with the sum of each row, by all lanes of a warp: those of half a one
+/// have the rows of a row block. Row blocks from `end` on do not exist; `sum` is then anything.
+template <class Blocks, class Take>
+__device__ void for_each_sum(const Blocks& blocks, const OneMemory& memory, const OneExtents& extents,
+                             int warp, Take take) {
+  const int end = blocks.num_shared() + blocks.num_routed(), row = lane_index() % kRows;
+#pragma unroll 1
+  for (int first = 2 * warp; first < end; first += 2 * kWarps) {
+    const int row_block = first + lane_index() / kRows;
+    float sum = 0.0F;
+    if (row_block < blocks.num_shared()) {
+      sum = sum_of_shared(memory, row_block, row, extents.num_shared_slices);
+    } else if (row_block < end) {
+      const int column = Blocks::column(blocks.place(row_block - blocks.num_shared()));
+      sum = sum_of_routed(memory, row_block, row, extents.num_slices, column);
+    }
+    take(row_block, row, end, sum);
+  }
+}
 
-/// Both products' first, on all multiprocessors. `down_blocks`: blocks of the second kernel.
+/// Both products' first, on all multiprocessors. `shared`: how the shared expert's row blocks are split;
+/// `down`: the second kernel's.
+template <bool kWhole>
 __global__ void __launch_bounds__(kThreads, 1)
-    stated_inner_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, int down_blocks,
-                            NextBehindWait order) {
+    stated_inner_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, EvenSplit shared,
+                            EvenSplit down, NextBehindWait order) {
   extern __shared__ __align__(128) std::byte dynamic[];
-  auto& [plan, next_task] = *reinterpret_cast<InnerState*>(dynamic);
+  OnePlan& plan = reinterpret_cast<InnerState*>(dynamic)->plan;
   const OneMemory memory(dynamic + sizeof(InnerState), extents);
-  InnerBlocks blocks(p, plan, next_task);
-  const auto begin = [&] {
-    memory.clear();
-    order.wait().launch_next();
-    if (warp_index() == kPlanWarp) plan_token(p, blockIdx.x == 0 ? p.row_of_slot : nullptr, plan);
-    if (threadIdx.x == 0) next_task = kWarps;
-    meet();
-    blocks.open();
-  };
-  const auto prepare = [&] {
-    load_token(p, memory);
-    meet();
-  };
-  multiply_one(blocks, memory, begin, prepare);
-  prefetch_down(p, plan, down_blocks);
+  const int warp = warp_index();
+  InnerBlocks blocks(p, plan, shared);
+  SharedPart<InnerBlocks> shared_part(blocks, extents.num_shared_slices, warp);
+  memory.clear();
+  order.wait().launch_next();
+  TokenLoader token(p, warp);
+  if (warp == kPlanWarp) plan_token(p, blockIdx.x == 0 ? p.row_of_slot : nullptr, plan);
+  __syncthreads();
+  blocks.open();
+  multiply_routed<kWhole>(blocks, extents.num_slices, warp, memory, [&] {
+    token.store(memory);
+    __syncthreads();
+    shared_part.multiply(memory);
+  });
+  ask_for_down(p, plan, down);
+  __syncthreads();
+  for_each_sum(blocks, memory, extents, warp, [&](int row_block, int row, int end, float sum) {
+    const float up = __shfl_down_sync(kAllLanes, sum, kInnerRows);
+    if (row >= kInnerRows || row_block >= end) return;
+    const auto store = [&](int assignment, int first, Bf16Bits a) {
+      p.inner[std::int64_t{assignment} * p.products.inner_pitch + first + row] = a;
+    };
+    if (row_block < blocks.num_shared()) {
+      store(p.input.num_selected, blocks.first_value(row_block),
+            BALEEN_ARCH::activate(sum, up, clamp_limit(p.products.swiglu_limit), 1.0F));
+    } else {
+      const InnerBlocks::Place place = blocks.place(row_block - blocks.num_shared());
+      store(place.assignment, place.value,
+            stated::activate(sum, up, p.products.swiglu_limit, plan.weights[place.assignment]));
+    }
+  });
 }
 
 /// The other, and the sums. The token's experts were known when the first kernel let this one begin, so that
 /// weights come while that one still runs.
+template <bool kWhole>
 __global__ void __launch_bounds__(kThreads, 1)
-    stated_down_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, NextAtOnce order) {
+    stated_down_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, EvenSplit outputs,
+                           NextAtOnce order) {
   extern __shared__ __align__(128) std::byte dynamic[];
   auto& state = *reinterpret_cast<DownState*>(dynamic);
   const OnePlan& plan = state.plan;
   order.launch_next();
   const OneMemory memory(dynamic + sizeof(DownState), extents);
-  DownBlocks blocks(p, plan, state.next_task, state.y);
-  const auto begin = [&] {
-    memory.clear();
-    if (warp_index() == kPlanWarp) plan_token(p, nullptr, state.plan);
-    if (threadIdx.x == 0) state.next_task = kWarps;
-    meet();
-    blocks.open();
-  };
-  const auto prepare = [&] {
+  const int warp = warp_index();
+  const DownBlocks blocks(p, plan, outputs);
+  SharedPart<DownBlocks> shared_part(blocks, extents.num_shared_slices, warp);
+  memory.clear();
+  if (warp == kPlanWarp) plan_token(p, nullptr, state.plan);
+  __syncthreads();
+  multiply_routed<kWhole>(blocks, extents.num_slices, warp, memory, [&] {
     ptx::wait_for_previous_kernel();
-    load_inner(p, plan, memory);
-    meet();
-  };
-  multiply_one(blocks, memory, begin, prepare);
-  meet();
+    load_inner(p, plan, memory, warp);
+    __syncthreads();
+    shared_part.multiply(memory);
+  });
+  __syncthreads();
+  for_each_sum(blocks, memory, extents, warp, [&](int row_block, int row, int end, float sum) {
+    if (row_block >= end) return;
+    const int routed = row_block - blocks.num_shared();
+    const bool is_shared = routed < 0;
+    const bool rounds = is_shared ? p.rounds_shared : p.rounds_routed;
+    const DownBlocks::Place place = blocks.place(is_shared ? row_block : routed);
+    state.y[is_shared ? kMaxSlots : place.assignment][place.row - blocks.outputs().first + row] =
+        rounds ? rounded_to_bf16(sum) : sum;
+  });
+  __syncthreads();
   const int own = static_cast<int>(threadIdx.x), column = blocks.outputs().first + own;
   if (own >= blocks.outputs().count) return;
   if (p.row_of_slot != nullptr) {
@@ -455,7 +455,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 /// where too many row blocks would be one's.
 template <class State>
 struct OneGrid {
-  int num_blocks;
+  EvenSplit split;  ///< of the shared expert's row blocks, or of those of outputs
   OneExtents extents;
 
   [[nodiscard]] std::int64_t bytes() const {
@@ -465,20 +465,21 @@ struct OneGrid {
 };
 
 OneGrid<InnerState> inner_grid(const ExpertsArgs& args, int num_sms) {
-  const auto width = args.x.extent(1), num_selected = args.ids.extent(1);
-  const std::int64_t shared = args.shared != nullptr ? args.shared->w1.rows / kInnerRows : 0;
-  const std::int64_t routed = num_selected * args.routed[0].w1.rows / kInnerRows;
-  const std::int64_t bytes = shared * InnerBlocks::kSharedBytes + routed * InnerBlocks::kRoutedBytes;
-  const auto slices = static_cast<int>(width / kSliceWidth);
+  const int num_shared = args.shared != nullptr ? static_cast<int>(args.shared->w1.rows / kInnerRows) : 0;
+  const auto of_expert = static_cast<int>(args.routed[0].w1.rows / kInnerRows),
+             num_selected = static_cast<int>(args.ids.extent(1)),
+             slices = static_cast<int>(args.x.extent(1) / kSliceWidth);
   OneGrid<InnerState> grid{};
+  int num_blocks = 0;
   do {
-    grid.num_blocks += num_sms;
+    num_blocks += num_sms;
+    grid.split = EvenSplit(num_shared, num_blocks);
     grid.extents = {.num_columns = 1,
                     .num_slices = slices,
-                    .num_shared_slices = shared > 0 ? slices : 0,
-                    .num_row_blocks = static_cast<int>(
-                        shared / grid.num_blocks + bytes / InnerBlocks::kRoutedBytes / grid.num_blocks + 4)};
-  } while (!grid.fits() && grid.extents.num_row_blocks > 4);
+                    .num_shared_slices = num_shared > 0 ? slices : 0,
+                    .num_row_blocks = InnerBlocks::most(grid.split, of_expert, num_selected),
+                    .num_shared_row_blocks = grid.split.most()};
+  } while (!grid.fits() && num_blocks < num_shared + num_selected * of_expert);
   return grid;
 }
 
@@ -489,14 +490,22 @@ OneGrid<DownState> down_grid(const ExpertsArgs& args, int num_sms) {
   const int shared_slices = args.shared != nullptr ? static_cast<int>(args.shared->w1.rows / kSliceWidth) : 0;
   OneGrid<DownState> grid{};
   for (int each = std::min(kMaxOutputs / kRows, (units + num_sms - 1) / num_sms); each >= 1; --each) {
-    grid = {.num_blocks = std::max(std::min(units, num_sms), (units + each - 1) / each),
+    grid = {.split = EvenSplit(units, std::max(std::min(units, num_sms), (units + each - 1) / each)),
             .extents = {.num_columns = num_selected,
                         .num_slices = slices,
                         .num_shared_slices = shared_slices,
-                        .num_row_blocks = (num_selected + (shared_slices > 0 ? 1 : 0)) * each}};
+                        .num_row_blocks = (num_selected + (shared_slices > 0 ? 1 : 0)) * each,
+                        .num_shared_row_blocks = shared_slices > 0 ? each : 0}};
     if (grid.fits()) break;
   }
   return grid;
+}
+
+/// Whether chunks of any row are whole, and their scales lie where 16 bytes can be read.
+bool are_whole(const Matrix& matrix, int num_inputs) {
+  constexpr int kBytes = kChunk * kSliceGroups;
+  return reinterpret_cast<std::uintptr_t>(matrix.scales) % kBytes == 0 &&
+         matrix.scale_distance % kBytes == 0 && num_inputs / 32 % kBytes == 0;
 }
 
 }  // namespace
@@ -509,7 +518,8 @@ bool multiplies_one(const ExpertsArgs& args, int num_sms) {
 void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents,
                          const ExpertScratch& scratch, CudaContext& context) {
   const bool adds_up = !host_computes(args);
-  const OneParams params{.products = dequantised::params_of(args, extents, scratch, {}),
+  const Params products = dequantised::params_of(args, extents, scratch, {});
+  const OneParams params{.products = products,
                          .input = PlanInput(args, extents),
                          .x = TokenRows(args),
                          .weights = args.weights.data(),
@@ -524,13 +534,17 @@ void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents
   const auto inner = inner_grid(args, context.num_sms);
   const auto down = down_grid(args, context.num_sms);
   const auto shape = [](const auto& grid) {
-    return LaunchShape{.grid = dim3(static_cast<unsigned>(grid.num_blocks)),
+    return LaunchShape{.grid = dim3(static_cast<unsigned>(grid.split.num_blocks)),
                        .threads = kThreads,
                        .shared_bytes = grid.bytes()};
   };
-  launch_kernel(kStatedLaunch, stated_inner_one_kernel, shape(inner), context.stream, params, inner.extents,
-                down.num_blocks);
-  launch_kernel(kStatedLaunch, stated_down_one_kernel, shape(down), context.stream, params, down.extents);
+  const bool whole = are_whole(products.routed[0], products.width) &&
+                     are_whole(products.routed[1], products.width) &&
+                     are_whole(products.routed[2], products.inner_width);
+  launch_kernel(kStatedLaunch, whole ? stated_inner_one_kernel<true> : stated_inner_one_kernel<false>,
+                shape(inner), context.stream, params, inner.extents, inner.split, down.split);
+  launch_kernel(kStatedLaunch, whole ? stated_down_one_kernel<true> : stated_down_one_kernel<false>,
+                shape(down), context.stream, params, down.extents, down.split);
   if (!adds_up) combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 

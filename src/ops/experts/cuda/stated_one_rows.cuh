@@ -1,8 +1,8 @@
 /// Products of one token's activations with 16 weight rows at a time, by a warp; for stated_one.cu.
 ///
-/// A *row block* is 16 rows of a routed expert in FP4 or of the shared one in FP8. Warps share it in parts of
-/// some slices each; values of slices meet in shared memory, where the warp that completes the last part adds
-/// them up in order.
+/// A *row block* is 16 rows of a routed expert in FP4 or of the shared one in FP8. All slices of a block's row
+/// blocks lie in one line, of which each warp has an equal piece, so that none waits for another before the
+/// end. Values of slices go to shared memory; behind a barrier a thread for each row adds them up in order.
 ///
 /// FP4: lane 4 g + q loads group q of a slice of rows g and g + 8, 16 bytes each, as it lies in memory. An
 /// instruction takes eight inputs of each of the four groups; columns 2 j and 2 j + 1 have digits 0 and 1 of
@@ -16,7 +16,7 @@
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/ptx/mma_bf16.h"
-#include "cuda/ptx/named_barrier.h"
+#include "cuda/ptx/prefetch.h"
 #include "cuda/scale_group.cuh"
 #include "ops/experts/cuda/stated_weights.cuh"
 
@@ -26,26 +26,38 @@ using namespace stated;
 using SharedRow = dequantised::RowReader<WeightFormat::kFp8>;
 
 inline constexpr int kWarps = 16, kThreads = kWarps * kWarpLanes;
-inline constexpr int kRows = 16;        ///< rows of a row block
-inline constexpr int kChunk = 4;        ///< slices of FP4 that a warp has under way
-inline constexpr int kSharedAhead = 3;  ///< slices of FP8 that a warp has under way
-/// Parts of a row block, of which a warp then has about as many bytes in either format.
-inline constexpr int kRoutedParts = 2, kSharedParts = 4;
+inline constexpr int kRows = 16;           ///< rows of a row block
+inline constexpr int kChunk = 4;           ///< slices of FP4 that a warp has under way in registers
+inline constexpr int kSharedAhead = 2;     ///< slices of FP8 that a warp has under way
 inline constexpr int kSlicePairs = 16;     ///< pieces of 16 bytes: a slice's inputs as BF16
 inline constexpr int kEighths = 4;         ///< eight inputs of each group of a slice
 inline constexpr int kDigitPairBytes = 8;  ///< a digit of eight inputs
+inline constexpr int kPieceValues = 8;     ///< activations of a slice that a lane quantises
+inline constexpr int kPieceLanes = kSliceWidth / kPieceValues;
 
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarpLanes; }
-__device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / kWarpLanes; }
+/// By a shuffle, so that the compiler knows it to be the same in all lanes: branches by it then need no votes.
+__device__ inline int warp_index() {
+  return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpLanes, 0);
+}
 
-/// How a row block of so many slices is cut into parts.
-struct PartCut {
-  int num_slices, each;
-  __host__ __device__ constexpr PartCut(int slices, int parts)
-      : num_slices(slices), each(((slices + parts - 1) / parts + kChunk - 1) / kChunk * kChunk) {}
-  [[nodiscard]] __host__ __device__ constexpr int count() const { return (num_slices + each - 1) / each; }
-  [[nodiscard]] __device__ int begin(int part) const { return part * each; }
-  [[nodiscard]] __device__ int end(int part) const { return min(num_slices, begin(part) + each); }
+/// `count` things for `num_blocks` blocks, which have equal numbers of them but for one.
+struct EvenSplit {
+  int num_blocks, each, extra;
+  EvenSplit() = default;
+  __host__ EvenSplit(int count, int blocks)
+      : num_blocks(blocks), each(count / blocks), extra(count % blocks) {}
+  [[nodiscard]] __host__ __device__ int begin(int block) const {
+    return block * each + (block < extra ? block : extra);
+  }
+  [[nodiscard]] __host__ __device__ int most() const { return each + (extra > 0 ? 1 : 0); }
+};
+
+/// What a warp has of `count` things in a line.
+struct WarpShare {
+  int begin, end;
+  __device__ WarpShare(int count, int warp)
+      : begin(count * warp / kWarps), end(count * (warp + 1) / kWarps) {}
 };
 
 /// What dynamic shared memory has room for.
@@ -53,7 +65,8 @@ struct OneExtents {
   int num_columns;        ///< rows of activations of routed experts
   int num_slices;         ///< slices of one
   int num_shared_slices;  ///< slices of the shared expert's activations
-  int num_row_blocks;
+  int num_row_blocks;     ///< of both kinds, the shared expert's first
+  int num_shared_row_blocks;
 
   /// From row to row of slices' values: odd, so that rows lie in different banks.
   [[nodiscard]] __host__ __device__ int pitch() const {
@@ -66,97 +79,166 @@ class OneMemory {
   __device__ OneMemory(std::byte* memory, const OneExtents& extents) : extents_(extents) {
     digits_ = memory;
     zeros_ = digits_ + extents.num_columns * extents.num_slices * kDigitBytes;
-    pairs = reinterpret_cast<uint4*>(zeros_ + kZeroBytes);
+    tables_ = reinterpret_cast<TwiceTables*>(zeros_ + kZeroBytes);
+    pairs = reinterpret_cast<uint4*>(zeros_ + kZeroBytes + kTableBytes);
     pair_scales = reinterpret_cast<float*>(pairs + extents.num_shared_slices * kSlicePairs);
-    scales_ = pair_scales + extents.num_shared_slices;
+    factors_ = pair_scales + extents.num_shared_slices;
+    scales_ = factors_ + 2 * extents.num_shared_row_blocks * extents.num_shared_slices;
     values_ = scales_ + extents.num_columns * extents.num_slices;
-    done_ = reinterpret_cast<int*>(values_ + extents.num_row_blocks * kRows * extents.pitch());
   }
   static std::int64_t bytes(const OneExtents& extents) {
     const std::int64_t slices = std::int64_t{extents.num_columns} * extents.num_slices;
-    return slices * (kDigitBytes + 4) + kZeroBytes +
-           std::int64_t{extents.num_shared_slices} * (kSlicePairs * 16 + 4) +
-           std::int64_t{extents.num_row_blocks} * (kRows * extents.pitch() + 1) * 4;
+    return slices * (kDigitBytes + 4) + kZeroBytes + kTableBytes +
+           std::int64_t{extents.num_shared_slices} *
+               (kSlicePairs * 16 + 4 + 8 * extents.num_shared_row_blocks) +
+           std::int64_t{extents.num_row_blocks} * kRows * extents.pitch() * 4;
   }
 
   /// By all threads, before anything is read and behind no barrier of its own.
   __device__ void clear() const {
-    const int thread = static_cast<int>(threadIdx.x);
-    if (thread < kZeroBytes / 4) reinterpret_cast<std::uint32_t*>(zeros_)[thread] = 0;
-    for (int i = thread; i < extents_.num_row_blocks; i += kThreads) done_[i] = 0;
+    static_assert(kZeroBytes / 4 <= kThreads);
+    if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<std::uint32_t*>(zeros_)[threadIdx.x] = 0;
+    if (threadIdx.x < kWarpLanes) tables_[threadIdx.x] = {};
   }
+  /// From memory, and each lane its own, so that the compiler keeps them in registers: what it knows, or knows
+  /// to be the same in all lanes, it brings to a register anew for each use.
+  [[nodiscard]] __device__ TwiceTables tables() const { return tables_[lane_index()]; }
 
-  /// [eighth][group][digit][8 inputs] of a slice of a column.
+  /// [eighth][group][digit][8 inputs] of a slice of a column. Behind the last one there are a chunk's bytes
+  /// that may be read.
   [[nodiscard]] __device__ std::byte* digits(int column, int slice) const {
     return digits_ + (column * extents_.num_slices + slice) * kDigitBytes;
   }
-  /// Stands in for digits of groups that are not a lane's; `digit`: 0 or 2, in other banks than theirs.
+  /// Stands in for a chunk of digits of groups that are not a lane's; `digit`: 0 or 2, in other banks than
+  /// theirs.
   [[nodiscard]] __device__ const std::byte* zeros(int digit) const {
     return zeros_ + (2 - digit) * kDigitPairBytes;
   }
   /// S * 2^-10 of a column's slices.
   [[nodiscard]] __device__ float* scales(int column) const { return scales_ + column * extents_.num_slices; }
+  /// Scales of the shared expert's weights in the slices of rows 0 to 7, or 8 to 15, of a row block.
+  [[nodiscard]] __device__ float* factors(int row_block, int half) const {
+    return factors_ + (2 * row_block + half) * extents_.num_shared_slices;
+  }
   /// Values of slices of row `row` of a row block.
   [[nodiscard]] __device__ float* values(int row_block, int row) const {
     return values_ + (row_block * kRows + row) * extents_.pitch();
-  }
-  /// By a warp that has written values: whether all of the row block's `parts` are there now, for it to read.
-  [[nodiscard]] __device__ bool completes(int row_block, int parts) const {
-    __threadfence_block();
-    __syncwarp();
-    int before = 0;
-    if (lane_index() == 0) before = atomicAdd(&done_[row_block], 1);
-    before = __shfl_sync(kAllLanes, before, 0);
-    __threadfence_block();
-    return before + 1 == parts;
   }
 
   uint4* pairs;        ///< the shared expert's activations as BF16, in the order of `dequantised::Columns`
   float* pair_scales;  ///< S of its slices
 
  private:
-  static constexpr int kZeroBytes = 512;
+  static constexpr int kZeroBytes = 512 + (kChunk - 1) * kDigitBytes;
+  static constexpr int kTableBytes = kWarpLanes * static_cast<int>(sizeof(TwiceTables));
 
   std::byte *digits_, *zeros_;
-  float *scales_, *values_;
-  int* done_;
+  TwiceTables* tables_;
+  float *factors_, *scales_, *values_;
   OneExtents extents_;
 };
 
-/// By a warp: the digits of inputs 4 lane to 4 lane + 3 of a slice.
-__device__ inline void store_digits(std::byte* slice, const std::uint32_t (&digits)[kDigits]) {
-  const int lane = lane_index(), group = lane / 8, eighth = lane % 8 / 2, half = lane % 2;
-  auto* const words = reinterpret_cast<std::uint32_t*>(slice);
-#pragma unroll
-  for (int digit = 0; digit < kDigits; ++digit)
-    words[((eighth * kSliceGroups + group) * kDigits + digit) * 2 + half] = digits[digit];
-}
-/// By a warp: the inputs of its lanes' codes as BF16 pairs of the shared expert's slice.
-__device__ inline void store_pairs(uint4* slice, std::uint32_t codes) {
-  const int lane = lane_index(), eight = lane / 2;
-  const std::uint32_t next = __shfl_down_sync(kAllLanes, codes, 1);
-  std::uint32_t pairs[4];
-  dequantised::dequantise_e4m3_words(codes, next, pairs);
-  if (lane % 2 == 0) slice[eight % 4 * 4 + eight / 4] = {pairs[0], pairs[1], pairs[2], pairs[3]};
-}
+/// A lane's eight activations of a slice, rounded to e4m3: pairs (0, 4), (1, 5), (2, 6), (3, 7) as BF16,
+/// where NaN counts as 480; the slice's scale, and whether one of its activations is NaN.
+struct SlicePiece {
+  std::uint32_t pairs[kPieceValues / 2];
+  float scale;
+  bool nan;
+};
 
-/// X of four values of a slice of which each lane has four, quantised as `quantise_fp8_group` does, without
-/// codes in between; returns the slice's S * 2^-10, or NaN.
-__device__ inline float quantise_to_integers(const float (&values)[4], std::int32_t (&x)[4]) {
-  constexpr float kToInteger = 0x1p9F, kMagic = 0x1.8p23F;
+/// Whether it is so in a lane of the 16 that have the slice.
+__device__ inline bool any_of_slice(bool own) {
+  constexpr unsigned kLanes = (1u << kPieceLanes) - 1;
+  return (__ballot_sync(kAllLanes, own) >> (lane_index() & kPieceLanes) & kLanes) != 0;
+}
+/// Of BF16 values, as `quantise_fp8_group` does.
+__device__ inline SlicePiece quantised_piece(const uint4& words) {
+  float values[kPieceValues];
+  unpack_bf16(words, values);
   float amax = 0.0F;
-#pragma unroll
-  for (const float value : values) amax = fmaxf(amax, fabsf(value));
-  const float scale = fp8_scale(warp_max(amax)), inverse = inverse_scale(scale);
   bool nan = false;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    nan |= isnan(values[i]);
-    const float rounded = rounded_to_e4m3(values[i] * inverse);
-    x[i] = __float_as_int(__fmaf_rn(rounded, kToInteger, kMagic)) - __float_as_int(kMagic);
+  for (const float value : values) {
+    amax = fmaxf(amax, fabsf(value));
+    nan |= isnan(value);
   }
-  return slice_scale(scale, __any_sync(kAllLanes, nan));
+  SlicePiece piece;
+  piece.scale = fp8_scale(warp_max<kPieceLanes>(amax));
+  piece.nan = any_of_slice(nan);
+  const float inverse = inverse_scale(piece.scale);
+#pragma unroll
+  for (float& value : values) value *= inverse;
+#if __CUDA_ARCH__ >= 890
+  dequantised::dequantise_e4m3_words(to_e4m3x4(values[0], values[1], values[2], values[3]),
+                                     to_e4m3x4(values[4], values[5], values[6], values[7]), piece.pairs);
+#else
+  constexpr float kNaN = 480.0F;
+#pragma unroll
+  for (float& value : values) value = isnan(value) ? kNaN : rounded_to_e4m3(value);
+#pragma unroll
+  for (int i = 0; i < kPieceValues / 2; ++i) piece.pairs[i] = pack_bf16(values[i], values[i + 4]);
+#endif
+  return piece;
 }
+/// Of codes.
+__device__ inline SlicePiece piece_of_codes(const uint2& codes, float scale) {
+  SlicePiece piece;
+  dequantised::dequantise_e4m3_words(codes.x, codes.y, piece.pairs);
+  piece.scale = scale;
+  piece.nan = any_of_slice(has_nan(codes.x) || has_nan(codes.y));
+  return piece;
+}
+
+/// The piece as digits in `slice`, with S * 2^-10, or NaN.
+__device__ inline void store_digits(std::byte* slice, float* scale, const SlicePiece& piece) {
+  constexpr float kToInteger = 0x1p9F, kMagic = 0x1.8p23F;
+  std::int32_t x[2][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const auto integer = [](float value) {
+      return __float_as_int(__fmaf_rn(value, kToInteger, kMagic)) - __float_as_int(kMagic);
+    };
+    x[0][i] = integer(bf16_low(piece.pairs[i]));
+    x[1][i] = integer(bf16_high(piece.pairs[i]));
+  }
+  std::uint32_t digits[2][kDigits];
+  digits_of(x[0], digits[0]);
+  digits_of(x[1], digits[1]);
+  const int lane = lane_index() % kPieceLanes, group = lane / kEighths, eighth = lane % kEighths;
+  auto* const to = reinterpret_cast<uint2*>(slice) + (eighth * kSliceGroups + group) * kDigits;
+#pragma unroll
+  for (int digit = 0; digit < kDigits; ++digit) to[digit] = {digits[0][digit], digits[1][digit]};
+  if (lane == 0) *scale = slice_scale(piece.scale, piece.nan);
+}
+/// The piece as BF16 in the shared expert's slice, with S.
+__device__ inline void store_pairs(uint4* slice, float* scale, const SlicePiece& piece) {
+  const int lane = lane_index() % kPieceLanes;
+  slice[lane % kEighths * 4 + lane / kEighths] = {piece.pairs[0], piece.pairs[1], piece.pairs[2],
+                                                  piece.pairs[3]};
+  if (lane == 0) *scale = piece.scale;
+}
+
+/// Where 16 rows of a routed expert lie: rows 0 to 7 of one matrix, or half of one, rows 8 to 15 of another.
+struct RowPlace {
+  const Matrix& first;
+  const Matrix& second;
+  int first_row, second_row, place, num_inputs;
+
+  [[nodiscard]] __device__ const std::uint8_t* codes(int row) const {
+    const Matrix& matrix = row < kRows / 2 ? first : second;
+    return matrix.codes + place * matrix.code_distance + std::int64_t{row_of(row)} * (num_inputs / 2);
+  }
+  [[nodiscard]] __device__ const std::uint8_t* scales(int row) const {
+    const Matrix& matrix = row < kRows / 2 ? first : second;
+    return static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
+           std::int64_t{row_of(row)} * (num_inputs / 32);
+  }
+
+ private:
+  [[nodiscard]] __device__ int row_of(int row) const {
+    return row < kRows / 2 ? first_row + row : second_row + row - kRows / 2;
+  }
+};
 
 /// Where a lane reads the rows g and g + 8 of a row block in FP4: its group of slice 0, and the rows' scales.
 struct RoutedRows {
@@ -164,17 +246,13 @@ struct RoutedRows {
   const std::uint8_t* scales[2];
 
   __device__ RoutedRows() = default;
-  /// `first_row`: of the first eight rows; `second_row`: of the others.
-  __device__ RoutedRows(const Matrix& first, int first_row, const Matrix& second, int second_row, int place,
-                        int num_inputs) {
+  __device__ explicit RoutedRows(const RowPlace& rows) {
     const int g = lane_index() / 4, q = lane_index() % 4;
-    const auto find = [&](const Matrix& matrix, std::int64_t row, int i) {
-      codes[i] = matrix.codes + place * matrix.code_distance + row * (num_inputs / 2) + 16 * q;
-      scales[i] = static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
-                  row * (num_inputs / 32);
-    };
-    find(first, first_row + g, 0);
-    find(second, second_row + g, 1);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      codes[half] = rows.codes(g + 8 * half) + 16 * q;
+      scales[half] = rows.scales(g + 8 * half);
+    }
   }
 };
 
@@ -189,21 +267,46 @@ struct RoutedSlice {
   }
 };
 
-/// Scales of kChunk slices of both rows, of which each lane of four has those of one slice.
+/// Scales of kChunk slices of both rows: of a slice the e8m0 codes of its four groups.
 struct RoutedScales {
-  std::uint32_t words[2];
+  std::uint32_t words[2][kChunk];
 
-  __device__ void load(const RoutedRows& rows, int first_slice, int end) {
+  template <bool kWhole>
+  __device__ void load(const RoutedRows& rows, int slice, int num_slices) {
     static_assert(kChunk == 4);
-    const int slice = min(first_slice + lane_index() % 4, end - 1);
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      words[half] = __ldcg(reinterpret_cast<const std::uint32_t*>(rows.scales[half] + slice * kSliceGroups));
+    for (int half = 0; half < 2; ++half) {
+      const std::uint8_t* const from = rows.scales[half] + slice * kSliceGroups;
+      if constexpr (kWhole) {
+        const uint4 four = __ldcg(reinterpret_cast<const uint4*>(from));
+        words[half][0] = four.x, words[half][1] = four.y, words[half][2] = four.z, words[half][3] = four.w;
+      } else {
+#pragma unroll
+        for (int i = 0; i < kChunk; ++i)
+          words[half][i] =
+              __ldcg(reinterpret_cast<const std::uint32_t*>(from) + min(i, num_slices - 1 - slice));
+      }
+    }
   }
-  /// s of the lane's group in slice `i` of the chunk.
-  [[nodiscard]] __device__ float scale(int half, int i) const {
-    const std::uint32_t word = __shfl_sync(kAllLanes, words[half], i, kSliceGroups);
-    return e8m0_value(word >> (8 * (lane_index() % 4)) & 0xFFu);
+  /// s of the lane's group.
+  __device__ void to_floats(float (&scales)[2][kChunk]) const {
+    const unsigned q = threadIdx.x % 4;
+    std::uint32_t all = 0, common = ~0u;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i) {
+        const std::uint32_t word = words[half][i];
+        all |= word, common &= word;
+        scales[half][i] = __uint_as_float(ptx::byte_permute(word, 0, q << 12 | 0x444u) >> 1);
+      }
+    }
+    if (__all_sync(kAllLanes, are_moderate(all) && are_moderate(common))) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i) scales[half][i] = e8m0_value(words[half][i] >> (8 * q) & 0xFFu);
+    }
   }
 };
 
@@ -222,13 +325,12 @@ struct RoutedColumn {
   }
 };
 
-/// Of rows g and g + 8: lanes q = 0 and 1 of four get the former's slice, the others the latter's.
-__device__ inline float multiply_slice(const RoutedSlice& weights, const float (&scales)[2],
-                                       const RoutedColumn& column, int slice) {
+/// Of rows g and g + 8: lanes q = 0 and 1 of four get the former's slice, the others the latter's. `lower`,
+/// `upper`: the lane's digits of the slice.
+__device__ inline float multiply_slice(const RoutedSlice& weights, float first_scale, float second_scale,
+                                       const std::byte* lower, const std::byte* upper,
+                                       const TwiceTables& tables) {
   constexpr int kEighthBytes = kSliceGroups * kDigits * kDigitPairBytes;
-  const std::byte *const lower = column.lower + slice * column.distance, *const upper =
-                                                                             column.upper +
-                                                                             slice * column.distance;
   std::int32_t low[4] = {}, high[4] = {};
 #pragma unroll
   for (int i = 0; i < kEighths; ++i) {
@@ -236,8 +338,8 @@ __device__ inline float multiply_slice(const RoutedSlice& weights, const float (
       return i == 0 ? codes.x : i == 1 ? codes.y : i == 2 ? codes.z : codes.w;
     };
     std::uint32_t a[4];
-    twice_weights(word(weights.codes[0]), a[0], a[2]);
-    twice_weights(word(weights.codes[1]), a[1], a[3]);
+    twice_weights(word(weights.codes[0]), a[0], a[2], tables);
+    twice_weights(word(weights.codes[1]), a[1], a[3], tables);
     const uint2 x = *reinterpret_cast<const uint2*>(lower + i * kEighthBytes);
     const uint2 y = *reinterpret_cast<const uint2*>(upper + i * kEighthBytes);
     ptx::mma_16x8x32_s8(low, a, x.x, x.y, low);
@@ -248,7 +350,7 @@ __device__ inline float multiply_slice(const RoutedSlice& weights, const float (
   for (int half = 0; half < 2; ++half) {
     // Of 2 W: half of it is exact.
     const std::int32_t sum = (high[2 * half] * kDigitBase + low[2 * half + 1]) * kDigitBase + low[2 * half];
-    products[half] = __fmul_rn(0.5F * __int2float_rn(sum), scales[half]);
+    products[half] = __fmul_rn(0.5F * __int2float_rn(sum), half == 0 ? first_scale : second_scale);
   }
   const bool second = lane_index() % 4 >= 2;
   const float kept = second ? products[1] : products[0], sent = second ? products[0] : products[1];
@@ -256,143 +358,200 @@ __device__ inline float multiply_slice(const RoutedSlice& weights, const float (
   return __fadd_rn(pair, __shfl_xor_sync(kAllLanes, pair, 1));
 }
 
-/// By a warp: slices [begin, end) of a row block of the shared expert: their values, without scales.
-/// `prepare()` is called once weights are under way.
-template <class Prepare>
-__device__ void multiply_shared_part(const SharedRow (&rows)[2], int begin, int end, int row_block,
-                                     const OneMemory& memory, Prepare prepare) {
-  const int g = lane_index() / 4, q = lane_index() % 4;
-  SharedRow::Slice slices[kSharedAhead][2];
-  const auto load = [&](int slice, int to) {
+/// A warp's slices of the shared expert's row blocks. They are under way from construction on.
+template <class Blocks>
+class SharedPart {
+ public:
+  __device__ SharedPart(const Blocks& blocks, int num_slices, int warp)
+      : blocks_(blocks), num_slices_(num_slices) {
+    const WarpShare share(blocks.num_shared() * num_slices, warp);
+    count_ = share.end - share.begin;
+    if (count_ == 0) return;
+    next_row_block_ = row_block_ = static_cast<int>(static_cast<unsigned>(share.begin) / num_slices);
+    next_slice_ = slice_ = share.begin - row_block_ * num_slices;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) slices[to][half] = rows[half].load(slice);
-  };
-#pragma unroll
-  for (int i = 0; i < kSharedAhead; ++i)
-    if (begin + i < end) load(begin + i, i);
-  prepare();
-  float* const values = memory.values(row_block, g + 8 * (q % 2));
+    for (int i = 0; i < kSharedAhead; ++i)
+      if (i < count_) load(i);
+  }
+
+  /// Their values, without scales; and the weights' scales.
+  __device__ void multiply(const OneMemory& memory) {
 #pragma unroll 1
-  for (int first = begin; first < end; first += kSharedAhead) {
+    for (int first = 0; first < count_; first += kSharedAhead) {
 #pragma unroll
-    for (int i = 0; i < kSharedAhead; ++i) {
-      const int slice = first + i;
-      if (slice >= end) break;
-      float products[4] = {};
-#pragma unroll
-      for (int eighth = 0; eighth < kEighths; ++eighth) {
-        std::uint32_t a[4], b[4];
-        SharedRow::dequantise(slices[i][0], eighth, nullptr, a);
-        SharedRow::dequantise(slices[i][1], eighth, nullptr, b);
-        const uint4 x = memory.pairs[slice * kSlicePairs + 4 * eighth + q];
-        ptx::mma_16x8x16(products, a[0], b[0], a[1], b[1], x.x, x.y);
-        ptx::mma_16x8x16(products, a[2], b[2], a[3], b[3], x.z, x.w);
+      for (int i = 0; i < kSharedAhead; ++i) {
+        if (first + i >= count_) break;
+        multiply_one(memory, i);
+        if (first + i + kSharedAhead < count_) load(i);
       }
-      if (slice + kSharedAhead < end) load(slice + kSharedAhead, i);
-      if (q < 2) values[slice] = q == 0 ? products[0] : products[2];
     }
+  }
+
+ private:
+  __device__ void load(int to) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      codes_[to][half] = blocks_.shared_row(next_row_block_, half, lane_index() / 4).load(next_slice_);
+    // Lanes 0 and 1 take care of the scales of rows 0 to 7 and 8 to 15.
+    if (lane_index() < 2)
+      factors_[to] = blocks_.shared_row(next_row_block_, lane_index(), 0).slice_factor(next_slice_);
+    step(next_row_block_, next_slice_);
+  }
+  __device__ void multiply_one(const OneMemory& memory, int from) {
+    const int g = lane_index() / 4, q = lane_index() % 4;
+    float products[4] = {};
+#pragma unroll
+    for (int eighth = 0; eighth < kEighths; ++eighth) {
+      std::uint32_t a[4], b[4];
+      SharedRow::dequantise(codes_[from][0], eighth, nullptr, a);
+      SharedRow::dequantise(codes_[from][1], eighth, nullptr, b);
+      const uint4 x = memory.pairs[slice_ * kSlicePairs + 4 * eighth + q];
+      ptx::mma_16x8x16(products, a[0], b[0], a[1], b[1], x.x, x.y);
+      ptx::mma_16x8x16(products, a[2], b[2], a[3], b[3], x.z, x.w);
+    }
+    if (q < 2) memory.values(row_block_, g + 8 * q)[slice_] = q == 0 ? products[0] : products[2];
+    if (lane_index() < 2) memory.factors(row_block_, lane_index())[slice_] = factors_[from];
+    step(row_block_, slice_);
+  }
+  __device__ void step(int& row_block, int& slice) const {
+    if (++slice < num_slices_) return;
+    slice = 0;
+    ++row_block;
+  }
+
+  const Blocks& blocks_;
+  int num_slices_, count_ = 0;
+  int row_block_ = 0, slice_ = 0, next_row_block_ = 0, next_slice_ = 0;
+  SharedRow::Slice codes_[kSharedAhead][2];
+  float factors_[kSharedAhead];
+};
+
+/// A warp's walk over chunks of the routed experts' row blocks.
+template <class Blocks>
+struct ChunkWalk {
+  typename Blocks::Place place;
+  int row_block, slice;
+
+  __device__ ChunkWalk(const Blocks& blocks, int chunk, int num_chunks)
+      : row_block(static_cast<int>(static_cast<unsigned>(chunk) / num_chunks)) {
+    slice = (chunk - row_block * num_chunks) * kChunk;
+    place = blocks.place(row_block);
+  }
+  /// Whether a row block begins.
+  __device__ bool step(const Blocks& blocks, int num_slices) {
+    slice += kChunk;
+    if (slice < num_slices) return false;
+    slice = 0;
+    ++row_block;
+    blocks.step(place);
+    return true;
+  }
+};
+
+/// Asks for the chunks of a walk, each line of the 16 rows once: the cache then has them when registers want
+/// them.
+template <class Blocks>
+class ChunksAhead {
+ public:
+  __device__ explicit ChunksAhead(const ChunkWalk<Blocks>& walk) : walk_(walk) {}
+
+  /// Once there is a chunk, and where a row block begins.
+  __device__ void open(const Blocks& blocks) {
+    const RowPlace rows = blocks.rows(walk_.place);
+    const int row = lane_index() / 2;
+    codes_ = rows.codes(row) + lane_index() % 2 * 2 * kAskedBytes;
+    if (lane_index() % 2 == 0) ptx::prefetch_l2(rows.scales(row));
+  }
+  __device__ void ask() const {
+    const std::uint8_t* const line = codes_ + walk_.slice * kSliceBytes;
+    ptx::prefetch_l2(line);
+    ptx::prefetch_l2(line + kAskedBytes);
+  }
+  __device__ void step(const Blocks& blocks, int num_slices) {
+    if (walk_.step(blocks, num_slices)) open(blocks);
+  }
+
+ private:
+  static constexpr int kAskedBytes = 64;  ///< that one instruction of a lane asks for at least
+  static_assert(kChunk * kSliceBytes == 4 * kAskedBytes);  // a row's: two lanes have it
+
+  ChunkWalk<Blocks> walk_;
+  const std::uint8_t* codes_ = nullptr;
+};
+
+/// By a warp: its chunks of the routed experts' row blocks. `prepare()` is called once weights are under way,
+/// and brings activations to shared memory. `kWhole`: chunks are, and scales of each lie where 16 bytes can be
+/// read.
+template <bool kWhole, class Blocks, class Prepare>
+__device__ void multiply_routed(const Blocks& blocks, int num_slices, int warp, const OneMemory& memory,
+                                Prepare prepare) {
+  const int num_chunks = (num_slices + kChunk - 1) / kChunk;
+  const WarpShare share(blocks.num_routed() * num_chunks, warp);
+  ChunkWalk<Blocks> next(blocks, share.begin, num_chunks);  // what is to be loaded
+  ChunksAhead<Blocks> ahead(next);
+  // Asks for the chunk behind `chunk`, for which registers wait.
+  const auto ask = [&](int chunk) {
+    if (chunk + 1 >= share.end) return;
+    ahead.step(blocks, num_slices);
+    ahead.ask();
+  };
+  RoutedRows rows;
+  RoutedSlice slices[kChunk];
+  RoutedScales next_scales;
+  if (share.begin < share.end) {
+    rows = RoutedRows(blocks.rows(next.place));
+    next_scales.template load<kWhole>(rows, next.slice, num_slices);
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i)
+      if (kWhole || next.slice + i < num_slices) slices[i].load(rows, next.slice + i);
+    if constexpr (kWhole) {
+      ahead.open(blocks);
+      ask(share.begin);
+    }
+  }
+  prepare();
+  const TwiceTables tables = memory.tables();
+#pragma unroll 1
+  for (int chunk = share.begin; chunk < share.end; ++chunk) {
+    const ChunkWalk<Blocks> now = next;
+    float scales[2][kChunk];
+    next_scales.to_floats(scales);
+    const bool more = chunk + 1 < share.end;
+    if (next.step(blocks, num_slices) && more) rows = RoutedRows(blocks.rows(next.place));
+    if (more) next_scales.template load<kWhole>(rows, next.slice, num_slices);
+    const RoutedColumn column(memory, Blocks::column(now.place));
+    const std::byte* const lower = column.lower + now.slice * column.distance;
+    const std::byte* const upper = column.upper + now.slice * column.distance;
+    float* const values =
+        memory.values(blocks.num_shared() + now.row_block, lane_index() / 4 + lane_index() % 4 / 2 * 8) +
+        now.slice;
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i) {
+      const float value = multiply_slice(slices[i], scales[0][i], scales[1][i], lower + i * kDigitBytes,
+                                         upper + i * kDigitBytes, tables);
+      if (lane_index() % 2 == 0 && (kWhole || now.slice + i < num_slices)) values[i] = value;
+      if (more && (kWhole || next.slice + i < num_slices)) slices[i].load(rows, next.slice + i);
+    }
+    if constexpr (kWhole) ask(chunk + 1);
   }
 }
 
-/// What a lane adds up of a row block that is complete: lane r < 16 row r. `factors`: of the row's slices.
-__device__ inline float sum_of_shared(const OneMemory& memory, int row_block, int num_slices,
-                                      const float* factors) {
-  if (lane_index() >= kRows) return 0.0F;
-  const float* const values = memory.values(row_block, lane_index());
+/// What a thread adds up: row `row` of a row block.
+__device__ inline float sum_of_shared(const OneMemory& memory, int row_block, int row, int num_slices) {
+  const float *const values = memory.values(row_block, row), *const factors =
+                                                                 memory.factors(row_block, row / 8);
   float sum = 0.0F;
 #pragma unroll 8
   for (int i = 0; i < num_slices; ++i) sum = fmaf(values[i], memory.pair_scales[i] * factors[i], sum);
   return sum;
 }
-__device__ inline float sum_of_routed(const OneMemory& memory, int row_block, int num_slices, int column) {
-  if (lane_index() >= kRows) return 0.0F;
-  const float *const values = memory.values(row_block, lane_index()), *const scales = memory.scales(column);
+__device__ inline float sum_of_routed(const OneMemory& memory, int row_block, int row, int num_slices,
+                                      int column) {
+  const float *const values = memory.values(row_block, row), *const scales = memory.scales(column);
   float sum = 0.0F;
 #pragma unroll 8
   for (int i = 0; i < num_slices; ++i) sum = add_slice(values[i], scales[i], sum);
   return sum;
-}
-
-/// By a warp: task `task` of `blocks`, one of routed experts, and all that it then claims. `prepare()` is
-/// called once weights are under way.
-template <class Blocks, class Prepare>
-__device__ void multiply_routed_parts(const Blocks& blocks, int task, const OneMemory& memory,
-                                      Prepare prepare) {
-  const PartCut cut = blocks.routed_cut();
-  struct Chunk {
-    int row_block, slice, end;
-  };
-  RoutedRows rows;
-  Chunk next{-1, 0, 0};  // what is to be loaded; row block -1: nothing
-  const auto open = [&](int number) {
-    next.row_block = -1;
-    if (number >= blocks.end()) return;
-    const int part = (number - blocks.num_shared_tasks()) % cut.count();
-    next = {blocks.num_shared() + (number - blocks.num_shared_tasks()) / cut.count(), cut.begin(part),
-            cut.end(part)};
-    rows = blocks.routed_rows(next.row_block);
-  };
-  RoutedSlice slices[kChunk];
-  RoutedScales next_scales;
-  const auto load = [&](int i) {
-    if (next.row_block < 0) return;
-    if (i == 0) next_scales.load(rows, next.slice, next.end);
-    if (next.slice + i < next.end) slices[i].load(rows, next.slice + i);
-  };
-  open(task);
-#pragma unroll
-  for (int i = 0; i < kChunk; ++i) load(i);
-  prepare();
-#pragma unroll 1
-  while (next.row_block >= 0) {
-    const Chunk now = next;
-    const RoutedScales scales = next_scales;
-    next.slice += kChunk;
-    if (next.slice >= next.end) open(blocks.claim());
-    const int column_of_block = blocks.column(now.row_block);
-    const RoutedColumn column(memory, column_of_block);
-    float* const values = memory.values(now.row_block, lane_index() / 4 + lane_index() % 4 / 2 * 8);
-#pragma unroll
-    for (int i = 0; i < kChunk; ++i) {
-      if (now.slice + i < now.end) {
-        const float of_rows[2] = {scales.scale(0, i), scales.scale(1, i)};
-        const float value = multiply_slice(slices[i], of_rows, column, now.slice + i);
-        if (lane_index() % 2 == 0) values[now.slice + i] = value;
-      }
-      load(i);
-    }
-    if (now.slice + kChunk < now.end || !memory.completes(now.row_block, cut.count())) continue;
-    blocks.take(now.row_block, sum_of_routed(memory, now.row_block, cut.num_slices, column_of_block));
-  }
-}
-
-/// By a warp, all of its block's tasks that it gets; those of the shared expert come first, its first is that
-/// of its own number. `begin()` is called once, before anything is asked of `blocks` but what the shared
-/// expert has; `prepare()` once weights are under way, and brings activations to shared memory.
-template <class Blocks, class Begin, class Prepare>
-__device__ void multiply_one(Blocks& blocks, const OneMemory& memory, Begin begin, Prepare prepare) {
-  int task = warp_index();
-  bool prepared = false;
-  const auto prepare_once = [&] {
-    if (!prepared) prepare();
-    prepared = true;
-  };
-  const bool begins_shared = task < blocks.num_shared_tasks();
-  if (!begins_shared) begin();
-  const PartCut cut = blocks.shared_cut();
-  while (task < blocks.num_shared_tasks()) {
-    const int row_block = task / cut.count(), part = task % cut.count();
-    const SharedRow rows[2] = {blocks.shared_row(row_block, 0), blocks.shared_row(row_block, 1)};
-    multiply_shared_part(rows, cut.begin(part), cut.end(part), row_block, memory, [&] {
-      if (!prepared) begin();
-      prepare_once();
-    });
-    if (memory.completes(row_block, cut.count()))
-      blocks.take_shared(row_block,
-                         sum_of_shared(memory, row_block, cut.num_slices, blocks.shared_factors(row_block)));
-    task = blocks.claim();
-  }
-  multiply_routed_parts(blocks, task, memory, prepare_once);
 }
 
 }  // namespace baleen::BALEEN_ARCH::stated_one

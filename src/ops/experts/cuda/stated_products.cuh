@@ -32,19 +32,25 @@ inline constexpr int kDigitBytes = kSliceWidth * kDigits;  ///< a token's
 inline constexpr std::int32_t kSumBegin = 0x4AC00000;  ///< 1.5 * 2^22
 inline constexpr float kSumBeginValue = 0x1.8p22F;
 
+/// First halves of the tables of `twice_weights`.
+struct TwiceTables {
+  std::uint32_t positive = 0x06040200u;  // 0, 2, 4, 6
+  std::uint32_t negative = 0x7D7E7F00u;
+};
+
 /// Twice W of eight e2m1 codes, the first in the lowest nibble, as s8: of codes 0 to 3 and 4 to 7.
-__device__ inline void twice_weights(std::uint32_t codes, std::uint32_t& first, std::uint32_t& second) {
+__device__ inline void twice_weights(std::uint32_t codes, std::uint32_t& first, std::uint32_t& second,
+                                     const TwiceTables& tables = {}) {
   // A nibble's lower bits select a byte. Its top bit, the sign, selects eight copies of that byte's top bit
   // instead, which is 0 in these tables: positive codes alone, and, with the signs turned around, negative
   // ones alone, as -W in seven bits, of which the shift makes 2 W.
-  constexpr std::uint32_t kTwiceLow = 0x06040200u, kTwiceHigh = 0x18100C08u;  // 0, 2, 4, 6; 8, 12, 16, 24
-  constexpr std::uint32_t kNegativeLow = 0x7D7E7F00u, kNegativeHigh = 0x74787A7Cu;
+  constexpr std::uint32_t kTwiceHigh = 0x18100C08u, kNegativeHigh = 0x74787A7Cu;  // 8, 12, 16, 24
   constexpr std::uint32_t kSigns = 0x88888888u;
   const std::uint32_t turned = codes ^ kSigns;
-  first = ptx::byte_permute(kTwiceLow, kTwiceHigh, codes) +
-          (ptx::byte_permute(kNegativeLow, kNegativeHigh, turned) << 1);
-  second = ptx::byte_permute(kTwiceLow, kTwiceHigh, codes >> 16) +
-           (ptx::byte_permute(kNegativeLow, kNegativeHigh, turned >> 16) << 1);
+  first = ptx::byte_permute(tables.positive, kTwiceHigh, codes) +
+          (ptx::byte_permute(tables.negative, kNegativeHigh, turned) << 1);
+  second = ptx::byte_permute(tables.positive, kTwiceHigh, codes >> 16) +
+           (ptx::byte_permute(tables.negative, kNegativeHigh, turned >> 16) << 1);
 }
 
 /// W itself of eight codes, as s8, and 8 W.
