@@ -132,11 +132,12 @@ TEST(StatedExpertsOnGpu, OfGroupsWithASharedExpert) {
   }
 }
 
-/// One slice in either direction, odd numbers of them, outputs that fill no whole block.
+/// One slice in either direction, odd numbers of them, whole chunks of four, outputs that fill no whole block.
 TEST(StatedExpertsOnGpu, GeometriesOfSmallModels) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
-  const Geometry geometries[] = {{256, 128, 8}, {128, 128, 3}, {384, 640, 4}, {640, 384, 4}, {128, 1152, 5}};
+  const Geometry geometries[] = {{256, 128, 8},  {128, 128, 3}, {384, 640, 4},  {640, 384, 4},
+                                 {128, 1152, 5}, {512, 512, 7}, {1024, 512, 4}, {640, 1024, 5}};
   for (const Geometry& geometry : geometries) {
     const Layer layer(cuda, geometry);
     for (const std::int64_t num_rows : {1, 3, 80}) {
@@ -237,8 +238,9 @@ TEST(StatedExpertsOnGpu, ExpertsInOtherPlaces) {
 TEST(StatedExpertsOnGpu, RowsDoNotDependOnCompany) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
-  for (const auto& [inner, shared_inner, split] :
-       {std::tuple{384, 384, ExpertSplit{}}, {384, 256, ExpertSplit{.routed = true, .shared = true}}}) {
+  for (const auto& [inner, shared_inner, split] : {std::tuple{384, 384, ExpertSplit{}},
+                                                   {512, 512, ExpertSplit{}},
+                                                   {384, 256, ExpertSplit{.routed = true, .shared = true}}}) {
     const Layer layer(cuda, {.width = 512, .inner = inner, .shared_inner = shared_inner});
     const std::int64_t width = layer.geometry().width;
     const Tokens tokens(layer.geometry(), 300, 4, 8);
