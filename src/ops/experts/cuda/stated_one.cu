@@ -51,7 +51,7 @@ struct OnePlan {
   std::int32_t rows[kMaxSlots];  ///< rows of y, where those are written
 };
 
-/// What a block has at the front of its shared memory, all of which is dynamic: so one figure says what it takes.
+/// What a block has at the front of its shared memory, all of which is dynamic: one figure says what it takes.
 struct alignas(16) InnerState {
   OnePlan plan;
 };

@@ -1,8 +1,9 @@
 /// Products of one token's activations with 16 weight rows at a time, by a warp; for stated_one.cu.
 ///
-/// A *row block* is 16 rows of a routed expert in FP4 or of the shared one in FP8. All slices of a block's row
-/// blocks lie in one line, of which each warp has an equal piece, so that none waits for another before the
-/// end. Values of slices go to shared memory; behind a barrier a thread for each row adds them up in order.
+/// A *row block* is 16 rows of a routed expert in FP4 or of the shared one in FP8. All slices of a block's
+/// row blocks lie in one line, of which each warp has an equal piece, so that none waits for another before
+/// the end. Values of slices go to shared memory; behind a barrier a thread for each row adds them up in
+/// order.
 ///
 /// FP4: lane 4 g + q loads group q of a slice of rows g and g + 8, 16 bytes each, as it lies in memory. An
 /// instruction takes eight inputs of each of the four groups; columns 2 j and 2 j + 1 have digits 0 and 1 of
@@ -36,7 +37,7 @@ inline constexpr int kPieceValues = 8;     ///< activations of a slice that a la
 inline constexpr int kPieceLanes = kSliceWidth / kPieceValues;
 
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWarpLanes; }
-/// By a shuffle, so that the compiler knows it to be the same in all lanes: branches by it then need no votes.
+/// By a shuffle, so that the compiler knows it to be the same in all lanes: branches by it need no votes.
 __device__ inline int warp_index() {
   return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpLanes, 0);
 }
@@ -100,8 +101,8 @@ class OneMemory {
     if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<std::uint32_t*>(zeros_)[threadIdx.x] = 0;
     if (threadIdx.x < kWarpLanes) tables_[threadIdx.x] = {};
   }
-  /// From memory, and each lane its own, so that the compiler keeps them in registers: what it knows, or knows
-  /// to be the same in all lanes, it brings to a register anew for each use.
+  /// From memory, and each lane its own, so that the compiler keeps them in registers: what it knows, or
+  /// knows to be the same in all lanes, it brings to a register anew for each use.
   [[nodiscard]] __device__ TwiceTables tables() const { return tables_[lane_index()]; }
 
   /// [eighth][group][digit][8 inputs] of a slice of a column. Behind the last one there are a chunk's bytes
@@ -480,8 +481,8 @@ class ChunksAhead {
 };
 
 /// By a warp: its chunks of the routed experts' row blocks. `prepare()` is called once weights are under way,
-/// and brings activations to shared memory. `kWhole`: chunks are, and scales of each lie where 16 bytes can be
-/// read.
+/// and brings activations to shared memory. `kWhole`: chunks are whole, and scales of each lie where 16 bytes
+/// can be read.
 template <bool kWhole, class Blocks, class Prepare>
 __device__ void multiply_routed(const Blocks& blocks, int num_slices, int warp, const OneMemory& memory,
                                 Prepare prepare) {

@@ -132,7 +132,7 @@ TEST(StatedExpertsOnGpu, OfGroupsWithASharedExpert) {
   }
 }
 
-/// One slice in either direction, odd numbers of them, whole chunks of four, outputs that fill no whole block.
+/// One slice in either direction, odd numbers of them, chunks of four, outputs that fill no whole block.
 TEST(StatedExpertsOnGpu, GeometriesOfSmallModels) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
