@@ -460,21 +460,16 @@ class ChunksAhead {
   __device__ void open(const Blocks& blocks) {
     const RowPlace rows = blocks.rows(walk_.place);
     const int row = lane_index() / 2;
-    codes_ = rows.codes(row) + lane_index() % 2 * 2 * kAskedBytes;
+    codes_ = rows.codes(row) + lane_index() % 2 * ptx::kPrefetchBytes;
     if (lane_index() % 2 == 0) ptx::prefetch_l2(rows.scales(row));
   }
-  __device__ void ask() const {
-    const std::uint8_t* const line = codes_ + walk_.slice * kSliceBytes;
-    ptx::prefetch_l2(line);
-    ptx::prefetch_l2(line + kAskedBytes);
-  }
+  __device__ void ask() const { ptx::prefetch_l2(codes_ + walk_.slice * kSliceBytes); }
   __device__ void step(const Blocks& blocks, int num_slices) {
     if (walk_.step(blocks, num_slices)) open(blocks);
   }
 
  private:
-  static constexpr int kAskedBytes = 64;  ///< that one instruction of a lane asks for at least
-  static_assert(kChunk * kSliceBytes == 4 * kAskedBytes);  // a row's: two lanes have it
+  static_assert(kChunk * kSliceBytes == 2 * ptx::kPrefetchBytes);  // a row's: two lanes have it
 
   ChunkWalk<Blocks> walk_;
   const std::uint8_t* codes_ = nullptr;
