@@ -19,7 +19,16 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : value;
 }
 
+bool is_off() { return environment(kDisable) == "1"; }
+
+bool has_room(std::int64_t module_bytes) {
+  const Result<std::int64_t> bytes = read_whole(environment(kMaxSize), {0, std::int64_t{1} << 32});
+  return !bytes.ok() || bytes.value() >= module_bytes;
+}
+
 }  // namespace
+
+bool compile_cache_keeps(std::int64_t module_bytes) { return !is_off() && has_room(module_bytes); }
 
 void enlarge_compile_cache() { static_cast<void>(::setenv(kMaxSize, kCacheBytes, /*replace=*/0)); }
 
@@ -28,12 +37,10 @@ std::string compilation_text(std::string_view module, std::int64_t module_bytes,
   const std::string what =
       fmt::format("{} has no machine code for compute capability {}.{}: the driver compiles its kernels",
                   module, capability.major, capability.minor);
-  if (environment(kDisable) == "1") return fmt::format("{} at every start, as {} says", what, kDisable);
-  const std::string_view limit = environment(kMaxSize);
-  const Result<std::int64_t> bytes = read_whole(limit, {0, std::int64_t{1} << 32});
-  if (bytes.ok() && bytes.value() < module_bytes) {
+  if (is_off()) return fmt::format("{} at every start, as {} says", what, kDisable);
+  if (!has_room(module_bytes)) {
     return fmt::format("{} at every start, as {} is {} and they take up to {}; unset it", what, kMaxSize,
-                       shortened_text(limit), module_bytes);
+                       shortened_text(environment(kMaxSize)), module_bytes);
   }
   const std::string_view path = environment(kPath);
   return fmt::format("{}, which takes some seconds at the first start and is kept in {} for the others", what,

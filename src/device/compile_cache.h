@@ -14,6 +14,9 @@ namespace baleen {
 /// large it is: drivers before 12.0 give it less. Before the driver is initialised, by one thread.
 void enlarge_compile_cache();
 
+/// Whether, as the environment says, it keeps what is compiled of a module of so many bytes.
+[[nodiscard]] bool compile_cache_keeps(std::int64_t module_bytes);
+
 /// What is to be said before a module of so many bytes is compiled for such a GPU, which in later starts, as
 /// the environment says, need not be done again, or must.
 [[nodiscard]] std::string compilation_text(std::string_view module, std::int64_t module_bytes,

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
+#include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -13,6 +16,7 @@
 #include "device/gpu_driver.h"
 #include "device/gpu_module.h"
 #include "device/imposed_card.h"
+#include "device/module_compilation.h"
 #include "ops/operation/variant_choice.h"
 #include "ops/operations.h"
 
@@ -31,6 +35,17 @@ const GpuModule& module_of(const DeviceChoice& device) {
 
 const LoadedGpuModule& module_of(const DeviceTraits& traits) {
   return gpu_module(architecture_by_name(gpu_architectures(), traits.architecture));
+}
+
+/// Before the module's first kernel runs on a GPU that it has no machine code for.
+void compile_kernels(const DeviceChoice& choice) {
+  static std::mutex mutex;
+  static std::set<std::pair<std::string_view, ComputeCapability>> compiled;
+  const ComputeCapability capability = gpu_driver().gpus[static_cast<std::size_t>(choice.index)].capability;
+  if (choice.architecture->has_machine_code(capability)) return;
+  const std::lock_guard lock(mutex);
+  if (compiled.emplace(choice.architecture->name, capability).second)
+    compile_module(gpu_module(*choice.architecture).path, choice.index);
 }
 
 /// GPU `index` with the kernels that it gets. Throws `Error` where it cannot be used.
@@ -223,6 +238,7 @@ std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOpti
   if (!choice.is_cpu()) {
     DeviceOptions gpu = options;
     if (choice.as_card != nullptr) gpu.imposed_traits = imposed_traits(*choice.architecture, *choice.as_card);
+    compile_kernels(choice);
     return module_of(choice).make_device(choice.index, gpu);
   }
   auto device =

@@ -75,3 +75,20 @@ BALEEN_DRIVER cuGetErrorString(int /*error*/, const char** text) {
   *text = "unknown error";
   return kSuccess;
 }
+
+// Takes whatever begins as a fat binary does.
+BALEEN_DRIVER cuDevicePrimaryCtxRetain(void** context, int /*device*/) {
+  static int made_up = 0;
+  *context = &made_up;
+  return kSuccess;
+}
+BALEEN_DRIVER cuCtxSetCurrent(void* /*context*/) { return kSuccess; }
+BALEEN_DRIVER cuLibraryLoadData(void** library, const void* code, void* /*compiler_options*/,
+                                void** /*compiler_values*/, unsigned /*num_compiler_options*/,
+                                void* /*options*/, void** /*values*/, unsigned /*num_options*/) {
+  constexpr unsigned char kMagic[] = {0x50, 0xED, 0x55, 0xBA};
+  if (std::memcmp(code, kMagic, sizeof(kMagic)) != 0) return 200;
+  *library = const_cast<void*>(code);
+  return figure("load=", kSuccess);
+}
+BALEEN_DRIVER cuLibraryUnload(void* /*library*/) { return kSuccess; }
