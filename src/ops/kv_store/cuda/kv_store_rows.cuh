@@ -101,6 +101,9 @@ __device__ inline void store_rows(const Rows& p, int block) {
       rotate_pair(values[i][2], values[i][3], cosine[i].y, sine[i].y);
       rotate_pair(values[i][4], values[i][5], cosine[i].z, sine[i].z);
       rotate_pair(values[i][6], values[i][7], cosine[i].w, sine[i].w);
+      // Where rows have groups, codes are of BF16 values.
+#pragma unroll
+      for (float& value : values[i]) value = rounded_to_bf16(value);
     }
     store_latent_values(p.window, page, row_of_page, column, values[i], inside);
   }
