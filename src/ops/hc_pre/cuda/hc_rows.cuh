@@ -62,8 +62,8 @@ template <int kWidth, bool kNorm>
 __global__ void __launch_bounds__(kHcRowsThreads)
     hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums, NextAtOnce order) {
   constexpr int n = kHcStreams;
-  constexpr int kMaxChannels = kWidth > 0 ? kWidth : kHcMaxRanks * kHcMaxSlice;
-  constexpr int kPieces = kMaxChannels / (8 * kHcStreamThreads);  // of eight channels, of a thread
+  constexpr int kMaxChannels = kWidth > 0 ? kWidth : kHcMaxWidth, kChannelsAtOnce = 8 * kHcStreamThreads;
+  constexpr int kPieces = (kMaxChannels + kChannelsAtOnce - 1) / kChannelsAtOnce;  // of eight, of a thread
   __shared__ __align__(16) float pre[n];
   __shared__ __align__(16) float comb_logits[n * n];
   __shared__ float chunk_squares[kMaxChannels / kHcChunk];
@@ -155,10 +155,10 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   ptx::named_barrier_sync(kStreamBarrier, kHcStreamThreads);
 
   // Added up as ranks and their warps do.
-  constexpr int kHalf = kWarpLanes / 2;
+  static_assert(kHcMaxRanks <= kWarpLanes);
   float squares = 0.0F;
-  if (lane % kHalf < ranks) {
-    const HcSlice<kWidth> slice(args.width, lane % kHalf);
+  if (lane < ranks) {
+    const HcSlice<kWidth> slice(args.width, lane);
     const float* const of_rank = chunk_squares + slice.first_channel() / kHcChunk;
     for (int warp = 0; warp < slice.num_warps(); ++warp) {
       float warp_squares = 0.0F;
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
       squares += warp_squares;
     }
   }
-  const float inverse = inverse_rms(warp_sum<kHalf>(squares), width, args.rms_eps);
+  const float inverse = inverse_rms(warp_sum(squares), width, args.rms_eps);
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     if (8 * i * kHcStreamThreads >= width) break;

@@ -19,7 +19,7 @@ namespace baleen::BALEEN_ARCH {
   const std::int64_t num_rows = pre.streams.extent(0), width = pre.streams.extent(2);
   BALEEN_CHECK(pre.precision == Precision::kReleased);
   BALEEN_CHECK_EQ(pre.streams.extent(1), kHcStreams);
-  BALEEN_CHECK(width > 0 && width % kActivationGroup == 0 && width <= kHcMaxRanks * kHcMaxSlice);
+  BALEEN_CHECK(width > 0 && width % kActivationGroup == 0 && width <= kHcMaxWidth);
   BALEEN_CHECK(pre.streams.dense() && pre.weights.fn.dense() && pre.post.dense() && pre.comb.dense());
   BALEEN_CHECK(pre.weights.fn.extent(0) == kHcMixes && pre.weights.fn.extent(1) == kHcStreams * width);
   BALEEN_CHECK(pre.weights.base.size() == kHcMixes && pre.weights.scale.size() == 3);
@@ -81,9 +81,10 @@ void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context) {
 
 template <bool kLeaving>
 void launch_hc_site(const HcSiteArgs& args, CudaContext& context) {
-  constexpr int kFlashWidth = 4096;
+  constexpr int kFlashWidth = 4096, kV41FlashWidth = 5120;
   if (args.num_rows == 0) return;
   if (args.width == kFlashWidth) return launch_hc_site_of<kLeaving, kFlashWidth>(args, context);
+  if (args.width == kV41FlashWidth) return launch_hc_site_of<kLeaving, kV41FlashWidth>(args, context);
   launch_hc_site_of<kLeaving, 0>(args, context);
 }
 

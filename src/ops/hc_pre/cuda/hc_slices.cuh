@@ -1,9 +1,8 @@
 /// How a hyper-connection site is cut over blocks and warps.
 ///
-/// The channels, the same of all four streams, are cut into up to 16 slices, of "ranks", each for a block. A
+/// The channels, the same of all four streams, are cut into up to 32 slices, of "ranks", each for a block. A
 /// slice is whole scale groups of channels and goes to the warps in chunks of 32 channels, chunk c to warp c
-/// %
-/// 8. The cut depends on the width alone: so does the order in which products are added, and a token's
+/// % 8. Two groups are a chunk for each warp, whose part of `fn` then stays in registers. The cut depends on the width alone: so does the order in which products are added, and a token's
 /// results are the same in any batch.
 #pragma once
 
@@ -19,15 +18,19 @@ inline constexpr int kHcChunk = 32;
 inline constexpr int kHcChunksPerGroup = kActivationGroup / kHcChunk;
 inline constexpr int kHcStreamWarps = 8;  ///< warps that a block has
 inline constexpr int kHcStreamThreads = 32 * kHcStreamWarps;
-inline constexpr int kHcMaxRanks = 16;
-inline constexpr int kHcMaxSlice = 1024;    ///< channels of a rank
+inline constexpr int kHcMaxRanks = 32;
+inline constexpr int kHcMaxWidth = 16 * 1024;
 inline constexpr int kHcOctet = 8;          ///< tokens that a matrix instruction takes
 inline constexpr int kHcMaxBatchUnits = 4;  ///< (octet, chunk) pairs that a warp holds of one batch of tokens
 inline constexpr int kHcMaxBatchTokens = kHcMaxBatchUnits * kHcOctet;
 
-/// Slices of streams of that width.
+/// Slices of streams of that width: of one group up to 16 of them, then of one or two, as long as there are
+/// ranks for that.
 __host__ __device__ constexpr int hc_ranks(int width) {
-  return width / kActivationGroup < kHcMaxRanks ? width / kActivationGroup : kHcMaxRanks;
+  constexpr int kSingle = 16;
+  const int groups = width / kActivationGroup, halves = (groups + 1) / 2;
+  if (groups < kSingle) return groups;
+  return halves < kSingle ? kSingle : halves < kHcMaxRanks ? halves : kHcMaxRanks;
 }
 
 /// Chunks that a warp has at most.

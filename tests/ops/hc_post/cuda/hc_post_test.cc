@@ -49,6 +49,8 @@ TEST(HcPostPreNormOnGpu, AgreesWithTheReferences) {
                                     {1, 4096},
                                     {11, 4096},
                                     {5, 7168},
+                                    {1, 5120},
+                                    {70, 5120},
                                     {2, 16384}}) {
     SCOPED_TRACE(testing::Message() << rows << " rows of " << width);
     TestCuda cuda;
@@ -67,7 +69,7 @@ TEST(HcPostPreNormOnGpu, ManyRowsInPlace) {
 TEST(HcPostPreNormOnGpu, RowsDoNotDependOnCompany) {
   BALEEN_NEEDS_GPU();
   for (const auto& [rows, width] :
-       {std::pair<std::int64_t, std::int64_t>{2200, 256}, {600, 4096}, {130, 7168}}) {
+       {std::pair<std::int64_t, std::int64_t>{2200, 256}, {600, 4096}, {130, 7168}, {300, 5120}}) {
     TestCuda cuda;
     HcSiteProblem problem(rows, width);
     const HcSiteResults all = problem.run(cuda, kLeaving, 0, rows);

@@ -97,7 +97,8 @@ TEST(HcPreOnGpu, TheWeightedSumAloneAgreesWithTheReference) {
 
 TEST(HcPreNormOnGpu, RowsDoNotDependOnCompany) {
   BALEEN_NEEDS_GPU();
-  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{2200, 256}, {300, 4096}}) {
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{2200, 256}, {300, 4096}, {300, 5120}}) {
     TestCuda cuda;
     HcSiteProblem problem(rows, width);
     const HcSiteResults all = problem.run(cuda, kEntering, 0, rows);
