@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "forward/engram_memory.h"
+#include "forward/engram_module.h"
 #include "forward/pass.h"
 #include "forward/pass_arrays.h"
 #include "ops/hc_post/hc_post.h"
@@ -88,7 +88,7 @@ class ResidualStreams {
   void cut(std::int64_t first) { halves_.cut(first); }
 
   /// The memory of n-grams that some layers have.
-  [[nodiscard]] EngramMemory& engram() { return engram_; }
+  [[nodiscard]] EngramModule& engram() { return engram_; }
   /// On the first stage the tokens' embeddings, on others what the stage before sends.
   void begin(const Pass& pass);
   /// Sends the streams to the next stage, if there is one.
@@ -133,7 +133,7 @@ class ResidualStreams {
   [[nodiscard]] HcPostArgs left(const Pass& pass) const;
 
   PassContext context_;
-  EngramMemory engram_;
+  EngramModule engram_;
   StreamArrays arrays_;
   PerMicroBatch<HalfBlockArrays> halves_;
   StreamMeans means_;

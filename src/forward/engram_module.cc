@@ -1,4 +1,4 @@
-#include "forward/engram_memory.h"
+#include "forward/engram_module.h"
 
 #include <span>
 #include <vector>
@@ -14,10 +14,10 @@ EngramArrays::EngramArrays(const RankConfig& rank, ActivationArrays& arrays) {
   projected = arrays.values((config.hc_mult + 1) * config.hidden_size);
 }
 
-EngramMemory::EngramMemory(const PassContext& context, ActivationArrays& arrays)
+EngramModule::EngramModule(const PassContext& context, ActivationArrays& arrays)
     : context_(context), arrays_(context.rank, arrays) {}
 
-void EngramMemory::begin(const Step& step) const {
+void EngramModule::begin(const Step& step) const {
   if (store_ == nullptr) return;
   std::vector<EngramRun> runs;
   for (const SequenceSlice& slice : step.batch.slices) {
@@ -28,7 +28,7 @@ void EngramMemory::begin(const Step& step) const {
   store_->begin(runs);
 }
 
-EngramLookupArgs EngramMemory::lookup(std::size_t table, const RowRange& own,
+EngramLookupArgs EngramModule::lookup(std::size_t table, const RowRange& own,
                                       const Activations<2>& values) const {
   if (store_ != nullptr) return store_->lookup(static_cast<std::int64_t>(table), own.begin, own.end, values);
   const EngramConfig& engram = *context_.config.engram;
@@ -39,7 +39,7 @@ EngramLookupArgs EngramMemory::lookup(std::size_t table, const RowRange& own,
           .z = values};
 }
 
-void EngramMemory::run(std::int64_t block, const Pass& pass) const {
+void EngramModule::run(std::int64_t block, const Pass& pass) const {
   const EngramWeights& weights = context_.weights.block(block).engram;
   const RowRange kept = pass.shares.kept();
   const Activations<2> values = rows(arrays_.values, kept.size()),

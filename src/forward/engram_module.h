@@ -1,5 +1,5 @@
-/// The memory of n-grams that some layers read before their attention (V4.1): rows of a table, a key for each
-/// residual stream and a value made of them, and what the value adds to the streams.
+/// What some layers do before their attention (V4.1): they read rows of a table of n-grams, make of them a
+/// key for each residual stream and a value, and add to each stream the value as far as its key says.
 /// (source: releases specification 2.7, 9.C)
 ///
 ///     begin   rows of the step's n-grams come to where the device reads them    (engram/engram_store.h)
@@ -26,9 +26,9 @@ struct EngramArrays {
   Activations<2> projected;  ///< [R, (n + 1) d]
 };
 
-class EngramMemory {
+class EngramModule {
  public:
-  EngramMemory(const PassContext& context, ActivationArrays& arrays);
+  EngramModule(const PassContext& context, ActivationArrays& arrays);
 
   /// Where rows come from, which outlives this; null on devices that compute nothing.
   void set_store(EngramStore* store) { store_ = store; }
