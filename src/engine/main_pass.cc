@@ -67,8 +67,8 @@ ConstActivations<3> MainPass::all_rows(const ConstActivations<3>& kept) {
 
 ConstActivations<2> MainPass::left_mixing() {
   const Activations<2> kept = forward_.left_mixing();
-  if (kept.empty() || all_mixing_.empty()) return kept;
-  return forward_.gathered(kept, all_mixing_);
+  // A rank that keeps no rows of the step takes part in the message all the same.
+  return all_mixing_.empty() ? ConstActivations<2>(kept) : forward_.gathered(kept, all_mixing_);
 }
 
 void MainPass::logits(ConstActivations<3> streams, std::span<const std::int64_t> rows, Activations<2> out) {
