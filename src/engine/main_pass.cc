@@ -121,7 +121,7 @@ std::vector<std::vector<std::int64_t>> MainPass::own_expert_load() const {
   std::vector<std::vector<std::int64_t>> load = expert_load();
   for (std::size_t block = 0; block < load.size(); ++block) {
     const MoeWeights& moe = model_.weights().blocks[block].moe;
-    const ExpertRanks placement = model_.layout().experts(moe.map.get());
+    const ExpertRanks placement = model_.layout().experts(std::ssize(load[block]), moe.map.get());
     std::vector<std::int64_t> own;
     for (std::int64_t local = 0; local < std::ssize(moe.routed); ++local)
       own.push_back(load[block][static_cast<std::size_t>(placement.logical(local))]);

@@ -67,7 +67,8 @@ ExpertsArgs MixtureOfExperts::choose(std::int64_t block, const Pass& pass, const
 
 ExpertRanks MixtureOfExperts::place(ExpertsArgs& call, std::int64_t block) const {
   const MoeWeights& weights = context_.weights.block(block).moe;
-  const ExpertRanks placement = context_.layout.experts(weights.map.get(), weights.map_table.data());
+  const ExpertRanks placement = context_.layout.experts(context_.rank.num_routed_experts(block),
+                                                        weights.map.get(), weights.map_table.data());
   call.first_expert = placement.first_expert();
   call.split.routed = context_.layout.plan().moe_tp > 1;
   return placement;

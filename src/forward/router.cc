@@ -106,12 +106,11 @@ std::span<std::int64_t> Router::load_counts(std::int64_t block) const {
 }
 
 std::vector<std::vector<std::int64_t>> Router::load() const {
-  std::vector<std::vector<std::int64_t>> load(
-      static_cast<std::size_t>(context_.rank.num_blocks()),
-      std::vector<std::int64_t>(static_cast<std::size_t>(context_.config.n_routed_experts)));
-  for (std::size_t block = 0; block < load.size(); ++block) {
-    const std::span<std::int64_t> counts = load_counts(static_cast<std::int64_t>(block));
-    context_.device.memory().download(std::as_writable_bytes(std::span(load[block]).first(counts.size())),
+  std::vector<std::vector<std::int64_t>> load;
+  for (std::int64_t block = 0; block < context_.rank.num_blocks(); ++block) {
+    const std::span<std::int64_t> counts = load_counts(block);
+    std::vector<std::int64_t>& of_block = load.emplace_back(counts.size());
+    context_.device.memory().download(std::as_writable_bytes(std::span(of_block)),
                                       reinterpret_cast<const std::byte*>(counts.data()));
   }
   return load;

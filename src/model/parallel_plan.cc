@@ -64,6 +64,27 @@ void find_stage_violations(const ParallelPlan& plan, const ModelConfig& config,
   }
 }
 
+/// Experts of every block lie on as many ranks, as many on each.
+void find_expert_violations(const ParallelPlan& plan, const ModelConfig& config,
+                            std::vector<std::string>& found) {
+  const std::int64_t of_layers = config.n_routed_experts + plan.redundant_experts;
+  const std::string_view copies = plan.redundant_experts > 0 ? " with their copies" : "";
+  if (of_layers % plan.ep != 0) {
+    found.push_back(
+        fmt::format("‹expert parallelism› {}: {} experts{} cannot be shared out evenly; ‹expert parallelism› "
+                    "{} or ‹copies of experts› {} would do",
+                    plan.ep, of_layers, copies, nearest_divisor(of_layers, plan.ep),
+                    plan.redundant_experts + plan.ep - of_layers % plan.ep));
+    return;
+  }
+  const std::int64_t of_drafts = config.num_routed_experts(config.num_hidden_layers) + plan.redundant_experts;
+  if (of_drafts % plan.ep == 0) return;
+  found.push_back(fmt::format(
+      "‹expert parallelism› {}: {} experts{} of the draft head's blocks cannot be shared out "
+      "evenly, where layers have {}; ‹expert parallelism› {} would do",
+      plan.ep, of_drafts, copies, of_layers, nearest_divisor(std::gcd(of_layers, of_drafts), plan.ep)));
+}
+
 }  // namespace
 
 ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
@@ -138,14 +159,7 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
                     plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, group_name(plan), ranks,
                     nearest_divisor(ranks, plan.ep)));
   }
-  const std::int64_t slots = config.n_routed_experts + plan.redundant_experts;
-  if (slots % plan.ep != 0) {
-    found.push_back(
-        fmt::format("‹expert parallelism› {}: {} experts{} cannot be shared out evenly; ‹expert parallelism› "
-                    "{} or ‹copies of experts› {} would do",
-                    plan.ep, slots, plan.redundant_experts > 0 ? " with their copies" : "",
-                    nearest_divisor(slots, plan.ep), plan.redundant_experts + plan.ep - slots % plan.ep));
-  }
+  find_expert_violations(plan, config, found);
   const std::int64_t blocks = config.moe_intermediate_size / kWeightBlock;
   if (config.moe_intermediate_size % (plan.moe_tp * kWeightBlock) != 0) {
     found.push_back(fmt::format(

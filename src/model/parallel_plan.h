@@ -58,10 +58,6 @@ struct ParallelPlan {
   [[nodiscard]] std::int64_t stage_ranks() const { return dp * group_ranks(); }
   /// Between attention and attention the ranks of a group have rows of their own.
   [[nodiscard]] bool shares_rows() const { return sequence_parallel || cp > 1; }
-  /// Slots for routed experts of a layer on one rank.
-  [[nodiscard]] std::int64_t local_experts(const ModelConfig& config) const {
-    return (config.n_routed_experts + redundant_experts) / ep;
-  }
   /// Experts lie linearly, one copy of each, in every layer and for good.
   [[nodiscard]] bool places_linearly() const {
     return !maps_by_layer && redundant_experts == 0 && expert_placement == ExpertOrder::kLinear;

@@ -47,7 +47,8 @@ RankConfig rank_config(const ModelConfig& config, const ParallelPlan& plan, cons
            .lm_head_tp = plan.lmhead_tp,
            .shared_tp = splits_shared ? ranks : 1,
            .moe_tp = plan.moe_tp,
-           .local_experts = plan.local_experts(config),
+           .ep = plan.ep,
+           .redundant_experts = plan.redundant_experts,
            .embedding = stage.first || (stage.last && config.num_draft_blocks() > 0),
            .head = stage.last}};
 }

@@ -36,14 +36,15 @@ RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, cons
     : plan_(plan),
       expert_transport_(&baleen::expert_transport(plan)),
       stage_(stage),
-      num_experts_(config.n_routed_experts),
       num_output_groups_(config.o_groups) {
   const std::int64_t num_ranks = plan.stage_ranks(), first = stage_index * num_ranks;
   const std::int64_t rank = first + stage_rank, tp_index = stage_rank % plan.tp;
   const std::int64_t tp_first = rank - tp_index;
-  if (!plan.places_linearly()) {
-    placed_map_ = std::make_shared<const ExpertMap>(
-        ExpertMap::placed(plan.expert_placement, config.n_routed_experts, plan.redundant_experts, plan.ep));
+  for (const std::int64_t block : {std::int64_t{0}, config.num_hidden_layers}) {
+    const std::int64_t num_experts = config.num_routed_experts(block);
+    if (plan.places_linearly() || placed_map(num_experts)) continue;
+    placed_maps_.push_back(std::make_shared<const ExpertMap>(
+        ExpertMap::placed(plan.expert_placement, num_experts, plan.redundant_experts, plan.ep)));
   }
   stage_ranks_ = RankGroup::strided(first, 1, num_ranks, rank);
   group_ = RankGroup::strided(rank - stage_rank % plan.group_ranks(), 1, plan.group_ranks(), rank);
@@ -60,6 +61,11 @@ RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, cons
   }
   if (!stage.first) previous_stage_ = RankGroup::strided(rank - num_ranks, num_ranks, 2, rank);
   if (!stage.last) next_stage_ = RankGroup::strided(rank, num_ranks, 2, rank);
+}
+
+std::shared_ptr<const ExpertMap> RankLayout::placed_map(std::int64_t num_experts) const {
+  const auto found = std::ranges::find(placed_maps_, num_experts, &ExpertMap::num_experts);
+  return found == placed_maps_.end() ? nullptr : *found;
 }
 
 std::int64_t RankLayout::first_output_group() const {
@@ -142,13 +148,6 @@ void check_stages(const ParallelPlan& plan, const ModelConfig& config) {
 void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   validate(plan, config);
   check_stages(plan, config);
-  if (plan.ep > 1 && config.num_draft_blocks() > 0 &&
-      config.num_routed_experts(config.num_hidden_layers) != config.n_routed_experts) {
-    fail(
-        "‹expert parallelism› {}: the draft head has {} routed experts where layers have {}, and ranks "
-        "do not share those out so far; ‹split of experts› {}, which cuts each expert",
-        plan.ep, config.num_routed_experts(config.num_hidden_layers), config.n_routed_experts, plan.ep);
-  }
   if (plan.dual_batch_overlap && config.lags_mixing()) {
     fail(
         "‹micro-batch overlap›: steps of {} are not cut in two so far, whose mixing goes from half-block to "

@@ -65,12 +65,14 @@ class RankLayout {
   /// The rank that this one gets streams from, or sends them to, and itself.
   [[nodiscard]] const RankGroup& previous_stage() const { return previous_stage_; }
   [[nodiscard]] const RankGroup& next_stage() const { return next_stage_; }
-  /// Where the experts of a layer with this map lie; `map` outlives what is returned, null: linearly.
-  [[nodiscard]] ExpertRanks experts(const ExpertMap* map, const std::int32_t* table = nullptr) const {
-    return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts_, .map = map, .table = table};
+  /// Where the experts of a block lie that has `num_experts` of them, under this map; `map` outlives what is
+  /// returned, null: linearly.
+  [[nodiscard]] ExpertRanks experts(std::int64_t num_experts, const ExpertMap* map,
+                                    const std::int32_t* table = nullptr) const {
+    return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts, .map = map, .table = table};
   }
-  /// Where the plan places the experts of each layer; null: linearly.
-  [[nodiscard]] const std::shared_ptr<const ExpertMap>& placed_map() const { return placed_map_; }
+  /// Where the plan places the experts of such a block, a layer or one of the draft head; null: linearly.
+  [[nodiscard]] std::shared_ptr<const ExpertMap> placed_map(std::int64_t num_experts) const;
 
   /// Which of the parts of a tensor that is divided so is this rank's.
   [[nodiscard]] std::int64_t part_of(TensorSplit split) const;
@@ -97,8 +99,8 @@ class RankLayout {
   ParallelPlan plan_;
   const ExpertTransportTraits* expert_transport_;
   Stage stage_;
-  std::shared_ptr<const ExpertMap> placed_map_;
-  std::int64_t num_experts_ = 0, num_output_groups_ = 1;
+  std::vector<std::shared_ptr<const ExpertMap>> placed_maps_;  ///< one for each number of experts
+  std::int64_t num_output_groups_ = 1;
   RankGroup group_, stage_ranks_, output_heads_, output_rows_, output_sums_, vocabulary_;
   RankGroup previous_stage_, next_stage_;
 };

@@ -61,7 +61,7 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
   slots_.resize(blocks_.size());
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const auto map = maps.empty()
-                         ? layout_.placed_map()
+                         ? layout_.placed_map(rank_.model().num_routed_experts(blocks_[i]))
                          : std::make_shared<const ExpertMap>(maps[static_cast<std::size_t>(blocks_[i])]);
     place(i, bind(whole.block(blocks_[i]).moe.routed, map, {}));
   }
@@ -85,13 +85,13 @@ RankWeights::Slots RankWeights::bind(const std::vector<ExpertWeights>& whole,
                                      std::shared_ptr<const ExpertMap> map, const Slots& now) const {
   std::vector<std::shared_ptr<const HeldExpert>> known(whole.size());  // by logical id
   const auto logical = [&](const ExpertMap* of, std::int64_t local) {
-    return static_cast<std::size_t>(layout_.experts(of).logical(local));
+    return static_cast<std::size_t>(layout_.experts(std::ssize(whole), of).logical(local));
   };
   for (std::size_t local = 0; local < now.held.size(); ++local)
     known[logical(now.map.get(), static_cast<std::int64_t>(local))] = now.held[local];
   Slots slots{.held = {}, .weights = {}, .map = std::move(map), .table = {}};
   if (slots.map != nullptr) slots.table = slots.map->table();
-  const std::int64_t num_slots = layout_.experts(slots.map.get()).experts_per_rank();
+  const std::int64_t num_slots = layout_.experts(std::ssize(whole), slots.map.get()).experts_per_rank();
   for (std::int64_t local = 0; local < num_slots; ++local) {
     const std::size_t expert = logical(slots.map.get(), local);
     if (known[expert] == nullptr) {
@@ -109,8 +109,8 @@ void RankWeights::stage(const BlockExperts& experts) {
   const auto found = std::ranges::find(blocks_, experts.block);
   if (found == blocks_.end()) return;
   const auto block = static_cast<std::size_t>(found - blocks_.begin());
-  auto map =
-      std::make_shared<const ExpertMap>(experts.slots, rank_.model().n_routed_experts, layout_.plan().ep);
+  auto map = std::make_shared<const ExpertMap>(experts.slots, rank_.model().num_routed_experts(experts.block),
+                                               layout_.plan().ep);
   if (map->slots_per_rank() != std::ssize(slots_[block].held)) {
     fail("expert map of layer {}: {} slots on each rank, where ranks have {}", experts.block,
          map->slots_per_rank(), slots_[block].held.size());

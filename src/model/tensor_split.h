@@ -31,13 +31,14 @@ struct RankShare {
   std::int64_t lm_head_tp = 1;
   std::int64_t shared_tp = 1;
   std::int64_t moe_tp = 1;
-  /// Routed experts of a layer on this rank, copies of busy ones included; 0: all.
-  std::int64_t local_experts = 0;
-  bool embedding = true;  ///< a pipeline's first stage, and one that drafts
-  bool head = true;       ///< its last stage
+  std::int64_t ep = 1;
+  std::int64_t redundant_experts = 0;  ///< copies of busy ones, in every block
+  bool embedding = true;               ///< a pipeline's first stage, and one that drafts
+  bool head = true;                    ///< its last stage
 
+  /// Slots for routed experts of a block that has so many of them.
   [[nodiscard]] std::int64_t num_experts(std::int64_t num_routed) const {
-    return local_experts == 0 ? num_routed : local_experts;
+    return (num_routed + redundant_experts) / ep;
   }
   bool operator==(const RankShare&) const = default;
 };

@@ -187,9 +187,9 @@ std::vector<RadixNodeSummary> RankEngine::tree(std::size_t most_nodes) const {
 std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
   const auto& replies = team_->call({calls::ExpertLoad{}});
   const ParallelPlan& plan = options_.parallel;
-  std::vector<std::vector<std::int64_t>> all(
-      static_cast<std::size_t>(config().num_blocks()),
-      std::vector<std::int64_t>(static_cast<std::size_t>(config().n_routed_experts)));
+  std::vector<std::vector<std::int64_t>> all;
+  for (std::int64_t block = 0; block < config().num_blocks(); ++block)
+    all.emplace_back(static_cast<std::size_t>(config().num_routed_experts(block)));
   for (std::size_t rank = 0; rank < replies.size(); ++rank) {
     // Ranks of a group route the same tokens, unless each keeps its own.
     const auto number = static_cast<std::int64_t>(rank);

@@ -207,19 +207,16 @@ INSTANTIATE_TEST_SUITE_P(EveryPrecision, Dspark,
                          testing::Values(Precision::kExact, Precision::kBf16, Precision::kReleased),
                          [](const auto& tested) { return std::string(precision_name(tested.param)); });
 
-TEST(DsparkRanks, DraftAsOneRank) {
+void expect_drafts_of_one_rank(const test::RandomCheckpoint& of, std::initializer_list<ParallelPlan> plans) {
   EngineOptions with = options();
   with.device = {};
   with.num_threads = 1;
   with.choose_on_device = true;
-  const test::Speculated want = test::speculate(*open_engine(checkpoint().path(), with), false);
-  for (const ParallelPlan& plan :
-       {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 2}, ParallelPlan{.cp = 2}, ParallelPlan{.pp = 2},
-        ParallelPlan{.pp = 4},  // reads layers of two earlier stages
-        ParallelPlan{.dp = 2, .prefill_groups = 1}, ParallelPlan{.dp = 2, .dual_batch_overlap = true}}) {
+  const test::Speculated want = test::speculate(*open_engine(of.path(), with), false);
+  for (const ParallelPlan& plan : plans) {
     EngineOptions ranks = with;
     ranks.parallel = plan;
-    const std::unique_ptr<ModelEngine> engine = open_engine(checkpoint().path(), ranks);
+    const std::unique_ptr<ModelEngine> engine = open_engine(of.path(), ranks);
     SCOPED_TRACE(to_text(engine->options().parallel));
     for (const bool queued : {false, true}) {
       if (queued && !engine->limits().queues) continue;
@@ -228,6 +225,26 @@ TEST(DsparkRanks, DraftAsOneRank) {
       for (int i : {0, 1}) EXPECT_EQ(got.tokens[i], want.tokens[i]);
     }
   }
+}
+
+TEST(DsparkRanks, DraftAsOneRank) {
+  expect_drafts_of_one_rank(checkpoint(), {{.dp = 2},
+                                           {.ep = 2},
+                                           {.cp = 2},
+                                           {.pp = 2},
+                                           {.pp = 4},  // reads layers of two earlier stages
+                                           {.dp = 2, .prefill_groups = 1},
+                                           {.dp = 2, .dual_batch_overlap = true}});
+}
+
+/// V4.1's blocks have half as many experts as its layers, and each is shared out by its own number.
+TEST(DsparkRanks, WithFewerExpertsThanLayersDraftAsOneRank) {
+  const test::RandomCheckpoint v41(preset_config("tiny-v41"), 5, "models/stories");
+  expect_drafts_of_one_rank(v41, {{.dp = 2},
+                                  {.ep = 4},
+                                  {.cp = 2},
+                                  {.dp = 2, .redundant_experts = 2},
+                                  {.dp = 2, .prefill_groups = 1}});
 }
 
 /// Sums over heads come in another order there, so tokens may differ; drafts are still those of the rows.

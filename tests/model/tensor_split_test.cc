@@ -23,9 +23,8 @@ std::map<std::string, Shape> shapes(const ModelConfig& config, const RankShare& 
 
 TEST(TensorSplit, FlashOverTwoRanks) {
   // 64 heads of 512 in 8 groups, latents of 1,024, 4,096 wide; experts of 2,048.
-  auto of =
-      shapes(preset_config("flash"),
-             {.tp = 2, .o_proj_tp = 2, .lm_head_tp = 2, .shared_tp = 2, .moe_tp = 2, .local_experts = 64});
+  auto of = shapes(preset_config("flash"),
+                   {.tp = 2, .o_proj_tp = 2, .lm_head_tp = 2, .shared_tp = 2, .moe_tp = 2, .ep = 4});
   EXPECT_EQ(of["layers.2.attn.attn_sink"], (Shape{32}));
   EXPECT_EQ(of["layers.2.attn.wq_a"], (Shape{1024, 4096}));
   EXPECT_EQ(of["layers.2.attn.wq_b"], (Shape{32 * 512, 1024}));
@@ -76,10 +75,8 @@ TEST(TensorSplit, ShapesOfTheWholeAreTheTables) {
     }
     EXPECT_EQ(listed, std::ssize(rank));
     // Bytes on a device follow from the table alone; a rank that has everything takes as much.
-    EXPECT_EQ(
-        device_weight_bytes(config, {}),
-        device_weight_bytes(
-            {config, {.end = config.num_hidden_layers}, {.local_experts = config.n_routed_experts}}, {}));
+    EXPECT_EQ(device_weight_bytes(config, {}),
+              device_weight_bytes({config, {.end = config.num_hidden_layers}, {.ep = 1}}, {}));
   }
 }
 

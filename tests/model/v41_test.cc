@@ -235,14 +235,46 @@ TEST(V41Layers, StagesAreCutWhereEntriesBegin) {
       << refusal({21, 19});
 }
 
-TEST(V41Layers, ExpertsOfItsDraftHeadAreCutAndNotSharedOut) {
+TEST(V41Layers, EveryKindOfPlanIsThere) {
   const ModelConfig config = v41_flash();
-  ParallelPlan plan{.num_devices = 2, .tp = 2, .moe_tp = 2};
-  EXPECT_NO_THROW(check_runnable(resolved(plan, config), config));
-  plan.moe_tp = 1;
-  EXPECT_THROW(check_runnable(resolved(plan, config), config), Error);
-  const ModelConfig alone = without_drafts(config);
-  EXPECT_NO_THROW(check_runnable(resolved(plan, alone), alone));
+  const auto broken = [&](const ParallelPlan& plan) -> std::string {
+    const std::vector<std::string> found = violations(resolved(plan, config), config);
+    return found.empty() ? "" : found.front();
+  };
+  for (const std::int64_t ranks : {1, 2, 4, 8}) {
+    EXPECT_EQ(broken({.num_devices = ranks}), "") << ranks;
+    EXPECT_EQ(broken({.num_devices = ranks, .tp = ranks}), "") << ranks;
+    EXPECT_EQ(broken({.num_devices = ranks, .ep = ranks}), "") << ranks;
+    EXPECT_EQ(broken({.num_devices = ranks, .cp = ranks}), "") << ranks;
+    EXPECT_EQ(broken({.num_devices = ranks, .dp = ranks, .redundant_experts = 2 * ranks}), "") << ranks;
+  }
+  EXPECT_NE(broken({.dp = 3}).find("128 experts of the draft head's blocks cannot be shared out evenly, "
+                                   "where layers have 384; ‹expert parallelism› 2 would do"),
+            std::string::npos)
+      << broken({.dp = 3});
+}
+
+/// 384 experts of layers and 128 of the draft head's blocks over four ranks.
+TEST(V41Layers, ExpertsLieByTheNumberOfTheirBlock) {
+  const ModelConfig config = v41_flash();
+  ParallelPlan plan = resolved({.dp = 4}, config);
+  const RankLayout last(config, plan, Stage{.end = 40}, 0, 3);
+  EXPECT_EQ(last.experts(384, nullptr).experts_per_rank(), 96);
+  EXPECT_EQ(last.experts(384, nullptr).logical(0), 288);
+  EXPECT_EQ(last.experts(128, nullptr).experts_per_rank(), 32);
+  EXPECT_EQ(last.experts(128, nullptr).logical(0), 96);
+  EXPECT_EQ(last.placed_map(128), nullptr);
+  const RankConfig rank = rank_config(config, plan, Stage{.end = 40});
+  EXPECT_EQ(rank.num_experts_of(0), 96);
+  EXPECT_EQ(rank.num_experts_of(40), 32);
+
+  plan = resolved({.dp = 4, .redundant_experts = 8, .expert_placement = ExpertOrder::kRoundRobin}, config);
+  const RankLayout first(config, plan, Stage{.end = 40}, 0, 0);
+  const auto layers = first.placed_map(384), drafts = first.placed_map(128);
+  EXPECT_EQ(first.experts(384, layers.get()).experts_per_rank(), 98);
+  EXPECT_EQ(first.experts(128, drafts.get()).experts_per_rank(), 34);
+  EXPECT_EQ(first.experts(128, drafts.get()).logical(31), 124);
+  EXPECT_EQ(rank_config(config, plan, Stage{.end = 40}).num_experts_of(42), 34);
 }
 
 TEST(V41Layers, TheCacheTakes890BytesAToken) {

@@ -23,6 +23,12 @@ const test::RandomCheckpoint& tiny() {
   return checkpoint;
 }
 
+/// With a draft head whose blocks have half as many experts as layers.
+const test::RandomCheckpoint& tiny_v41() {
+  static const test::RandomCheckpoint checkpoint(preset_config("tiny-v41"), 3, "models/stories");
+  return checkpoint;
+}
+
 /// Maps change at every second step, for better or worse, as soon as another one exists.
 constexpr BalanceOptions kForced{
     .enabled = true, .window_steps = 3, .interval_steps = 2, .first_steps = 1, .min_gain = -1};
@@ -78,7 +84,7 @@ Read read_along(StepEngine& engine, int num_steps) {
     note(output.value().draft_logits);
     for (std::int64_t depth = 0; depth < max_drafts; ++depth) {
       const DraftInput draft{inputs.front().sequence, static_cast<TokenId>(random() % 512)};
-      EXPECT_TRUE(engine.reserve(draft.sequence, max_drafts + 1));
+      EXPECT_TRUE(engine.reserve(draft.sequence, std::max(max_drafts + 1, engine.limits().least_draft_room)));
       const Result<DraftOutput> drafted = engine.draft({&draft, 1}, depth);
       EXPECT_TRUE(drafted.ok()) << drafted.error();
       note(drafted.value().logits);
@@ -90,10 +96,11 @@ Read read_along(StepEngine& engine, int num_steps) {
   return read;
 }
 
-void expect_one_ranks_bits(const ParallelPlan& plan, std::int64_t max_drafts) {
+void expect_one_ranks_bits(const ParallelPlan& plan, std::int64_t max_drafts,
+                           const test::RandomCheckpoint& of = tiny()) {
   constexpr int kSteps = 14;
-  const auto one = open_engine(tiny().path(), options({}, {}, max_drafts));
-  const auto many = open_engine(tiny().path(), options(plan, kForced, max_drafts));
+  const auto one = open_engine(of.path(), options({}, {}, max_drafts));
+  const auto many = open_engine(of.path(), options(plan, kForced, max_drafts));
   SCOPED_TRACE(to_text(many->options().parallel));
   EXPECT_SAME_BITS(read_along(*many, kSteps).logits, read_along(*one, kSteps).logits);
   EXPECT_EQ(many->expert_load(), one->expert_load()) << "no token is counted twice";
@@ -124,6 +131,12 @@ TEST(MovingExperts, BitsOfOneRankWithSplitAttentionAndStages) {
 }
 
 /// Processors that choose as GPUs do: steps that are queued with their drafts.
+TEST(MovingExperts, BlocksOfADraftHeadWithFewerExperts) {
+  BALEEN_CPU_ONLY();
+  expect_one_ranks_bits({.dp = 2}, 2, tiny_v41());
+  expect_one_ranks_bits({.ep = 4, .redundant_experts = 4}, 2, tiny_v41());
+}
+
 TEST(MovingExperts, QueuedStepsChooseAsOneRank) {
   const auto choosing = [](const ParallelPlan& plan, const BalanceOptions& balance) {
     EngineOptions wanted = options(plan, balance, 3);

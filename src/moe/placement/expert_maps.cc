@@ -62,19 +62,19 @@ ExpertTable read_expert_table(const std::filesystem::path& path) {
 }
 
 ParallelPlan with_table(ParallelPlan plan, const ExpertTable& table, const ModelConfig& config) {
-  const std::int64_t num_experts = config.n_routed_experts;
   if (std::ssize(table) != config.num_blocks()) {
     fail(
         "‹expert map›: {} layers, but the model has {} and {} blocks of a draft head behind them: a list for "
         "each is due",
         table.size(), config.num_hidden_layers, config.num_draft_blocks());
   }
-  const std::int64_t num_slots = std::ssize(table.front());
+  const std::int64_t num_copies = std::ssize(table.front()) - config.num_routed_experts(0);
   for (std::int64_t block = 0; block < std::ssize(table); ++block) {
     const std::vector<std::int32_t>& slots = table[static_cast<std::size_t>(block)];
-    if (std::ssize(slots) != num_slots) {
-      fail("‹expert map›: layer {} has {} slots, layer 0 has {}: each layer has as many", block, slots.size(),
-           num_slots);
+    const std::int64_t num_experts = config.num_routed_experts(block);
+    if (std::ssize(slots) != num_experts + num_copies) {
+      fail("‹expert map›: layer {} has {} slots, layer 0 has {} for {} experts: with as many copies {} here",
+           block, slots.size(), table.front().size(), config.num_routed_experts(0), num_experts + num_copies);
     }
     std::vector<bool> is_held(static_cast<std::size_t>(num_experts));
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
@@ -89,12 +89,11 @@ ParallelPlan with_table(ParallelPlan plan, const ExpertTable& table, const Model
         fail("‹expert map›: layer {}: no slot holds expert {}; each is held at least once", block, expert);
     }
   }
-  const std::int64_t num_copies = num_slots - num_experts;
   if (plan.redundant_experts != 0 && plan.redundant_experts != num_copies) {
     fail(
         "‹copies of experts› {}, but ‹expert map› has {} slots for {} experts: {} copies; leave the option "
         "out",
-        plan.redundant_experts, num_slots, num_experts, num_copies);
+        plan.redundant_experts, table.front().size(), config.num_routed_experts(0), num_copies);
   }
   plan.redundant_experts = num_copies;
   return plan;
@@ -104,13 +103,13 @@ std::vector<ExpertMap> expert_maps(const ParallelPlan& plan, const ModelConfig& 
                                    const ExpertTable* table) {
   std::vector<ExpertMap> maps;
   for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
+    const std::int64_t num_experts = config.num_routed_experts(block);
     if (table != nullptr) {
-      maps.emplace_back((*table)[static_cast<std::size_t>(block)], config.n_routed_experts, plan.ep);
-    } else if (block == 0) {
-      maps.push_back(
-          ExpertMap::placed(plan.expert_placement, config.n_routed_experts, plan.redundant_experts, plan.ep));
+      maps.emplace_back((*table)[static_cast<std::size_t>(block)], num_experts, plan.ep);
+    } else if (!maps.empty() && maps.back().num_experts() == num_experts) {
+      maps.push_back(maps.back());
     } else {
-      maps.push_back(maps.front());
+      maps.push_back(ExpertMap::placed(plan.expert_placement, num_experts, plan.redundant_experts, plan.ep));
     }
   }
   return maps;

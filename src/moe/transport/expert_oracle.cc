@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device/make_device.h"
+#include "model/rank_config.h"
 #include "ops/fused_experts/fused_experts.h"
 #include "tensor/unbacked_memory.h"
 
@@ -36,7 +37,7 @@ std::vector<VariantVerdict> fused_backends(const ExpertsArgs& routed, const Devi
   const ParallelPlan& plan = request.plan;
   const RankGroup stage = RankGroup::strided(0, 1, plan.stage_ranks(), 0);
   const ExpertRanks placement{
-      .stage = &stage, .ep = plan.ep, .num_experts = plan.local_experts(request.config) * plan.ep};
+      .stage = &stage, .ep = plan.ep, .num_experts = std::ssize(routed.routed) * plan.ep};
   const std::int64_t num_slots = routed.hints.chosen_per_token;
   const std::int64_t num_rows = num_slots > 0 ? routed.x.extent(0) / (plan.stage_ranks() * num_slots) : 0;
   ExpertWeights shared = routed.routed.front();
@@ -69,7 +70,7 @@ std::vector<VariantVerdict> backends(const ExpertTransportTraits& transport, con
   };
   const std::int64_t inner = config.moe_intermediate_size / request.plan.moe_tp, width = config.hidden_size;
   const std::vector<ExpertWeights> routed(
-      static_cast<std::size_t>(request.plan.local_experts(config)),
+      static_cast<std::size_t>(rank_config(config, request.plan, Stage()).num_experts()),
       {.w1 = matrix(inner, width), .w2 = matrix(width, inner), .w3 = matrix(inner, width)});
   const BroughtRows brought = brought_rows(transport, request);
   const std::int64_t num_rows = brought.num_rows, num_slots = brought.num_slots;

@@ -65,8 +65,8 @@ class StepRecorder {
         forward_(model.config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_, arena_,
                  layout_),
         type_(options.activations),
-        routing_(model.config().model().n_routed_experts, model.config().model().num_experts_per_tok,
-                 workload.zipf) {
+        routing_(routing_of(0)),
+        draft_routing_(routing_of(model.config().num_layers())) {
     forward_.expect_load([this, &options](std::int64_t block, std::int64_t rows) {
       return expected_load(block, rows, options);
     });
@@ -171,18 +171,22 @@ class StepRecorder {
   /// What this rank's experts get in the heaviest case that the workload names.
   [[nodiscard]] ExpertLoad expected_load(std::int64_t block, std::int64_t rows,
                                          const GraphOptions& options) const {
-    const ModelConfig& c = model_.config().model();
+    const RankConfig& rank = model_.config();
     const ParallelPlan& plan = model_.plan();
-    const double imbalance =
-        model_.config().is_hash_routed(block) ? workload_.hash_imbalance : workload_.imbalance;
+    const double imbalance = rank.is_hash_routed(block) ? workload_.hash_imbalance : workload_.imbalance;
     const std::int64_t groups = workload_.active_groups > 0 ? workload_.active_groups : plan.dp;
     const auto all_rows = static_cast<double>(rows * groups);
-    const auto chosen = static_cast<double>(c.num_experts_per_tok);
-    const auto slots = static_cast<double>(plan.local_experts(c));
+    const auto chosen = static_cast<double>(rank.num_selected_experts(block));
+    const auto slots = static_cast<double>(rank.num_experts_of(block));
+    const ExpertRouting& routing = rank.is_draft_block(block) ? draft_routing_ : routing_;
     return {.assignments = all_rows * chosen / static_cast<double>(plan.ep) * (plan.ep > 1 ? imbalance : 1),
             .distinct = options.active_experts ? options.active_experts(block)
-                                               : slots * routing_.distinct_share(all_rows),
+                                               : slots * routing.distinct_share(all_rows),
             .tokens = all_rows};
+  }
+  [[nodiscard]] ExpertRouting routing_of(std::int64_t block) const {
+    const RankConfig& rank = model_.config();
+    return {rank.num_routed_experts(block), rank.num_selected_experts(block), workload_.zipf};
   }
   [[nodiscard]] std::byte* unused() { return device_.memory().allocate(1); }
 
@@ -198,7 +202,8 @@ class StepRecorder {
   Forward forward_;
   std::optional<Arena> draft_arena_;
   ElementType type_;
-  ExpertRouting routing_;
+  ExpertRouting routing_;        ///< of layers
+  ExpertRouting draft_routing_;  ///< of the draft head's blocks
 };
 
 }  // namespace

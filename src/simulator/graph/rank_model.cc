@@ -17,7 +17,10 @@ RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, c
       weight_bytes_(device_weight_bytes(config_, formats_)) {
   weights_ = bind_weights(config_, rank_table(config_), formats_,
                           [this](const HeldArray& array) { return memory_.allocate(array.size_bytes()); });
-  for (BlockWeights& block : weights_.blocks) block.moe.map = layout_.placed_map();
+  for (std::size_t block = 0; block < weights_.blocks.size(); ++block) {
+    const auto number = static_cast<std::int64_t>(block);
+    weights_.blocks[block].moe.map = layout_.placed_map(config_.num_routed_experts(number));
+  }
 }
 
 }  // namespace baleen

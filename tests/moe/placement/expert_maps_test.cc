@@ -79,6 +79,31 @@ TEST_F(ExpertMaps, TheTableSaysHowManyCopies) {
   EXPECT_EQ(placed[3], ExpertMap::placed(ExpertOrder::kLinear, 8, 2, 2));
 }
 
+/// Blocks of a draft head with fewer experts have fewer slots, and as many copies.
+TEST_F(ExpertMaps, ABlockHasSlotsForItsOwnExperts) {
+  const ModelConfig config = preset_config("tiny-v41");  // 7 layers of 8, and 3 blocks of 4
+  ExpertTable table(7, {7, 6, 5, 4, 3, 2, 1, 0, 0, 7});
+  table.resize(10, {3, 2, 1, 0, 0, 3});
+  const ParallelPlan plan = resolved(with_table({.dp = 2}, table, config), config);
+  EXPECT_EQ(plan.redundant_experts, 2);
+  for (const bool is_read : {true, false}) {
+    const std::vector<ExpertMap> maps = expert_maps(plan, config, is_read ? &table : nullptr);
+    ASSERT_EQ(maps.size(), 10U);
+    EXPECT_EQ(maps[6].num_experts(), 8);
+    EXPECT_EQ(maps[6].slots_per_rank(), 5);
+    EXPECT_EQ(maps[7].num_experts(), 4);
+    EXPECT_EQ(maps[9].slots_per_rank(), 3);
+  }
+  table[8].push_back(1);
+  try {
+    static_cast<void>(with_table({.dp = 2}, table, config));
+    FAIL() << "seven slots were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "‹expert map›: layer 8 has 7 slots, layer 0 has 10 for 8 experts: with as many copies 6 here");
+  }
+}
+
 TEST_F(ExpertMaps, ATableOfAnotherModelIsRefused) {
   const auto refused = [&](const ExpertTable& table, std::int64_t num_copies = 0) -> std::string {
     try {
