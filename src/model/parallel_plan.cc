@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "model/model_family.h"
+#include "model/rank_config.h"
 #include "numeric/block_scale.h"
 
 namespace baleen {
@@ -61,6 +63,22 @@ void find_stage_violations(const ParallelPlan& plan, const ModelConfig& config,
     found.push_back(
         fmt::format("‹stage layers› {}: the model has {} layers, each in one stage, and a stage one at least",
                     fmt::join(layers, ","), config.num_hidden_layers));
+  }
+}
+
+/// Of stages that begin with layers which read what layers of a stage before them make.
+void find_cut_violations(const ParallelPlan& plan, const ModelConfig& config,
+                         std::vector<std::string>& found) {
+  for (std::int64_t index = 1; index < plan.pp; ++index) {
+    const std::int64_t begin = stage_of(config, plan, index).begin;
+    const std::optional<std::int64_t> source = read_from_before(config, begin);
+    if (!source) continue;
+    const std::vector<std::int64_t> begins = stage_begins(config);
+    found.push_back(fmt::format(
+        "‹pipeline parallelism› {}: stage {} begins with layer {}, behind which layers read what layer {} of "
+        "a stage before makes; stages begin with layers {}, so ‹pipeline parallelism› {} at most",
+        plan.pp, index, begin, *source, fmt::join(begins, ", "), begins.size()));
+    return;
   }
 }
 
@@ -192,6 +210,13 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
                     config.num_hidden_layers));
   }
   if (!plan.stage_layers.empty()) find_stage_violations(plan, config, found);
+  if (found.empty()) find_cut_violations(plan, config, found);
+  if (plan.dual_batch_overlap && config.lags_mixing()) {
+    found.push_back(fmt::format(
+        "‹micro-batch overlap›: steps of {} are not cut in two so far, whose mixing goes from half-block to "
+        "half-block; leave it out",
+        config.family->name));
+  }
   if (auto refused = transport_violation(plan)) found.push_back(std::move(*refused));
   return found;
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "model/config.h"
 #include "model/tensor_split.h"
@@ -21,7 +23,15 @@ struct Stage {
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
-/// Layers cut evenly: stage `index` of `pp`, the first ones have the remainder.
+/// The earliest layer whose entries or selection `layer` or one behind it reads, but for what these make
+/// themselves; a stage may begin with `layer` where there is none.
+[[nodiscard]] std::optional<std::int64_t> read_from_before(const ModelConfig& config, std::int64_t layer);
+
+/// Layers that a stage may begin with, ascending: 0, and others that nothing is read from before.
+[[nodiscard]] std::vector<std::int64_t> stage_begins(const ModelConfig& config);
+
+/// Layers cut as evenly as those allow: stage `index` of `pp`, the first ones have the remainder. Where the
+/// layers cannot be cut into so many, as if any could begin a stage.
 [[nodiscard]] Stage even_stage(const ModelConfig& config, std::int64_t pp, std::int64_t index);
 
 /// The same of a plan, which may say how many layers each stage has. `plan` resolved.

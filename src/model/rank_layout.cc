@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/model_family.h"
 
 namespace baleen {
 namespace {
@@ -122,38 +121,8 @@ std::vector<RowRange> RankLayout::output_shares(std::int64_t num_rows) const {
   return shares;
 }
 
-namespace {
-
-/// A stage has the layers whose entries and selections its layers read.
-void check_stages(const ParallelPlan& plan, const ModelConfig& config) {
-  for (std::int64_t index = 1; index < plan.pp; ++index) {
-    const std::int64_t begin = stage_of(config, plan, index).begin;
-    for (std::int64_t layer = begin; layer < config.num_hidden_layers; ++layer) {
-      const LayerAttention shape = config.attention(layer);
-      std::int64_t source = shape.entries_of(layer);
-      if (shape.index_source) source = std::min(source, *shape.index_source);
-      if (shape.candidates) source = std::min(source, shape.candidates->source);
-      if (source >= begin) continue;
-      fail(
-          "‹pipeline parallelism› {}: stage {} begins with layer {}, and layer {} reads what layer {} of a "
-          "stage before it makes; cut before one of \"kv_source_layer_ids\" [{}]",
-          plan.pp, index, begin, layer, source,
-          config.streams ? fmt::format("{}", fmt::join(config.streams->kv_source_layer_ids, ", ")) : "");
-    }
-  }
-}
-
-}  // namespace
-
 void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   validate(plan, config);
-  check_stages(plan, config);
-  if (plan.dual_batch_overlap && config.lags_mixing()) {
-    fail(
-        "‹micro-batch overlap›: steps of {} are not cut in two so far, whose mixing goes from half-block to "
-        "half-block; leave it out",
-        config.family->name);
-  }
   if (plan.maps_by_layer && plan.ep == 1) {
     fail(
         "‹balancing› and ‹expert map›: every rank has all experts (‹expert parallelism› 1), there is nothing "

@@ -23,7 +23,10 @@ struct LayerBytes {
 class PipelineCosts {
  public:
   PipelineCosts(const ModelConfig& config, const StorageFormats& formats)
-      : config_(config), formats_(formats), plan_(resolved(ParallelPlan{.num_devices = 1}, config)) {
+      : config_(config),
+        formats_(formats),
+        plan_(resolved(ParallelPlan{.num_devices = 1}, config)),
+        begins_(stage_begins(config)) {
     const std::int64_t num_layers = config.num_hidden_layers;
     for (std::int64_t layer = 0; layer < num_layers; ++layer)
       layers_.push_back(bytes_of(layer, false, false));
@@ -56,6 +59,9 @@ class PipelineCosts {
   }
 
   [[nodiscard]] std::int64_t num_layers() const { return std::ssize(layers_); }
+  [[nodiscard]] bool may_begin(std::int64_t layer) const {
+    return std::ranges::binary_search(begins_, layer);
+  }
 
  private:
   [[nodiscard]] LayerBytes bytes_of(std::int64_t layer, bool first, bool last) const {
@@ -69,8 +75,9 @@ class PipelineCosts {
   const StorageFormats& formats_;
   ParallelPlan plan_;
   std::vector<LayerBytes> layers_;
-  std::int64_t first_ = 0;  ///< bytes of the embedding table, of the first stage
-  LayerBytes last_;         ///< what the last stage has besides: the head, a draft head
+  std::vector<std::int64_t> begins_;  ///< layers that a stage may begin with
+  std::int64_t first_ = 0;            ///< bytes of the embedding table, of the first stage
+  LayerBytes last_;                   ///< what the last stage has besides: the head, a draft head
   double chosen_share_ = 0;
 };
 
@@ -95,7 +102,7 @@ Split least_sum(const PipelineCosts& costs, std::span<const StageDevice> devices
     for (std::int64_t end = 1; end <= num_layers; ++end) {
       for (std::int64_t first = 0; first < end; ++first) {
         const double before = least.back()[static_cast<std::size_t>(first)];
-        if (before == kImpossible) continue;
+        if (before == kImpossible || !costs.may_begin(first)) continue;
         const double own = costs.seconds(device, first, end);
         if (own > most || before + own >= times[static_cast<std::size_t>(end)]) continue;
         times[static_cast<std::size_t>(end)] = before + own;

@@ -26,8 +26,8 @@ struct StageDevice {
 ///                + k / E x max(0, beside + experts - room) / link rate
 ///
 /// Of the splits that take at most 5% longer than the quickest it is the one whose slowest stage is quickest,
-/// as several sequences keep all stages busy. Nothing where no split leaves every device room for its weights
-/// beside the experts.
+/// as several sequences keep all stages busy. Stages begin with layers that may (`stage_begins`). Nothing
+/// where no split leaves every device room for its weights beside the experts.
 [[nodiscard]] std::optional<std::vector<std::int64_t>> balanced_stage_layers(
     const ModelConfig& config, const StorageFormats& formats, std::span<const StageDevice> devices);
 

@@ -243,6 +243,8 @@ TEST(DsparkRanks, WithFewerExpertsThanLayersDraftAsOneRank) {
   expect_drafts_of_one_rank(v41, {{.dp = 2},
                                   {.ep = 4},
                                   {.cp = 2},
+                                  {.pp = 2},
+                                  {.dp = 2, .pp = 3},
                                   {.dp = 2, .redundant_experts = 2},
                                   {.dp = 2, .prefill_groups = 1}});
 }

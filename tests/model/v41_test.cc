@@ -2,6 +2,7 @@
 // what its cache keeps, and what another release of the family may not have without being named.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "model/parallel_plan.h"
 #include "model/presets.h"
 #include "model/rank_layout.h"
+#include "model/stage_layers.h"
 #include "model/tensor_table.h"
 #include "tests/support/header_only.h"
 #include "tests/support/temporary_folder.h"
@@ -228,11 +230,46 @@ TEST(V41Layers, StagesAreCutWhereEntriesBegin) {
   };
   EXPECT_EQ(refusal({20, 20}), "");
   EXPECT_EQ(refusal({14, 26}), "");
-  EXPECT_NE(
-      refusal({21, 19}).find("stage 1 begins with layer 21, and layer 21 reads what layer 20 of a stage "
-                             "before it makes"),
-      std::string::npos)
+  EXPECT_NE(refusal({21, 19}).find(
+                "stage 1 begins with layer 21, behind which layers read what layer 20 of a stage "
+                "before makes; stages begin with layers 0, 1, 2, 8, 14, 20, so ‹pipeline "
+                "parallelism› 6 at most"),
+            std::string::npos)
       << refusal({21, 19});
+}
+
+TEST(V41Layers, StagesAreAsEvenAsTheirCutsAllow) {
+  const ModelConfig config = v41_flash();
+  const auto begins = [&](std::int64_t pp) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t index = 0; index < pp; ++index) all.push_back(even_stage(config, pp, index).begin);
+    EXPECT_EQ(even_stage(config, pp, pp - 1).end, 40);
+    return all;
+  };
+  EXPECT_EQ(begins(1), (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(begins(2), (std::vector<std::int64_t>{0, 20}));
+  EXPECT_EQ(begins(3), (std::vector<std::int64_t>{0, 8, 20}));
+  EXPECT_EQ(begins(4), (std::vector<std::int64_t>{0, 8, 14, 20}));
+  EXPECT_EQ(begins(6), (std::vector<std::int64_t>{0, 1, 2, 8, 14, 20}));
+  // Where any layer may begin a stage, the first ones have the remainder.
+  const ModelConfig flash = preset_config("flash");
+  for (const std::int64_t pp : {1, 2, 5, 8, 43}) {
+    for (std::int64_t index = 0; index < pp; ++index) {
+      EXPECT_EQ(even_stage(flash, pp, index).begin, index * (43 / pp) + std::min(index, 43 % pp));
+    }
+  }
+}
+
+TEST(V41Layers, StagesOfDevicesThatAreNotAlikeAreCutThereToo) {
+  const ModelConfig config = v41_flash();
+  const std::vector<std::int64_t> allowed = stage_begins(config);
+  for (const double speed : {1.0, 1.5, 3.0}) {
+    const std::vector<StageDevice> devices{{std::int64_t{1} << 40, speed * 1e12, 0},
+                                           {std::int64_t{1} << 40, 1e12, 0}};
+    const auto layers = balanced_stage_layers(config, {}, devices);
+    ASSERT_TRUE(layers);
+    EXPECT_TRUE(std::ranges::binary_search(allowed, layers->front())) << layers->front();
+  }
 }
 
 TEST(V41Layers, EveryKindOfPlanIsThere) {
@@ -247,7 +284,12 @@ TEST(V41Layers, EveryKindOfPlanIsThere) {
     EXPECT_EQ(broken({.num_devices = ranks, .ep = ranks}), "") << ranks;
     EXPECT_EQ(broken({.num_devices = ranks, .cp = ranks}), "") << ranks;
     EXPECT_EQ(broken({.num_devices = ranks, .dp = ranks, .redundant_experts = 2 * ranks}), "") << ranks;
+    const std::int64_t pp = std::min<std::int64_t>(ranks, 4);
+    EXPECT_EQ(broken({.num_devices = ranks, .pp = pp}), "") << ranks;
   }
+  EXPECT_NE(broken({.num_devices = 8, .pp = 8}).find("‹pipeline parallelism› 6 at most"), std::string::npos)
+      << broken({.num_devices = 8, .pp = 8});
+  EXPECT_NE(broken({.dp = 2, .dual_batch_overlap = true}).find("‹micro-batch overlap›"), std::string::npos);
   EXPECT_NE(broken({.dp = 3}).find("128 experts of the draft head's blocks cannot be shared out evenly, "
                                    "where layers have 384; ‹expert parallelism› 2 would do"),
             std::string::npos)

@@ -157,6 +157,16 @@ TEST(RankEngine, BlocksOfADraftHeadWithFewerExperts) {
   expect_one_ranks_bits({.dp = 2, .expert_transport = ExpertTransport::kAllGather}, tiny_v41());
 }
 
+/// Layers that read what earlier ones make: in one stage, and with rows or heads shared out.
+TEST(RankEngine, LayersThatShareEntries) {
+  BALEEN_CPU_ONLY();
+  expect_one_ranks_bits({.pp = 2}, tiny_v41());
+  expect_one_ranks_bits({.dp = 2, .pp = 3}, tiny_v41());
+  expect_one_ranks_bits({.cp = 2}, tiny_v41());
+  expect_one_ranks_bits({.cp = 2, .dp = 2, .pp = 2}, tiny_v41());
+  expect_one_ranks_bits({.tp = 2, .o_proj_tp = 1, .sequence_parallel = true}, tiny_v41());
+}
+
 /// A second prompt finds the first one's pages, which every rank of the group keeps.
 TEST(RankEngine, ContextParallelPrefixes) {
   const auto run = [](const ParallelPlan& plan) {
