@@ -45,6 +45,9 @@ class AcceptingEngine final : public StepEngine {
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override {
     return engine_.open(prompt);
   }
+  void foresee(SequenceId sequence, std::span<const TokenId> tokens) override {
+    engine_.foresee(sequence, tokens);
+  }
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
   [[nodiscard]] std::optional<Failure> queue(std::span<const StepInput> inputs) override;
   [[nodiscard]] Result<StepOutput> collect() override;

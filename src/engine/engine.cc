@@ -42,7 +42,11 @@ std::optional<DiskTierStats> Engine::disk_stats() const {
 
 std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) {
   take_disk();
-  return runner_.sequences().open(prompt);
+  return runner_.open(prompt);
+}
+
+void Engine::foresee(SequenceId sequence, std::span<const TokenId> tokens) {
+  runner_.foresee(sequence, tokens);
 }
 
 Failure Engine::locate_bad_logits() { return not_numbers(config(), runner_.first_bad_block()); }
@@ -70,6 +74,7 @@ Result<StepOutput> Engine::collect() {
 
 Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
   if (auto wrong = runner_.check_drafts(inputs, depth)) return std::move(*wrong);
+  runner_.foresee(inputs, depth);
   return runner_.draft(inputs, depth);
 }
 

@@ -44,6 +44,8 @@ class Engine final : public ModelEngine {
   [[nodiscard]] Device& device() override { return model_.device(); }
   /// Null where all experts lie in one memory.
   [[nodiscard]] ExpertStore* experts() const { return model_.experts(); }
+  /// Null where no layer reads tables of n-grams.
+  [[nodiscard]] const EngramStore* engram() const { return model_.engram(); }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override {
     return runner_.expert_load();
   }
@@ -54,6 +56,7 @@ class Engine final : public ModelEngine {
 
   [[nodiscard]] EngineLimits limits() const override { return runner_.limits(); }
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  void foresee(SequenceId sequence, std::span<const TokenId> tokens) override;
   void keep_tail(SequenceId sequence, std::int64_t end) override;
   [[nodiscard]] PrefixLookup lookup(SequenceId sequence) const override;
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;

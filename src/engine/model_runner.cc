@@ -42,12 +42,21 @@ void ModelRunner::capture_steps() {
   }
 }
 
+std::optional<SequenceId> ModelRunner::open(std::span<const TokenId> prompt) {
+  const std::optional<SequenceId> sequence = sequences_.open(prompt);
+  if (sequence) foreseen_.open(*sequence, prompt);
+  return sequence;
+}
+
 ConstActivations<3> ModelRunner::run(std::span<const StepInput> inputs) {
   BALEEN_CHECK(queued_.empty());
   for (const StepInput& input : inputs) BALEEN_CHECK_EQ(input.num_drafts, 0);
   batch_.lay_out(inputs);
   promotion_.before_step(batch_.num_rows());
-  return pass_.run(batch_.rows());
+  foreseen_.before_step(inputs);
+  const ConstActivations<3> streams = pass_.run(batch_.rows());
+  foreseen_.step_is_under_way();
+  return streams;
 }
 
 Result<ComputedStep> ModelRunner::results(std::span<const StepInput> inputs, ConstActivations<3> streams) {

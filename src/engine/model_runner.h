@@ -18,6 +18,7 @@
 #include "engine/engine_limits.h"
 #include "engine/engine_options.h"
 #include "engine/expert_promotion.h"
+#include "engine/foreseen_tokens.h"
 #include "engine/logit_buffer.h"
 #include "engine/main_pass.h"
 #include "engine/queued_steps.h"
@@ -51,6 +52,12 @@ class ModelRunner {
   /// Null without drafts.
   [[nodiscard]] const DraftHead* draft_head() const { return drafts_ ? &drafts_->head() : nullptr; }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const { return pass_.expert_load(); }
+
+  /// As StepEngine::open and foresee.
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt);
+  void foresee(SequenceId sequence, std::span<const TokenId> tokens) { foreseen_.foresee(sequence, tokens); }
+  /// The next step will check drafts behind these tokens; on ranks without the draft head too.
+  void foresee(std::span<const DraftInput> inputs, std::int64_t depth) { foreseen_.foresee(inputs, depth); }
 
   /// Prepares the sizes that decoding steps have, with a progress line.
   void capture_steps();
@@ -115,6 +122,7 @@ class ModelRunner {
   QueuedSteps queued_{options_.max_logit_rows, model_.device().host_visible_memory()};
   StepAdmission admission_;
   StepBatch batch_{sequences_};  ///< the latest step's
+  ForeseenTokens foreseen_{sequences_, model_.engram(), options_.max_batch_tokens};
   ExpertPromotion promotion_{pass_, model_.experts()};
 };
 

@@ -133,6 +133,10 @@ class StepEngine : public SequenceKeeper {
   /// starts before their end, and logits are exact from the position behind them on (the prompt's last token
   /// is always behind). May evict cached prefixes, and reads from disk before it returns.
   [[nodiscard]] virtual std::optional<SequenceId> open(std::span<const TokenId> prompt) = 0;
+  /// The sequence's next tokens, from its end on, as far as they are known; `open` says so much of a prompt.
+  /// A hint: an engine whose layers read tables by their tokens may begin to fetch rows. Instead of what was
+  /// said of the sequence before; no result depends on it, and a step may have other tokens.
+  virtual void foresee(SequenceId /*sequence*/, std::span<const TokenId> /*tokens*/) {}
   /// Other prompts are expected to begin with the first `end` tokens of the sequence and to go on otherwise,
   /// as behind the instructions of one system: they shall find these, in whole pages, as soon as the sequence
   /// has come past them. Costs a window page where there is no tail yet. Engines without a prefix cache do

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -52,19 +53,18 @@ EngramReader::~EngramReader() {
 void EngramReader::start(std::span<const EngramRowId> rows, std::byte* to) {
   {
     const std::scoped_lock lock(mutex_);
-    BALEEN_CHECK(num_done_ == rows_.size());
-    rows_ = rows;
-    to_ = to;
-    num_taken_ = num_done_ = 0;
-    failed_.reset();
+    for (const EngramRowId& row : rows) {
+      reads_.push_back({row, to});
+      to += record_.size_bytes;
+    }
   }
   started_.notify_all();
 }
 
 std::optional<std::string> EngramReader::wait() {
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return num_done_ == rows_.size(); });
-  rows_ = {};
+  done_.wait(lock, [this] { return num_done_ == reads_.size(); });
+  reads_.clear();
   num_taken_ = num_done_ = 0;
   if (!failed_) return std::nullopt;
   return std::exchange(failed_, std::nullopt)->why;
@@ -73,23 +73,23 @@ std::optional<std::string> EngramReader::wait() {
 void EngramReader::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    started_.wait(lock, [this] { return ends_ || num_taken_ < rows_.size(); });
+    started_.wait(lock, [this] { return ends_ || num_taken_ < reads_.size(); });
     if (ends_) return;
-    const std::size_t left = rows_.size() - num_taken_;
+    const std::size_t left = reads_.size() - num_taken_;
     const std::size_t count = std::clamp<std::size_t>(left / kReads, 1, kRowsAtATime);
     const std::size_t first = std::exchange(num_taken_, num_taken_ + count);
-    const std::span<const EngramRowId> rows = rows_.subspan(first, count);
-    std::byte* const to = to_ + static_cast<std::int64_t>(first) * record_.size_bytes;
+    std::array<Read, kRowsAtATime> reads;
+    std::copy_n(reads_.begin() + static_cast<std::ptrdiff_t>(first), count, reads.begin());
     lock.unlock();
     std::optional<Failed> failed;
     for (std::size_t i = 0; i < count && !failed; ++i) {
-      std::string why = read(rows[i], to + static_cast<std::int64_t>(i) * record_.size_bytes);
+      std::string why = read(reads[i].row, reads[i].to);
       if (!why.empty()) failed = {first + i, std::move(why)};
     }
     lock.lock();
     if (failed && (!failed_ || failed->place < failed_->place)) failed_ = std::move(failed);
     num_done_ += count;
-    if (num_done_ == rows_.size()) done_.notify_all();
+    if (num_done_ == reads_.size()) done_.notify_all();
   }
 }
 

@@ -47,8 +47,8 @@ class EngramReader {
   /// Ends once the reads that are under way have.
   ~EngramReader();
 
-  /// Begins to read `rows`, as records, to `to`; both stay valid until `wait`, without which nothing else is
-  /// started.
+  /// Begins to read `rows`, as records, to `to`, which stays valid until `wait`. Behind what was started
+  /// before.
   void start(std::span<const EngramRowId> rows, std::byte* to);
   /// Until all that was started is there, at once where nothing was. The sentence about the first row, as
   /// they were started, that could not be read: which, of what table, in which file, and why.
@@ -58,6 +58,10 @@ class EngramReader {
   struct Files {
     explicit Files(const StoredEngramTable& table) : codes(*table.codes_file), scales(*table.scales_file) {}
     MappedFileReader codes, scales;
+  };
+  struct Read {
+    EngramRowId row;
+    std::byte* to;
   };
   struct Failed {
     std::size_t place;
@@ -73,8 +77,7 @@ class EngramReader {
   std::deque<Files> files_;  ///< one for each table
   std::mutex mutex_;         ///< guards what follows, but for the rows' bytes
   std::condition_variable started_, done_;
-  std::span<const EngramRowId> rows_;
-  std::byte* to_ = nullptr;
+  std::vector<Read> reads_;  ///< all that was started since the latest `wait`
   std::size_t num_taken_ = 0, num_done_ = 0;
   std::optional<Failed> failed_;
   bool ends_ = false;

@@ -1,6 +1,9 @@
 #include "engram/engram_store.h"
 
 #include <algorithm>
+#include <deque>
+#include <iterator>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -54,66 +57,157 @@ EngramStore::EngramStore(EngramHashes hashes, std::shared_ptr<const EngramTables
 EngramStore::~EngramStore() = default;
 
 std::span<const TokenId> EngramStore::last_before(const EngramRun& run) const {
-  return run.before.last(std::min(run.before.size(), static_cast<std::size_t>(hashes_.num_before())));
+  return run.before.last(std::min(run.before.size(), num_before()));
 }
 
-void EngramStore::note_prefetched(std::span<const EngramRun> runs) {
-  prefetched_.clear();
-  for (const EngramRun& run : runs) {
-    const std::span<const TokenId> before = last_before(run);
-    prefetched_.push_back(static_cast<TokenId>(before.size()));
-    prefetched_.push_back(static_cast<TokenId>(run.ids.size()));
-    prefetched_.insert(prefetched_.end(), before.begin(), before.end());
-    prefetched_.insert(prefetched_.end(), run.ids.begin(), run.ids.end());
+EngramStore::KeptRun EngramStore::kept(const EngramRun& run) const {
+  const std::span<const TokenId> before = last_before(run);
+  return {{before.begin(), before.end()}, {run.ids.begin(), run.ids.end()}};
+}
+
+std::pair<const EngramStore::AheadRun*, std::size_t> EngramStore::longest_ahead(const EngramRun& run) const {
+  std::pair<const AheadRun*, std::size_t> best{nullptr, 0};
+  for (const AheadRun& one : ahead_) {
+    if (!std::ranges::equal(one.tokens.before, last_before(run))) continue;
+    const auto differs = std::ranges::mismatch(one.tokens.ids, run.ids);
+    const auto count = static_cast<std::size_t>(differs.in1 - one.tokens.ids.begin());
+    if (count > best.second) best = {&one, count};
   }
+  return best;
 }
 
-bool EngramStore::is_prefetched(std::span<const EngramRun> runs) const {
-  auto noted = prefetched_.begin();
-  const auto is_next = [&](std::span<const TokenId> ids) {
-    if (prefetched_.end() - noted < std::ssize(ids) || !std::equal(ids.begin(), ids.end(), noted))
-      return false;
-    noted += std::ssize(ids);
-    return true;
+std::optional<std::vector<std::int64_t>> EngramStore::find(std::span<const EngramRun> runs) {
+  std::int64_t num_tokens = 0;
+  for (const EngramRun& run : runs) num_tokens += std::ssize(run.ids);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(num_tokens) * entries_of_token());
+  hashes_.find(runs, {rows.data(), {num_tokens, hashes_.num_tables(), hashes_.num_hashes()}});
+  if (place() == EngramPlace::kMapped) advise_map(rows);
+  if (reader_ && !find_places(rows)) return std::nullopt;
+  return rows;
+}
+
+bool EngramStore::find_places(std::span<std::int64_t> rows) {
+  const auto of_table = static_cast<std::size_t>(hashes_.num_hashes());
+  const auto num_tables = static_cast<std::size_t>(hashes_.num_tables());
+  const auto id_of = [&](std::size_t i) {
+    return EngramRowId{static_cast<std::int64_t>(i / of_table % num_tables), rows[i]};
   };
-  for (const EngramRun& run : runs) {
-    const std::span<const TokenId> before = last_before(run);
-    const TokenId sizes[] = {static_cast<TokenId>(before.size()), static_cast<TokenId>(run.ids.size())};
-    if (!is_next(sizes) || !is_next(before) || !is_next(run.ids)) return false;
+  std::vector<EngramRowId> wanted, missing;
+  for (std::size_t i = 0; i < rows.size(); ++i) wanted.push_back(id_of(i));
+  std::ranges::sort(wanted);
+  wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
+  std::ranges::set_difference(wanted, asked_ | std::views::keys, std::back_inserter(missing));
+  const std::int64_t num_asked = std::ssize(asked_);
+  if ((num_asked + std::ssize(missing)) * record_.size_bytes > records_.size_bytes()) return false;
+  reader_->start(missing, records_.data() + num_asked * record_.size_bytes);
+  for (const EngramRowId& id : missing) asked_.emplace_back(id, std::ssize(asked_));
+  std::ranges::inplace_merge(asked_, asked_.begin() + num_asked, {}, &decltype(asked_)::value_type::first);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i] = std::ranges::lower_bound(asked_, id_of(i), {}, &decltype(asked_)::value_type::first)->second;
   }
-  return noted == prefetched_.end();
+  return true;
 }
 
 void EngramStore::prefetch(std::span<const EngramRun> runs) {
-  // What comes still comes to where the next rows will: what became of it does not matter any more.
-  if (reader_ && std::exchange(is_fetching_, false)) static_cast<void>(reader_->wait());
-  note_prefetched(runs);
-  num_rows_ = 0;
-  for (const EngramRun& run : runs) num_rows_ += std::ssize(run.ids);
+  for (const EngramRun& run : runs) {
+    const std::size_t num_entries = run.ids.size() * entries_of_token();
+    if (run.ids.empty() || longest_ahead(run).second == run.ids.size() ||
+        (ahead_rows_.size() + num_entries) * sizeof(std::int64_t) >
+            static_cast<std::size_t>(rows_.size_bytes()))
+      continue;
+    const auto rows = find({&run, 1});
+    if (!rows) continue;
+    ahead_.push_back({kept(run), ahead_rows_.size()});
+    ahead_rows_.insert(ahead_rows_.end(), rows->begin(), rows->end());
+  }
+}
+
+void EngramStore::prefetch_behind_step(std::span<const EngramRun> runs) {
+  behind_step_.clear();
+  for (const EngramRun& run : runs) behind_step_.push_back(kept(run));
+}
+
+void EngramStore::forget_ahead() {
+  // What still comes does so to where the next rows will: what became of it does not matter any more.
+  if (reader_) static_cast<void>(reader_->wait());
+  ahead_.clear();
+  ahead_rows_.clear();
+  asked_.clear();
+}
+
+std::optional<std::string> EngramStore::bring(std::span<const EngramRun> runs) {
+  const std::size_t num_asked_ahead = asked_.size();
+  num_rows_ = num_tokens_ahead_ = 0;
+  std::vector<EngramRun> missing;  // the tokens of each run behind those that were found ahead
+  std::vector<std::pair<const AheadRun*, std::size_t>> found;
+  std::deque<std::vector<TokenId>> before;
+  for (const EngramRun& run : runs) {
+    const auto& [ahead, count] = found.emplace_back(longest_ahead(run));
+    num_rows_ += std::ssize(run.ids);
+    num_tokens_ahead_ += static_cast<std::int64_t>(count);
+    const std::span<const TokenId> last = last_before(run);
+    std::vector<TokenId>& all = before.emplace_back(last.begin(), last.end());
+    all.insert(all.end(), run.ids.begin(), run.ids.begin() + static_cast<std::ptrdiff_t>(count));
+    missing.push_back({.before = all, .ids = run.ids.subspan(count)});
+  }
   BALEEN_CHECK_LE(num_rows_, max_rows_);
-  hashes_.find(runs, {as_rows(rows_), {num_rows_, hashes_.num_tables(), hashes_.num_hashes()}});
-  if (place() == EngramPlace::kMapped) advise_map();
-  if (!reader_) return;
-  collect_distinct();
-  reader_->start(distinct_, records_.data());
-  is_fetching_ = true;
+  const auto rest = find(missing);
+  if (!rest) {
+    forget_ahead();
+    return bring(runs);
+  }
+  std::int64_t* to = as_rows(rows_);
+  auto from = rest->begin();
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto [ahead, count] = found[i];
+    if (ahead != nullptr)
+      to = std::copy_n(ahead_rows_.begin() + static_cast<std::ptrdiff_t>(ahead->first_entry),
+                       count * entries_of_token(), to);
+    const auto num_entries = static_cast<std::ptrdiff_t>(missing[i].ids.size() * entries_of_token());
+    to = std::copy_n(from, num_entries, to);
+    from += num_entries;
+  }
+  if (!reader_) return std::nullopt;
+  count_fetched(num_asked_ahead);
+  return reader_->wait();
+}
+
+void EngramStore::count_fetched(std::size_t num_asked_ahead) {
+  std::vector<bool> is_read(asked_.size());
+  const std::size_t num_entries = static_cast<std::size_t>(num_rows_) * entries_of_token();
+  for (const std::int64_t place : std::span(as_rows(rows_), num_entries))
+    is_read[static_cast<std::size_t>(place)] = true;
+  const auto ahead = is_read.begin() + static_cast<std::ptrdiff_t>(num_asked_ahead);
+  num_fetched_ = std::count(is_read.begin(), is_read.end(), true);
+  num_fetched_ahead_ = std::count(is_read.begin(), ahead, true);
 }
 
 void EngramStore::begin(std::span<const EngramRun> runs) {
-  if (!is_prefetched(runs)) prefetch(runs);
-  prefetched_.clear();
-  if (reader_) {
-    is_fetching_ = false;
-    if (const auto why = reader_->wait())
-      throw LostDevice(fmt::format("{}; is the disk with the checkpoint still there? Start again", *why));
-    num_fetched_ = std::ssize(distinct_);
-    records_on_device_.memory().upload(
-        records_on_device_.data(),
-        {records_.data(), static_cast<std::size_t>(num_fetched_ * record_.size_bytes)});
+  std::optional<std::string> why = bring(runs);
+  if (why) {
+    // What cannot be read may be of tokens that the step does not have.
+    forget_ahead();
+    why = bring(runs);
   }
-  const std::int64_t num_entries = num_rows_ * hashes_.num_tables() * hashes_.num_hashes();
-  rows_on_device_.memory().upload(
-      rows_on_device_.data(), {rows_.data(), static_cast<std::size_t>(num_entries) * sizeof(std::int64_t)});
+  if (why) {
+    forget_ahead();
+    throw LostDevice(fmt::format("{}; is the disk with the checkpoint still there? Start again", *why));
+  }
+  if (reader_) {
+    const auto num_bytes = static_cast<std::size_t>(std::ssize(asked_) * record_.size_bytes);
+    records_on_device_.memory().upload(records_on_device_.data(), {records_.data(), num_bytes});
+  }
+  const std::size_t num_entries = static_cast<std::size_t>(num_rows_) * entries_of_token();
+  rows_on_device_.memory().upload(rows_on_device_.data(), {rows_.data(), num_entries * sizeof(std::int64_t)});
+  forget_ahead();
+  if (place() == EngramPlace::kMapped) step_is_under_way();
+}
+
+void EngramStore::step_is_under_way() {
+  for (const KeptRun& run : std::exchange(behind_step_, {})) {
+    const EngramRun view = run.view();
+    prefetch({&view, 1});
+  }
 }
 
 EngramLookupArgs EngramStore::lookup(std::int64_t table, std::int64_t begin, std::int64_t end,
@@ -137,27 +231,13 @@ EngramLookupArgs EngramStore::lookup(std::int64_t table, std::int64_t begin, std
   return args;
 }
 
-void EngramStore::collect_distinct() {
+void EngramStore::advise_map(std::span<const std::int64_t> rows) const {
   const std::int64_t of_table = hashes_.num_hashes();
-  const std::span rows(as_rows(rows_), static_cast<std::size_t>(num_rows_ * hashes_.num_tables() * of_table));
-  const auto id_of = [&](std::size_t i) {
-    return EngramRowId{static_cast<std::int64_t>(i) / of_table % hashes_.num_tables(), rows[i]};
-  };
-  distinct_.clear();
-  for (std::size_t i = 0; i < rows.size(); ++i) distinct_.push_back(id_of(i));
-  std::ranges::sort(distinct_);
-  distinct_.erase(std::ranges::unique(distinct_).begin(), distinct_.end());
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i] = std::ranges::lower_bound(distinct_, id_of(i)) - distinct_.begin();
-}
-
-void EngramStore::advise_map() const {
-  const std::int64_t of_table = hashes_.num_hashes();
-  const std::int64_t* row = as_rows(rows_);
-  for (std::int64_t i = 0; i < num_rows_ * hashes_.num_tables() * of_table; ++i, ++row) {
+  for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
     const EngramTables::Rows& table = tables_->rows(i / of_table % hashes_.num_tables());
-    begin_reading(std::as_bytes(table.codes.row(*row)));
-    begin_reading(std::as_bytes(table.scales.row(*row)));
+    const std::int64_t row = rows[static_cast<std::size_t>(i)];
+    begin_reading(std::as_bytes(table.codes.row(row)));
+    begin_reading(std::as_bytes(table.scales.row(row)));
   }
 }
 

@@ -55,10 +55,9 @@ class NextToken {
     if (draw) input.draws = {&*draw, 1};
     const Result<StepOutput> output = engine_.step({&input, 1});
     if (!output) return Failure{output.error()};
-    if (!output.value().chosen.empty()) return chosen(output.value().chosen.front());
-    const auto logits = output.value().logits.row(0);
-    if (const auto forced = ending_.forced()) return sampler_.force(logits, *forced);
-    return sampler_.sample(logits);
+    Result<SampledToken> next = next_of(output.value());
+    if (next) engine_.foresee(sequence_, {&next.value().id, 1});
+    return next;
   }
   /// The token after `newest`, the last of the reply; `last`: none is wanted after it. Adds to `fed`
   /// what the sequence was fed.
@@ -93,6 +92,12 @@ class NextToken {
   }
 
  private:
+  Result<SampledToken> next_of(const StepOutput& output) {
+    if (!output.chosen.empty()) return chosen(output.chosen.front());
+    const auto logits = output.logits.row(0);
+    if (const auto forced = ending_.forced()) return sampler_.force(logits, *forced);
+    return sampler_.sample(logits);
+  }
   SampledToken chosen(TokenId by_engine) {
     const TokenId id = ending_.forced().value_or(by_engine);
     sampler_.take(id);
@@ -161,6 +166,7 @@ Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, Seque
                       .repetition = request.repetition});
   NextToken next(engine, sequence, sampler, ending);
   const auto chunk = static_cast<std::size_t>(limits.max_batch_tokens);
+  engine.foresee(sequence, request.prompt);
   auto prefilled = prefill(next, chunk, request.prompt, callbacks, result.fed_tokens);
   if (!prefilled) return Failure{prefilled.error()};
   if (!prefilled.value()) {

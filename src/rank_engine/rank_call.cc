@@ -19,9 +19,7 @@ class Answers {
   RankReply operator()(const calls::CachedTokens& call) {
     return {calls::Tokens{worker_.sequences().cached_tokens(call.prompt)}};
   }
-  RankReply operator()(const calls::Open& call) {
-    return {calls::Opened{worker_.sequences().open(call.prompt)}};
-  }
+  RankReply operator()(const calls::Open& call) { return {calls::Opened{worker_.open(call.prompt)}}; }
   RankReply operator()(const calls::KeepTail& call) {
     worker_.sequences().keep_tail(call.sequence, call.end);
     return {};

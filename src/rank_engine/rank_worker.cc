@@ -124,6 +124,7 @@ Result<StepOutput> RankWorker::collect() {
 
 Result<DraftOutput> RankWorker::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
   if (auto wrong = check_drafts(inputs, depth)) return std::move(*wrong);
+  runner_.foresee(inputs, depth);
   if (!layout_.stage().last) return DraftOutput();
   return runner_.draft(inputs, depth);
 }

@@ -52,8 +52,11 @@ class RankWorker {
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const { return runner_.expert_load(); }
   [[nodiscard]] std::optional<ExpertPlaceStats> expert_places() const { return model_.expert_places(); }
 
-  /// Those of the data-parallel group; they are closed by `close`.
+  /// Those of the data-parallel group; they are opened and closed by the next two.
   [[nodiscard]] SequenceTable& sequences() { return runner_.sequences(); }
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) {
+    return runner_.open(prompt);
+  }
   void close(SequenceId sequence, bool keep);
   void fabricate_history(SequenceId sequence, std::int64_t num_positions);
 

@@ -28,6 +28,8 @@ void RowTaker::take(Job& job, const JobStep& part, PartRows rows) {
     engine_.truncate(*job.sequence, seen);
 
   if (const auto end = job.reply->end()) return board_.end(job, *end, "", /*keep=*/true);
+  // While other requests' tokens are chosen and the next step is planned.
+  if (job.num_pending == 0) engine_.foresee(*job.sequence, std::span(job.tokens).last(1));
   publish_later(job);
 }
 

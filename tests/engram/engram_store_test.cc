@@ -188,6 +188,86 @@ TEST_F(StoredRows, ComeAheadOfTheStepOrWithIt) {
   }
 }
 
+/// What is asked for before a step is found by it, run by run: of a sequence as far as its tokens are those,
+/// beside others, in another order.
+TEST_F(StoredRows, AreFoundAheadAsFarAsTokensAgree) {
+  const std::span<const TokenId> all(ids_);
+  const EngramRun prompt{all.first(4), all.subspan(4, 8)}, reply{{}, all.subspan(15, 3)};
+  const auto two = [](const EngramRun& first, const EngramRun& second) {
+    return std::vector<EngramRun>{first, second};
+  };
+  for (const EngramPlace place : kPlaces) {
+    SCOPED_TRACE(engram_place_name(place));
+    const auto alone = store(place), ahead = store(place);
+    const auto expect = [&](const std::vector<EngramRun>& runs, std::int64_t num_tokens_ahead) {
+      EXPECT_SAME_BITS(step(*ahead, runs), step(*alone, runs));
+      EXPECT_EQ(ahead->num_tokens_ahead(), num_tokens_ahead);
+      EXPECT_EQ(ahead->num_fetched(), alone->num_fetched());
+      EXPECT_EQ(alone->num_tokens_ahead(), 0);
+      EXPECT_EQ(alone->num_fetched_ahead(), 0);
+    };
+    ahead->prefetch(two(prompt, reply));
+    expect(two(reply, prompt), 11);
+    EXPECT_EQ(ahead->num_fetched_ahead(), ahead->num_fetched()) << "nothing was left to fetch";
+    // Link by link; the step has one more.
+    for (const std::size_t count : {1, 2})
+      ahead->prefetch(std::vector<EngramRun>{{{}, reply.ids.first(count)}});
+    expect({reply}, 2);
+    // Fewer tokens than were expected, others behind them, more.
+    for (const std::size_t count : {3, 8}) {
+      ahead->prefetch({&prompt, 1});
+      expect({{prompt.before, prompt.ids.first(count)}}, static_cast<std::int64_t>(count));
+    }
+    ahead->prefetch({&prompt, 1});
+    std::vector<TokenId> other(prompt.ids.begin(), prompt.ids.end());
+    other[5] = 17;
+    expect({{prompt.before, other}}, 5);
+    ahead->prefetch({&prompt, 1});
+    expect({{prompt.before, all.subspan(4, 16)}}, 8);
+    // Nothing is left of a guess that a step has followed.
+    expect({prompt}, 0);
+  }
+}
+
+TEST_F(StoredRows, OfTheStepAfterComeWhenTheStepHasBegun) {
+  const std::span<const TokenId> all(ids_);
+  const EngramRun first{{}, all.first(6)}, second{all.first(6), all.subspan(6, 7)};
+  for (const EngramPlace place : kPlaces) {
+    SCOPED_TRACE(engram_place_name(place));
+    const auto alone = store(place), ahead = store(place);
+    ahead->prefetch({&first, 1});
+    ahead->prefetch_behind_step({&second, 1});
+    EXPECT_SAME_BITS(step(*ahead, {first}), step(*alone, {first}));
+    EXPECT_EQ(ahead->num_tokens_ahead(), 6);
+    EXPECT_EQ(ahead->num_fetched(), alone->num_fetched()) << "only the step's own";
+    ahead->step_is_under_way();
+    EXPECT_SAME_BITS(step(*ahead, {second}), step(*alone, {second}));
+    EXPECT_EQ(ahead->num_tokens_ahead(), 7);
+    // Once alone.
+    EXPECT_SAME_BITS(step(*ahead, {second}), step(*alone, {second}));
+    EXPECT_EQ(ahead->num_tokens_ahead(), 0);
+  }
+}
+
+/// More than a step's rows have room for: what is too much is passed over, and the step has all that it
+/// wants.
+TEST_F(StoredRows, OfTooManyTokensLeaveRoomForTheStep) {
+  std::vector<std::vector<TokenId>> many;
+  for (TokenId first = 0; first < 9; ++first) {
+    std::vector<TokenId>& ids = many.emplace_back();
+    for (TokenId i = 0; i < 16; ++i) ids.push_back((first * 11 + i * (first + 3)) % 30);
+  }
+  for (const EngramPlace place : kPlaces) {
+    SCOPED_TRACE(engram_place_name(place));
+    const auto alone = store(place), ahead = store(place);
+    for (const std::vector<TokenId>& ids : many) ahead->prefetch(std::vector<EngramRun>{{{}, ids}});
+    std::vector<EngramRun> runs;
+    for (const std::size_t i : {8, 7, 6, 0}) runs.push_back({{}, many[i]});
+    EXPECT_SAME_BITS(step(*ahead, runs), step(*alone, runs));
+    EXPECT_EQ(ahead->num_fetched(), alone->num_fetched());
+  }
+}
+
 TEST_F(StoredRows, AStepWithoutTokensReadsNothing) {
   for (const EngramPlace place : kPlaces) store(place)->begin({});
 }

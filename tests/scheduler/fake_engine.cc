@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 
@@ -47,6 +48,10 @@ std::optional<SequenceId> FakeEngine::open(std::span<const TokenId> prompt) {
   EXPECT_EQ(sequence.history(), after(kNoHistory, prompt.first(static_cast<std::size_t>(found))));
   sequence.undoable_from = found;
   return id;
+}
+
+void FakeEngine::foresee(SequenceId sequence, std::span<const TokenId> tokens) {
+  find(sequence).foreseen.assign(tokens.begin(), tokens.end());
 }
 
 std::int64_t FakeEngine::length(SequenceId sequence) const { return std::ssize(paging_->tokens(sequence)); }
@@ -109,6 +114,9 @@ std::int64_t FakeEngine::compute(std::span<const StepInput> inputs) {
     sequence.undoable_from = length(input.sequence);
     sequence.stepped = true;
     sequence.drafts.clear();
+    const std::vector<TokenId> foreseen = std::exchange(sequence.foreseen, {});
+    EXPECT_TRUE(std::ranges::equal(foreseen, input.tokens.first(foreseen.size())));
+    if (!foreseen.empty()) ++num_foreseen;
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
       const bool goes_on = i == 0 && input.tokens[i] == kNoToken;
       const TokenId token = goes_on ? choice_for(input.sequence) : std::max(input.tokens[i], 0);

@@ -46,6 +46,8 @@ class FakeEngine : public StepEngine {
 
   [[nodiscard]] EngineLimits limits() const override;
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  /// What is said here is what the sequence is fed next.
+  void foresee(SequenceId sequence, std::span<const TokenId> tokens) override;
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
@@ -61,10 +63,11 @@ class FakeEngine : public StepEngine {
   /// Called with every step before it runs; a sentence makes it fail and spoils its sequences.
   std::function<std::string(const std::vector<FakeStepPart>&)> on_step;
   bool drafts_fail = false;
-  std::int64_t num_opened = 0;  ///< sequences, since the start
-  std::int64_t num_chosen = 0;  ///< tokens
-  std::int64_t num_ahead = 0;   ///< steps that were begun while another was under way
-  std::int64_t num_queued = 0;  ///< steps that the loop did not wait for
+  std::int64_t num_opened = 0;    ///< sequences, since the start
+  std::int64_t num_chosen = 0;    ///< tokens
+  std::int64_t num_foreseen = 0;  ///< parts of steps whose first token was foreseen
+  std::int64_t num_ahead = 0;     ///< steps that were begun while another was under way
+  std::int64_t num_queued = 0;    ///< steps that the loop did not wait for
   /// Called at the beginning of `collect`: the time that a device takes, if a test wants one.
   std::function<void()> on_collect;
 
@@ -90,6 +93,7 @@ class FakeEngine : public StepEngine {
     std::int64_t undoable_from = 0;  ///< where the last step began
     bool stepped = false, spoilt = false;
     std::vector<TokenId> drafts;
+    std::vector<TokenId> foreseen;  ///< from its end on
 
     [[nodiscard]] History history() const { return histories.empty() ? kNoHistory : histories.back(); }
   };

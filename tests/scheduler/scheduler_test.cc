@@ -47,6 +47,26 @@ TEST(Scheduler, RepliesAsALoopThatTakesOneTokenAfterTheOther) {
   world.expect_everything_came_back();
 }
 
+/// An engine hears of every token of a reply that it will be fed before the step is planned.
+TEST(Scheduler, TellsTokensAsSoonAsTheyAreChosen) {
+  for (const std::int64_t num_drafts : {0, 3}) {
+    SchedulerOptions options;
+    options.speculate = num_drafts;
+    SchedulerWorld world({}, options);
+    std::int64_t num_fed = 0;  // parts of steps that begin with a token of a reply
+    world.engine.on_step = [&](const std::vector<FakeStepPart>& parts) -> std::string {
+      for (const FakeStepPart& part : parts)
+        if (part.start >= 20) ++num_fed;
+      return "";
+    };
+    for (const std::uint64_t family : {1, 2, 3})
+      static_cast<void>(world.submit(greedy(prompt_of(20, family), 30)));
+    world.finish();
+    EXPECT_GT(num_fed, 0);
+    EXPECT_EQ(world.engine.num_foreseen, num_fed);
+  }
+}
+
 TEST(Scheduler, RulesHoldWhateverIsSampled) {
   SchedulerWorld world;
   std::vector<SchedulerWorld::Submitted> replies;
