@@ -2,11 +2,14 @@
 // another. What a call waits for is its weights, so all multiprocessors have as many bytes of them, all warps
 // of one too (stated_one_rows.cuh), and more of them are under way at all times than registers have room for.
 //
-// Both begin with weights of the shared expert, which are known before the ids are, and the first kernel ends
-// with asking for those that the second one begins with.
+// Where kernels begin early, a block has half of a multiprocessor's registers, and one of the second kernel
+// lies beside one of the first: it has planned and has weights on their way when that one ends. Elsewhere a
+// block has them all, and the first kernel ends with asking for what the second one begins with. Either
+// begins with weights of the shared expert, which are known before the ids are.
 #include <algorithm>
 #include <cstddef>
 
+#include "cuda/block_memory.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/experts/cuda/stated_launch.cuh"
@@ -20,7 +23,6 @@ using namespace stated_one;
 constexpr int kInnerRows = kRows / 2;  ///< inner values of a row block: 8 rows of w1 and the same of w3
 constexpr int kMaxOutputs = 64;        ///< outputs that a block of the second kernel has
 constexpr int kMaxSlots = kWarpLanes;  ///< a lane each
-constexpr int kPlanWarp = kWarps - 1;
 
 /// Bytes of w2 that each multiprocessor asks for ahead: about as many as come while one kernel ends and the
 /// next one begins; all of them fit the L2 of the smallest GPUs.
@@ -51,7 +53,7 @@ struct OnePlan {
   std::int32_t rows[kMaxSlots];  ///< rows of y, where those are written
 };
 
-/// What a block has at the front of its shared memory, all of which is dynamic: one figure says what it takes.
+/// What a block has at the front of its shared memory, all of which is dynamic: one figure says how much.
 struct alignas(16) InnerState {
   OnePlan plan;
 };
@@ -214,12 +216,13 @@ class DownBlocks {
 
 /// By all threads: asks for `bytes` bytes from `from` on.
 __device__ void ask_for(const std::uint8_t* from, int bytes) {
-  for (int at = static_cast<int>(threadIdx.x) * ptx::kPrefetchBytes; at < bytes;
-       at += kThreads * ptx::kPrefetchBytes)
+  const int step = static_cast<int>(blockDim.x) * ptx::kPrefetchBytes;
+  for (int at = static_cast<int>(threadIdx.x) * ptx::kPrefetchBytes; at < bytes; at += step)
     ptx::prefetch_l2(from + at);
 }
 
 /// By all threads, as they end: rows of w2 that the second kernel's block with this one's number begins with.
+/// `down`: how that one's are split; of no blocks: it begins early.
 __device__ void ask_for_down(const OneParams& p, const OnePlan& plan, const EvenSplit& down) {
   if (static_cast<int>(blockIdx.x) >= down.num_blocks) return;
   const BlockOutputs outputs(down, static_cast<int>(blockIdx.x));
@@ -244,7 +247,7 @@ __device__ void ask_for_down(const OneParams& p, const OnePlan& plan, const Even
 }
 
 /// Pieces of slices on their way: a warp has two slices at a time, half a warp each.
-constexpr int kPiecesOfBlock = 2 * kWarps;
+__device__ int pieces_of_block() { return 2 * num_warps(); }
 __device__ int first_piece(int warp) { return 2 * warp; }
 __device__ int own_piece(int first) { return first + lane_index() / kPieceLanes; }
 
@@ -261,7 +264,7 @@ class TokenLoader {
       const int slice = own_piece(first_);
       const SlicePiece piece =
           has_codes() ? piece_of_codes({words_.x, words_.y}, scale_) : quantised_piece(words_);
-      first_ += kPiecesOfBlock;
+      first_ += pieces_of_block();
       load();
       if (slice >= num_slices) continue;
       store_digits(memory.digits(0, slice), memory.scales(0) + slice, piece);
@@ -315,10 +318,10 @@ __device__ void load_inner(const OneParams& p, const OnePlan& plan, const OneMem
   if (first >= num_all) return;
   uint4 next = load(own_piece(first));
 #pragma unroll 1
-  for (; first < num_all; first += kPiecesOfBlock) {
+  for (; first < num_all; first += pieces_of_block()) {
     const int number = own_piece(first);
     const uint4 words = next;
-    next = load(number + kPiecesOfBlock);
+    next = load(number + pieces_of_block());
     const SlicePiece piece = quantised_piece(words);
     if (number >= num_all) continue;
     const Item item = item_of(number);
@@ -337,7 +340,7 @@ __device__ void for_each_sum(const Blocks& blocks, const OneMemory& memory, cons
                              int warp, Take take) {
   const int end = blocks.num_shared() + blocks.num_routed(), row = lane_index() % kRows;
 #pragma unroll 1
-  for (int first = 2 * warp; first < end; first += 2 * kWarps) {
+  for (int first = 2 * warp; first < end; first += 2 * num_warps()) {
     const int row_block = first + lane_index() / kRows;
     float sum = 0.0F;
     if (row_block < blocks.num_shared()) {
@@ -353,7 +356,7 @@ __device__ void for_each_sum(const Blocks& blocks, const OneMemory& memory, cons
 /// Both products' first, on all multiprocessors. `shared`: how the shared expert's row blocks are split;
 /// `down`: the second kernel's.
 template <bool kWhole>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kMostThreads, 1)
     stated_inner_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, EvenSplit shared,
                             EvenSplit down, NextBehindWait order) {
   extern __shared__ __align__(128) std::byte dynamic[];
@@ -365,7 +368,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   memory.clear();
   order.wait().launch_next();
   TokenLoader token(p, warp);
-  if (warp == kPlanWarp) plan_token(p, blockIdx.x == 0 ? p.row_of_slot : nullptr, plan);
+  if (warp == num_warps() - 1) plan_token(p, blockIdx.x == 0 ? p.row_of_slot : nullptr, plan);
   __syncthreads();
   blocks.open();
   multiply_routed<kWhole>(blocks, extents.num_slices, warp, memory, [&] {
@@ -395,7 +398,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 /// The other, and the sums. The token's experts were known when the first kernel let this one begin, so that
 /// weights come while that one still runs.
 template <bool kWhole>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(kMostThreads, 1)
     stated_down_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, EvenSplit outputs,
                            NextAtOnce order) {
   extern __shared__ __align__(128) std::byte dynamic[];
@@ -407,7 +410,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const DownBlocks blocks(p, plan, outputs);
   SharedPart<DownBlocks> shared_part(blocks, extents.num_shared_slices, warp);
   memory.clear();
-  if (warp == kPlanWarp) plan_token(p, nullptr, state.plan);
+  if (warp == num_warps() - 1) plan_token(p, nullptr, state.plan);
   __syncthreads();
   multiply_routed<kWhole>(blocks, extents.num_slices, warp, memory, [&] {
     ptx::wait_for_previous_kernel();
@@ -533,18 +536,21 @@ void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents
                          .sums = args.partial_sums ? args.out.data() : nullptr};
   const auto inner = inner_grid(args, context.num_sms);
   const auto down = down_grid(args, context.num_sms);
-  const auto shape = [](const auto& grid) {
-    return LaunchShape{.grid = dim3(static_cast<unsigned>(grid.split.num_blocks)),
-                       .threads = kThreads,
-                       .shared_bytes = grid.bytes()};
-  };
   const bool whole = are_whole(products.routed[0], products.width) &&
                      are_whole(products.routed[1], products.width) &&
                      are_whole(products.routed[2], products.inner_width);
-  launch_kernel(kStatedLaunch, whole ? stated_inner_one_kernel<true> : stated_inner_one_kernel<false>,
-                shape(inner), context.stream, params, inner.extents, inner.split, down.split);
-  launch_kernel(kStatedLaunch, whole ? stated_down_one_kernel<true> : stated_down_one_kernel<false>,
-                shape(down), context.stream, params, down.extents, down.split);
+  const bool early = context.stream.starts_early;
+  const auto launch = [&](auto kernel, const auto& grid, const auto&... splits) {
+    if (early) prefer_shared_memory(reinterpret_cast<const void*>(kernel), kStatedLaunch);
+    launch_kernel(kStatedLaunch, kernel,
+                  {.grid = dim3(static_cast<unsigned>(grid.split.num_blocks)),
+                   .threads = early ? kMostThreads / 2 : kMostThreads,
+                   .shared_bytes = grid.bytes()},
+                  context.stream, params, grid.extents, splits...);
+  };
+  launch(whole ? stated_inner_one_kernel<true> : stated_inner_one_kernel<false>, inner, inner.split,
+         early ? EvenSplit{} : down.split);
+  launch(whole ? stated_down_one_kernel<true> : stated_down_one_kernel<false>, down, down.split);
   if (!adds_up) combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 

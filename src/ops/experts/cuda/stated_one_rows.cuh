@@ -26,9 +26,10 @@ namespace baleen::BALEEN_ARCH::stated_one {
 using namespace stated;
 using SharedRow = dequantised::RowReader<WeightFormat::kFp8>;
 
-inline constexpr int kWarps = 16, kThreads = kWarps * kWarpLanes;
+inline constexpr int kMostThreads = 512;
 inline constexpr int kRows = 16;           ///< rows of a row block
 inline constexpr int kChunk = 4;           ///< slices of FP4 that a warp has under way in registers
+inline constexpr int kAskedChunks = 16;    ///< of a block, on their way to the L2
 inline constexpr int kSharedAhead = 2;     ///< slices of FP8 that a warp has under way
 inline constexpr int kSlicePairs = 16;     ///< pieces of 16 bytes: a slice's inputs as BF16
 inline constexpr int kEighths = 4;         ///< eight inputs of each group of a slice
@@ -41,6 +42,9 @@ __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % kWar
 __device__ inline int warp_index() {
   return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpLanes, 0);
 }
+
+/// A power of two.
+__device__ inline int num_warps() { return static_cast<int>(blockDim.x) / kWarpLanes; }
 
 /// `count` things for `num_blocks` blocks, which have equal numbers of them but for one.
 struct EvenSplit {
@@ -57,8 +61,11 @@ struct EvenSplit {
 /// What a warp has of `count` things in a line.
 struct WarpShare {
   int begin, end;
-  __device__ WarpShare(int count, int warp)
-      : begin(count * warp / kWarps), end(count * (warp + 1) / kWarps) {}
+  __device__ WarpShare(int count, int warp) {
+    const int shift = __ffs(num_warps()) - 1;
+    begin = count * warp >> shift;
+    end = count * (warp + 1) >> shift;
+  }
 };
 
 /// What dynamic shared memory has room for.
@@ -97,8 +104,8 @@ class OneMemory {
 
   /// By all threads, before anything is read and behind no barrier of its own.
   __device__ void clear() const {
-    static_assert(kZeroBytes / 4 <= kThreads);
-    if (threadIdx.x < kZeroBytes / 4) reinterpret_cast<std::uint32_t*>(zeros_)[threadIdx.x] = 0;
+    for (unsigned i = threadIdx.x; i < kZeroBytes / 4; i += blockDim.x)
+      reinterpret_cast<std::uint32_t*>(zeros_)[i] = 0;
     if (threadIdx.x < kWarpLanes) tables_[threadIdx.x] = {};
   }
   /// From memory, and each lane its own, so that the compiler keeps them in registers: what it knows, or
@@ -393,6 +400,10 @@ class SharedPart {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       codes_[to][half] = blocks_.shared_row(next_row_block_, half, lane_index() / 4).load(next_slice_);
+    // Asks for the slices behind those under way, as ChunksAhead does.
+    if (lane_index() < kRows && next_slice_ + kSharedAhead < num_slices_)
+      ptx::prefetch_l2(blocks_.shared_row(next_row_block_, lane_index() / 8, lane_index() % 8).codes +
+                       (next_slice_ + kSharedAhead) * kSliceWidth);
     // Lanes 0 and 1 take care of the scales of rows 0 to 7 and 8 to 15.
     if (lane_index() < 2)
       factors_[to] = blocks_.shared_row(next_row_block_, lane_index(), 0).slice_factor(next_slice_);
@@ -485,12 +496,12 @@ __device__ void multiply_routed(const Blocks& blocks, int num_slices, int warp, 
   const WarpShare share(blocks.num_routed() * num_chunks, warp);
   ChunkWalk<Blocks> next(blocks, share.begin, num_chunks);  // what is to be loaded
   ChunksAhead<Blocks> ahead(next);
-  // Asks for the chunk behind `chunk`, for which registers wait.
   const auto ask = [&](int chunk) {
-    if (chunk + 1 >= share.end) return;
+    if (chunk >= share.end) return;
     ahead.step(blocks, num_slices);
     ahead.ask();
   };
+  const int num_asked = kAskedChunks / num_warps();
   RoutedRows rows;
   RoutedSlice slices[kChunk];
   RoutedScales next_scales;
@@ -502,7 +513,7 @@ __device__ void multiply_routed(const Blocks& blocks, int num_slices, int warp, 
       if (kWhole || next.slice + i < num_slices) slices[i].load(rows, next.slice + i);
     if constexpr (kWhole) {
       ahead.open(blocks);
-      ask(share.begin);
+      for (int i = 1; i <= num_asked; ++i) ask(share.begin + i);
     }
   }
   prepare();
@@ -528,7 +539,7 @@ __device__ void multiply_routed(const Blocks& blocks, int num_slices, int warp, 
       if (lane_index() % 2 == 0 && (kWhole || now.slice + i < num_slices)) values[i] = value;
       if (more && (kWhole || next.slice + i < num_slices)) slices[i].load(rows, next.slice + i);
     }
-    if constexpr (kWhole) ask(chunk + 1);
+    if constexpr (kWhole) ask(chunk + 1 + num_asked);
   }
 }
 
