@@ -61,17 +61,18 @@ void run_small_blocks(std::span<const LinearOutput> outputs, ConstActivations<2>
   BALEEN_CHECK(aligned(x.address()) && x.stride(0) % 8 == 0);
   auto* const rounded = context.scratch.allocate<Bf16Bits>(num_rows * num_inputs);
   round_rows(x, rounded, context);
-  for (const LinearOutput& output : outputs) {
-    BALEEN_CHECK_EQ(output.weight->activation_group, kSmallActivationGroup);
-    const Bf16Work::Output work{output.weight, output.y};
-    run_bf16({.x = reinterpret_cast<const std::byte*>(rounded),
-              .num_rows = num_rows,
-              .num_inputs = num_inputs,
-              .row_stride = num_inputs,
-              .group_stride = num_inputs,
-              .outputs = {&work, 1}},
-             context);
+  std::array<Bf16Work::Output, kMaxProducts> products;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    BALEEN_CHECK_EQ(outputs[i].weight->activation_group, kSmallActivationGroup);
+    products[i] = {outputs[i].weight, outputs[i].y};
   }
+  run_bf16({.x = reinterpret_cast<const std::byte*>(rounded),
+            .num_rows = num_rows,
+            .num_inputs = num_inputs,
+            .row_stride = num_inputs,
+            .group_stride = num_inputs,
+            .outputs = std::span(products).first(outputs.size())},
+           context);
 }
 
 using Fp8Kernel = void (*)(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,

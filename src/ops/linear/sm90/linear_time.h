@@ -72,7 +72,7 @@ struct Fp8Shape {
 }
 
 /// Products of one input with the BF16 weights among the outputs, one launch for each number of segments, and
-/// with those in FP8 that meet BF16 activations (blocks of 32), one for each.
+/// with those in FP8 that meet BF16 activations (blocks of 32), one for all.
 [[nodiscard]] inline double bf16_products_seconds(const LinearArgs& args, int num_units,
                                                   const DeviceRates& rates) {
   double seconds = 0;
@@ -86,13 +86,12 @@ struct Fp8Shape {
     }
     if (shape.num_products > 0) seconds += bf16_time::seconds(shape, num_units, rates);
   }
+  bf16_time::Shape small_blocks{
+      .num_rows = args.x.extent(0), .num_inputs = args.x.extent(1), .has_fp8_weights = true};
   for (const LinearOutput& output : args.outputs) {
-    if (output.weight->format != WeightFormat::kFp8x32) continue;
-    bf16_time::Shape shape{
-        .num_rows = args.x.extent(0), .num_inputs = args.x.extent(1), .has_fp8_weights = true};
-    shape.add(output.weight->rows);
-    seconds += bf16_time::seconds(shape, num_units, rates);
+    if (output.weight->format == WeightFormat::kFp8x32) small_blocks.add(output.weight->rows);
   }
+  if (small_blocks.num_products > 0) seconds += bf16_time::seconds(small_blocks, num_units, rates);
   return seconds;
 }
 

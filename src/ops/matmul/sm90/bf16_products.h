@@ -29,7 +29,8 @@ using bf16_time::kMaxSegments;
 struct Bf16Products {
   struct Product {
     CUtensorMap weight;
-    CUtensorMap y_map;  ///< boxes of 128 bytes of a row
+    CUtensorMap y_map;   ///< boxes of 128 bytes of a row
+    const void* scales;  ///< FP8: of the weight, as they are held
     std::byte* y;
     std::int64_t y_stride;  ///< elements from row to row
     std::int32_t num_outputs;
@@ -40,7 +41,6 @@ struct Bf16Products {
 
   CUtensorMap x;
   Product products[kMaxMatmulBf16Products];
-  const void* weight_scales;  ///< FP8 weights' own, which come alone: as they are held
   std::int32_t num_products;
   std::int32_t num_tiles;
   std::int32_t tile_outputs;

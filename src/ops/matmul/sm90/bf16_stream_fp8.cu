@@ -104,9 +104,10 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
   int whose = 0;  // the turn is
   RingPlace place;
   for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
-    const int first_row = tile * S::kTileOutputs + thread / kWarpThreads * kWarpOutputs;
-    const SliceScales<S::kWeights> scales(work.weight_scales, first_row, work.products[0].num_outputs,
-                                          work.num_slices);
+    const Bf16Products::Product& product = product_of(work, tile);
+    const int first_output = (tile - product.first_tile) * S::kTileOutputs;
+    const SliceScales<S::kWeights> scales(product.scales, first_output + thread / kWarpThreads * kWarpOutputs,
+                                          product.num_outputs, work.num_slices);
     for (int turn = 0; turn < num_turns; ++turn) {
       RingPlace places[S::kTurnSlices];
 #pragma unroll
@@ -154,11 +155,7 @@ __device__ void take_turns(const Bf16Products& work, const Ring& weights, const 
       const bool last = turn + 1 == num_turns;
       if (!last) relay.write(d, thread);
       if (!last || tile + static_cast<int>(gridDim.x) < work.num_tiles) relay.pass_on(warpgroup);
-      if (last) {
-        const Bf16Products::Product& product = product_of(work, tile);
-        store_each(product, d, (tile - product.first_tile) * S::kTileOutputs, first_token, work.num_rows,
-                   thread);
-      }
+      if (last) store_each(product, d, first_output, first_token, work.num_rows, thread);
     }
   }
 }
@@ -198,7 +195,9 @@ void launch(const Bf16Work& work, CudaContext& context) {
 
 template <WeightFormat kWeights>
 void launch_with_tokens(const Bf16Work& work, CudaContext& context) {
-  const std::int64_t num_tiles = (work.outputs.front().weight->rows + kMmaOutputs - 1) / kMmaOutputs;
+  std::int64_t num_tiles = 0;
+  for (const Bf16Work::Output& output : work.outputs)
+    num_tiles += (output.weight->rows + kMmaOutputs - 1) / kMmaOutputs;
   with_token_tile(work.num_rows, [&](auto tokens) {
     constexpr int kTokens = tokens();
     // Sums are handed on half as often where they are many, and where a part of the chip has all the work:
@@ -216,7 +215,7 @@ void launch_with_tokens(const Bf16Work& work, CudaContext& context) {
 }  // namespace
 
 void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
-  BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+  BALEEN_CHECK_EQ(work.num_segments, 1);
   (work.outputs.front().weight->format == WeightFormat::kFp8
        ? launch_with_tokens<WeightFormat::kFp8>
        : launch_with_tokens<WeightFormat::kFp8x32>)(work, context);

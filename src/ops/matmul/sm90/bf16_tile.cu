@@ -97,6 +97,7 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
 /// Rows of a tile in their matrix.
 struct TileRows {
   int first, num_rows;  ///< the tile's, the matrix's
+  const void* scales;   ///< the matrix's
 };
 
 /// Of weights that have no scales.
@@ -108,7 +109,7 @@ template <class T>
 __device__ auto scales_of(const Bf16Products& work, const TileRows& rows, int warpgroup, int warp) {
   if constexpr (T::kFp8) {
     const int first = rows.first + warpgroup * kMmaOutputs + warp * kWarpOutputs;
-    return SliceScales<T::kWeights>(work.weight_scales, first, rows.num_rows, work.num_slices);
+    return SliceScales<T::kWeights>(rows.scales, first, rows.num_rows, work.num_slices);
   } else {
     return NoScales();
   }
@@ -249,8 +250,8 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     [[maybe_unused]] float total[T::kSegments ? kSums : 1];
     for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
       const int segment_end = min(segment_begin + segment_steps, num_steps);
-      multiply_segment<T>(d, work, ring, place, {first_row, product.num_outputs}, segment_begin, segment_end,
-                          thread, warpgroup);
+      multiply_segment<T>(d, work, ring, place, {first_row, product.num_outputs, product.scales},
+                          segment_begin, segment_end, thread, warpgroup);
       if constexpr (T::kSegments) {
 #pragma unroll
         for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
@@ -328,7 +329,7 @@ void launch_quickest(const Bf16Work& work, CudaContext& context) {
 void bf16_tile(const Bf16Work& work, CudaContext& context) {
   constexpr WeightFormat kBf16 = WeightFormat::kBF16;
   const WeightFormat format = work.outputs.front().weight->format;
-  if (is_fp8(format)) BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+  if (is_fp8(format)) BALEEN_CHECK_EQ(work.num_segments, 1);
   if (format == WeightFormat::kFp8) {
     launch_quickest<WeightFormat::kFp8, false, 256, 128>(work, context);
   } else if (format == WeightFormat::kFp8x32) {

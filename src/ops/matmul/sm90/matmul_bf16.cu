@@ -34,6 +34,7 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
   for (const Bf16Work::Output& output : work.outputs) {
     const WeightMatrix& weight = *output.weight;
     BALEEN_CHECK(weight.format == WeightFormat::kBF16 || is_fp8(weight.format));
+    BALEEN_CHECK(weight.format == work.outputs.front().weight->format);
     // Of small blocks four scales are one word.
     BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(weight.scales()) % 4, 0);
     BALEEN_CHECK(aligned(weight.data));
@@ -47,6 +48,7 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
         .weight = make_tensor_map(weight.data, weight.row_bytes() / boxes.weight_bytes, boxes.weight_bytes,
                                   weight.rows, boxes.weight_bytes, weight.row_bytes(), boxes.tile_outputs,
                                   boxes.weight_bytes, weight_swizzle, boxes.weight_columns),
+        .scales = weight.scales(),
         .y = output.y.address(),
         .y_stride = output.y.stride(0),
         .num_outputs = static_cast<std::int32_t>(weight.rows),
@@ -62,7 +64,6 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
     }
     parameters.num_tiles +=
         static_cast<std::int32_t>((weight.rows + boxes.tile_outputs - 1) / boxes.tile_outputs);
-    parameters.weight_scales = weight.scales();
   }
   parameters.tile_outputs = boxes.tile_outputs;
   parameters.num_rows = static_cast<std::int32_t>(work.num_rows);
