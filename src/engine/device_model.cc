@@ -154,10 +154,6 @@ void DeviceModel::settle_host_experts(const EngineOptions& options) {
 }
 
 std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
-  // Until its tests have run on one.
-  if (config().family == &kDeepSeekV41 && !options.device.is_cpu())
-    log_line("{}'s kernels for GPUs have not been compared with the CPU's results yet",
-             config().family->name);
   MemoryPlan& plan = share_.plan;
   std::unique_ptr<Device> device =
       make_device(options.device, {.num_threads = options.num_threads,

@@ -1,9 +1,10 @@
 /// How a hyper-connection site is cut over blocks and warps.
 ///
 /// The channels, the same of all four streams, are cut into up to 32 slices, of "ranks", each for a block. A
-/// slice is whole scale groups of channels and goes to the warps in chunks of 32 channels, chunk c to warp c
-/// % 8. Two groups are a chunk for each warp, whose part of `fn` then stays in registers. The cut depends on the width alone: so does the order in which products are added, and a token's
-/// results are the same in any batch.
+/// slice is whole scale groups of channels and goes to the warps in chunks of 32 channels, chunk c to warp
+/// c % 8. Two groups are a chunk for each warp, whose part of `fn` then stays in registers. The cut depends
+/// on the width alone: so does the order in which products are added, and a token's results are the same in
+/// any batch.
 #pragma once
 
 #include <cstdint>
