@@ -48,10 +48,14 @@ LOCAL_MEMORY = {
     # 32 tokens' sums beside the codes of a slice.
     "dequantised_kernel<Formats<5, 2, 128>, 32, false>": 112,
     "dequantised_kernel<Formats<5, 2, 128>, 32, true>": 112,
-    "dequantised_kernel<Formats<4, 3, 32>, 32, false>": 112,
-    "dequantised_kernel<Formats<4, 3, 32>, 32, true>": 112,
-    "dequantised_kernel<Formats<3, 3, 32>, 32, false>": 112,
-    "dequantised_kernel<Formats<3, 3, 32>, 32, true>": 112,
+    # Codes on their way, two pieces of tokens a thread.
+    "dequantised_kernel<Formats<3, 3, 32>, 8, true>": 8,
+    "dequantised_kernel<Formats<4, 3, 32>, 8, true>": 8,
+    # Addresses, beside sums in registers, of weights and of tokens with scales of their own.
+    "many_groups_kernel<3, false>": 72,
+    "many_groups_kernel<3, true>": 72,
+    "many_groups_kernel<4, false>": 72,
+    "many_groups_kernel<4, true>": 72,
     # Once a block, before and behind messages to other GPUs, which take far longer.
     "staged_dispatch_kernel": 40,
     "push_rows": 8,

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "bench/support/cuda_bench.h"
 #include "cuda/kernel_launch.h"
-#include "ops/matmul/sm80/many_tokens.cuh"
+#include "ops/matmul/cuda/many_tokens.cuh"
 #include "ops/operation/kernel_time.h"
 #include "tests/support/test_cuda.h"
 

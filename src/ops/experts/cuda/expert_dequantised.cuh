@@ -2,8 +2,8 @@
 /// a shared expert, and, where activations have a scale per 32, FP4 and FP8 in blocks of 32. A warp
 /// multiplies 16 weight rows by the tokens of a tile:
 ///
-///   inner   8 rows of w1 and the same of w3, so that a thread has what SwiGLU takes; 16 warps make a scale
-///           group of a, which they quantise together
+///   inner   8 rows of w1 and the same of w3, so that a thread has what SwiGLU takes; the 16 warps of a
+///           block make a scale group of a, which they quantise together, or eight warps two groups of 32
 ///   down    16 rows of w2
 ///
 /// Thread 4 g + q has rows g and g + 8, of which it loads inputs [32 q, 32 q + 32) of every slice of 128, one
@@ -32,12 +32,16 @@
 
 namespace baleen::BALEEN_ARCH::dequantised {
 
-inline constexpr int kWarps = 16;
+inline constexpr int kWarps = 16;  ///< of a block: those of a scale group of 128
 inline constexpr int kThreads = kWarps * kWarpLanes;
+/// Where groups have 32. A call with few tokens has few blocks, those of a shared expert with twice the bytes
+/// of others: smaller ones are shared out more evenly over multiprocessors.
+inline constexpr int kSmallGroupWarps = 8;
 inline constexpr int kChunkSlices = 4;  ///< slices whose tokens are in shared memory
 inline constexpr int kWarpInner = 8;    ///< inner values of a warp
 inline constexpr int kWarpDown = 16;    ///< outputs of a warp
-static_assert(kWarps * kWarpInner == kActivationGroup);
+static_assert(kWarps * kWarpInner == kActivationGroup &&
+              kSmallGroupWarps * kWarpInner % kSmallActivationGroup == 0);
 inline constexpr int kScaleCodes = 128;        ///< e4m3 codes that are not negative
 inline constexpr float kMissing = 0x1p16F;     ///< factor of outputs
 inline constexpr float kToMissing = 0x1p110F;  ///< factor of scales
@@ -260,7 +264,7 @@ struct Memory {
 };
 
 /// Rows of a tile, with a scale for kGroup values each, on their way to `Columns`.
-template <int kTokens, int kGroup = kActivationGroup>
+template <int kTokens, int kGroup = kActivationGroup, int kBlockWarps = kWarps>
 class ColumnLoader {
  public:
   __device__ ColumnLoader(const Fp8Rows& rows, std::int64_t pitch, const TokenTile& tile, int num_inputs)
@@ -305,6 +309,7 @@ class ColumnLoader {
 
  private:
   static constexpr bool kOwnScales = kGroup < kActivationGroup;  ///< an item's 32 inputs have one
+  static constexpr int kThreads = kBlockWarps * kWarpLanes;
   static constexpr int kItems = kChunkSlices * kTokens * 16 / kThreads;
   static_assert(kItems * kThreads == kChunkSlices * kTokens * 16 && kChunkSlices * kTokens <= kThreads);
 
@@ -341,17 +346,15 @@ class ColumnLoader {
 
 /// acc[b][2 h + i]: row g + 8 h (`first`, `second`) times token 8 b + 2 q + i, without the rows' factors. All
 /// threads of the block take part.
-template <WeightFormat kFormat, int kTokens, int kGroup>
+template <WeightFormat kFormat, int kTokens, int kGroup, int kBlockWarps>
 __device__ void multiply(const RowReader<kFormat>& first, const RowReader<kFormat>& second, int num_inputs,
-                         ColumnLoader<kTokens, kGroup>& loader, Memory<kTokens>& memory,
+                         ColumnLoader<kTokens, kGroup, kBlockWarps>& loader, Memory<kTokens>& memory,
                          float (&acc)[kTokens / 8][4]) {
   constexpr int kBlocks = kTokens / 8;
   using Slice = typename RowReader<kFormat>::Slice;
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, q = lane % 4;
   const int num_slices = num_inputs / kActivationGroup;
-  // The sums of many tokens leave fewer registers, and scales of their own take some.
-  constexpr bool kIsTight = kTokens > 8 && kGroup < kActivationGroup;
-  constexpr int kAhead = RowReader<kFormat>::kSlicesAhead / (kIsTight ? 2 : 1);
+  constexpr int kAhead = RowReader<kFormat>::kSlicesAhead;
   static_assert(kChunkSlices % kAhead == 0);
   Slice slices[kAhead][2];
 #pragma unroll
@@ -418,25 +421,38 @@ __device__ inline void make_multipliers(std::uint32_t (&multipliers)[kScaleCodes
   multipliers[code] = bf16_bits(value * kToMissing) * 0x10001u;
 }
 
-/// The block's piece of 128 inner values of a tile's tokens, quantised, to `p.inner`.
-template <int kGroup = kActivationGroup, int kTokens>
-__device__ void quantise_inner(const Params& p, const TokenTile& tile,
+/// Piece `number` of kValues inner values of a tile's tokens, a slice or a part of one, quantised by all
+/// threads of a block, to `p.inner`.
+template <int kGroup, int kValues, int kTokens>
+__device__ void quantise_inner(const Params& p, const TokenTile& tile, int number,
                                const Bf16Bits (&inner)[kTokens][kActivationGroup]) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
-            warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  for (int token = warp; token < tile.num_rows; token += static_cast<int>(blockDim.x) / kWarpLanes) {
+  constexpr int kLanes = kValues / 4, kTokensOfWarp = kWarpLanes / kLanes;
+  constexpr int kPieces = kActivationGroup / kValues;  // of a slice
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kLanes;
+  for (int first = thread / kWarpLanes * kTokensOfWarp; first < tile.num_rows;
+       first += static_cast<int>(blockDim.x) / kLanes) {
+    const int token = first + thread % kWarpLanes / kLanes;
+    const bool exists = token < tile.num_rows;
     float values[4];
-    unpack_bf16(*reinterpret_cast<const uint2*>(&inner[token][4 * lane]), values);
+    unpack_bf16(*reinterpret_cast<const uint2*>(&inner[exists ? token : first][4 * lane]), values);
     const Fp8Piece<4> piece = quantise_fp8_group<4, kGroup>(values);
+    if (!exists) continue;
     const std::int64_t row = tile.first_row + token;
     auto* const words = reinterpret_cast<std::uint32_t*>(p.inner.codes + row * p.inner_pitch +
-                                                         static_cast<int>(blockIdx.y) * kActivationGroup);
-    words[product_word(lane)] = piece.codes[0];
+                                                         number / kPieces * kActivationGroup);
+    words[product_word(number % kPieces * kLanes + lane)] = piece.codes[0];
     if (lane % (kGroup / 4) == 0) {
-      const int group = static_cast<int>(blockIdx.y) * (kActivationGroup / kGroup) + lane / (kGroup / 4);
+      const int group = number * (kValues / kGroup) + lane / (kGroup / 4);
       p.inner.scales[group * p.inner.scale_stride + row] = piece.scale;
     }
   }
+}
+
+/// Of the slice of inner values that the block has by its place in the grid.
+template <int kGroup = kActivationGroup, int kTokens>
+__device__ void quantise_inner(const Params& p, const TokenTile& tile,
+                               const Bf16Bits (&inner)[kTokens][kActivationGroup]) {
+  quantise_inner<kGroup, kActivationGroup>(p, tile, static_cast<int>(blockIdx.y), inner);
 }
 
 __device__ inline void store_output(const Params& p, const TokenTile& tile, int token, int column, float y) {
@@ -449,15 +465,15 @@ __device__ inline void store_output(const Params& p, const TokenTile& tile, int 
   }
 }
 
-template <WeightFormat kFormat, int kGroup = kActivationGroup, int kTokens>
+template <WeightFormat kFormat, int kGroup = kActivationGroup, int kBlockWarps = kWarps, int kTokens>
 __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
                                Memory<kTokens>& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
             warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const int g = lane / 4, q = lane % 4;
-  const int n = static_cast<int>(blockIdx.y) * kActivationGroup + warp * kWarpInner + g;
+  const int n = (static_cast<int>(blockIdx.y) * kBlockWarps + warp) * kWarpInner + g;
   const RowReader<kFormat> gate(matrices[0], place, n, p.width), up(matrices[1], place, n, p.width);
-  ColumnLoader<kTokens, kGroup> loader(p.x, p.width, tile, p.width);
+  ColumnLoader<kTokens, kGroup, kBlockWarps> loader(p.x, p.width, tile, p.width);
   float acc[kTokens / 8][4];
   multiply(gate, up, p.width, loader, memory, acc);
   __syncthreads();
@@ -473,20 +489,20 @@ __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], con
     }
   }
   __syncthreads();
-  quantise_inner<kGroup>(p, tile, memory.inner);
+  quantise_inner<kGroup, kBlockWarps * kWarpInner>(p, tile, static_cast<int>(blockIdx.y), memory.inner);
 }
 
-template <WeightFormat kFormat, int kGroup = kActivationGroup, int kTokens>
+template <WeightFormat kFormat, int kGroup = kActivationGroup, int kBlockWarps = kWarps, int kTokens>
 __device__ void multiply_down(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
                               int num_inputs, Memory<kTokens>& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
             warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const int g = lane / 4, q = lane % 4;
-  const int n = (static_cast<int>(blockIdx.y) * kWarps + warp) * kWarpDown + g;
+  const int n = (static_cast<int>(blockIdx.y) * kBlockWarps + warp) * kWarpDown + g;
   // Rows past the last one are computed as that and not stored.
   const RowReader<kFormat> first(matrices[2], place, min(n, p.width - 1), num_inputs);
   const RowReader<kFormat> second(matrices[2], place, min(n + 8, p.width - 1), num_inputs);
-  ColumnLoader<kTokens, kGroup> loader(p.inner, p.inner_pitch, tile, num_inputs);
+  ColumnLoader<kTokens, kGroup, kBlockWarps> loader(p.inner, p.inner_pitch, tile, num_inputs);
   float acc[kTokens / 8][4];
   multiply(first, second, num_inputs, loader, memory, acc);
 #pragma unroll

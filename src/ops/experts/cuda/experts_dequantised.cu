@@ -18,6 +18,8 @@ template <WeightFormat kRoutedFormat, WeightFormat kSharedFormat, int kValues>
 struct Formats {
   static constexpr WeightFormat kRouted = kRoutedFormat, kShared = kSharedFormat;
   static constexpr int kGroup = kValues;
+  static constexpr int kBlockWarps = kGroup == kActivationGroup ? kWarps : kSmallGroupWarps;
+  static constexpr int kBlockThreads = kBlockWarps * kWarpLanes;
 };
 using Nvfp4 = Formats<WeightFormat::kNvfp4, WeightFormat::kFp8, kActivationGroup>;
 template <WeightFormat kRouted>
@@ -25,7 +27,8 @@ using SmallGroups = Formats<kRouted, WeightFormat::kFp8x32, kSmallActivationGrou
 
 /// Block (t, n): piece n of tile t, of the inner half or of the down half.
 template <class F, int kTokens, bool kDown>
-__global__ void __launch_bounds__(kThreads) dequantised_kernel(const Params p, NextAtOnce order) {
+__global__ void __launch_bounds__(F::kBlockThreads, kWarps / F::kBlockWarps)
+    dequantised_kernel(const Params p, NextAtOnce order) {
   __shared__ Memory<kTokens> memory;
   order.launch_next();
   if constexpr (F::kRouted == WeightFormat::kNvfp4) make_multipliers(memory.multipliers);
@@ -33,13 +36,13 @@ __global__ void __launch_bounds__(kThreads) dequantised_kernel(const Params p, N
   if (static_cast<int>(blockIdx.x) >= *p.num_tiles) return;
   const TokenTile tile = p.tiles[blockIdx.x];
   const int inner_width = p.is_shared(tile) ? p.shared_inner_width : p.inner_width;
-  if (!kDown && static_cast<int>(blockIdx.y) * kActivationGroup >= inner_width) return;
+  if (!kDown && static_cast<int>(blockIdx.y) * (F::kBlockWarps * kWarpInner) >= inner_width) return;
   const auto multiply_half = [&](auto format, const Matrix(&matrices)[3], int place) {
     constexpr WeightFormat kFormat = decltype(format)::value;
     if constexpr (kDown) {
-      multiply_down<kFormat, F::kGroup>(p, matrices, tile, place, inner_width, memory);
+      multiply_down<kFormat, F::kGroup, F::kBlockWarps>(p, matrices, tile, place, inner_width, memory);
     } else {
-      multiply_inner<kFormat, F::kGroup>(p, matrices, tile, place, memory);
+      multiply_inner<kFormat, F::kGroup, F::kBlockWarps>(p, matrices, tile, place, memory);
     }
   };
   if (p.is_shared(tile)) {
@@ -53,39 +56,40 @@ __global__ void __launch_bounds__(kThreads) dequantised_kernel(const Params p, N
 template <class F, int kTokens>
 void launch_both(const Params& params, std::int64_t max_tiles, CudaContext& context) {
   const auto launch = [&](void (*kernel)(Params, NextAtOnce), std::int64_t pieces) {
-    launch_kernel(
-        "multiplying dequantised experts", kernel,
-        {.grid = dim3(static_cast<unsigned>(max_tiles), static_cast<unsigned>(pieces)), .threads = kThreads},
-        context.stream, params);
+    launch_kernel("multiplying dequantised experts", kernel,
+                  {.grid = dim3(static_cast<unsigned>(max_tiles), static_cast<unsigned>(pieces)),
+                   .threads = F::kBlockThreads},
+                  context.stream, params);
   };
-  constexpr int kDownPiece = kWarps * kWarpDown;
-  launch(dequantised_kernel<F, kTokens, false>, params.inner_pitch / kActivationGroup);
+  constexpr int kInnerPiece = F::kBlockWarps * kWarpInner, kDownPiece = F::kBlockWarps * kWarpDown;
+  launch(dequantised_kernel<F, kTokens, false>, params.inner_pitch / kInnerPiece);
   launch(dequantised_kernel<F, kTokens, true>, (params.width + kDownPiece - 1) / kDownPiece);
 }
 
 template <class F>
-void launch_tiles(const Params& params, const DispatchExtents& extents, CudaContext& context) {
-  BALEEN_CHECK(extents.tile_tokens == kFewDequantisedTokens || extents.tile_tokens == kManyDequantisedTokens);
-  (extents.tile_tokens == kFewDequantisedTokens
-       ? launch_both<F, kFewDequantisedTokens>
-       : launch_both<F, kManyDequantisedTokens>)(params, extents.max_tiles(), context);
+void launch_few(const Params& params, const DispatchExtents& extents, CudaContext& context) {
+  BALEEN_CHECK_EQ(extents.tile_tokens, kFewDequantisedTokens);
+  launch_both<F, kFewDequantisedTokens>(params, extents.max_tiles(), context);
 }
 
 }  // namespace
 
 void dequantised_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
                                  const ExpertScratch& scratch, CudaContext& context) {
+  if (extents.tile_tokens == kManyGroupTokens)
+    return many_group_expert_products(args, extents, scratch, context);
   const Params params = params_of(args, extents, scratch, scratch.plan.lists.resident);
   const WeightMatrix& first = args.routed[0].w1;
   BALEEN_CHECK(args.shared == nullptr || args.shared->w1.activation_group == first.activation_group);
   if (first.activation_group == kActivationGroup) {
     BALEEN_CHECK(first.format == WeightFormat::kNvfp4);
-    launch_tiles<Nvfp4>(params, extents, context);
+    if (extents.tile_tokens != kManyDequantisedTokens) return launch_few<Nvfp4>(params, extents, context);
+    launch_both<Nvfp4, kManyDequantisedTokens>(params, extents.max_tiles(), context);
   } else if (first.format == WeightFormat::kFp4) {
-    launch_tiles<SmallGroups<WeightFormat::kFp4>>(params, extents, context);
+    launch_few<SmallGroups<WeightFormat::kFp4>>(params, extents, context);
   } else {
     BALEEN_CHECK(first.format == WeightFormat::kFp8x32);
-    launch_tiles<SmallGroups<WeightFormat::kFp8x32>>(params, extents, context);
+    launch_few<SmallGroups<WeightFormat::kFp8x32>>(params, extents, context);
   }
 }
 

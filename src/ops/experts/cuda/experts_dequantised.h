@@ -12,9 +12,19 @@ namespace baleen::BALEEN_ARCH {
 /// Tokens of a tile: for a few an expert, whose weights are then what a call waits for, and for many.
 inline constexpr int kFewDequantisedTokens = 8;
 inline constexpr int kManyDequantisedTokens = 32;
+/// And for many where activations have a scale per 32 (groups_many.cu).
+inline constexpr int kManyGroupTokens = 64;
+
+/// Of a call's tiles: whether experts have few tokens is known in the mean.
+[[nodiscard]] inline int dequantised_tile_tokens(const ExpertsArgs& args) {
+  const std::int64_t assignments = args.x.extent(0) * args.ids.extent(1);
+  if (assignments <= kFewDequantisedTokens * std::ssize(args.routed)) return kFewDequantisedTokens;
+  const bool small_groups = args.routed[0].w1.activation_group == kSmallActivationGroup;
+  return small_groups ? kManyGroupTokens : kManyDequantisedTokens;
+}
 
 /// y of every assignment, at its row. `scratch`: rows of x as FP8, room for the inner ones and the plan,
-/// whose tiles of at most `extents.tile_tokens` tokens, one of the two, are all in the resident list.
+/// whose tiles of at most `extents.tile_tokens` tokens, one of these, are all in the resident list.
 ///
 /// Arithmetic of an output, the same for every tile: for each slice of 128 inputs the tensor core's float32
 /// sum D of products of BF16 values; acc = fma(D, s, acc) over ascending slices, where s is the activations'
@@ -22,6 +32,10 @@ inline constexpr int kManyDequantisedTokens = 32;
 /// values, and s is a power of two that neither had room for.
 void dequantised_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
                                  const ExpertScratch& scratch, CudaContext& context);
+
+/// The same in tiles of kManyGroupTokens, which `dequantised_expert_products` takes for them.
+void many_group_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
+                                const ExpertScratch& scratch, CudaContext& context);
 
 /// Device memory of a call between its launches.
 template <class Source>

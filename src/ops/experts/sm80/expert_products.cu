@@ -6,7 +6,7 @@
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/experts/cuda/expert_activation.cuh"
 #include "ops/matmul/sm80/few_tokens.cuh"
-#include "ops/matmul/sm80/many_tokens.cuh"
+#include "ops/matmul/cuda/many_tokens.cuh"
 #include "ops/operation/kernel_time.h"
 
 namespace baleen::sm80 {

@@ -1,5 +1,5 @@
 /// Products of experts with FP4 and FP8 weights: two launches for both halves of all experts, over the token
-/// tiles of a plan. The arithmetic of an output is that of ops/matmul/sm80/slice_products.cuh.
+/// tiles of a plan. The arithmetic of an output is that of ops/matmul/cuda/slice_products.cuh.
 #pragma once
 
 #include <cstddef>

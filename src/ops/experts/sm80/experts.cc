@@ -92,7 +92,7 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
                                    std::int64_t inner_width, std::int64_t num_experts, int activation_group) {
   std::int64_t most = stated_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts);
   for (const int tile_tokens :
-       {kFewTileTokens, kManyTileTokens, kFewDequantisedTokens, kManyDequantisedTokens}) {
+       {kFewTileTokens, kManyTileTokens, kFewDequantisedTokens, kManyDequantisedTokens, kManyGroupTokens}) {
     const DispatchExtents extents{num_rows, num_selected, num_experts, num_rows, tile_tokens};
     ScratchCounter counter, dequantised;
     (void)lay_out(counter, extents, width, inner_width, {}, true);
@@ -126,8 +126,7 @@ namespace {
 void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_expert_arguments(args, shared);
-  const bool few = args.x.extent(0) * args.ids.extent(1) <= kFewDequantisedTokens * std::ssize(args.routed);
-  const DispatchExtents extents = extents_of(args, few ? kFewDequantisedTokens : kManyDequantisedTokens);
+  const DispatchExtents extents = extents_of(args, dequantised_tile_tokens(args));
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
       lay_out_dequantised(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split,

@@ -49,10 +49,6 @@ std::optional<Reason> why_not_codes(const ExpertsArgs& args) {
 }
 
 /// Tokens that a tile has whose weights are dequantised.
-int dequantised_tile_tokens(std::int64_t num_tokens, std::int64_t num_selected) {
-  return are_few(num_tokens, num_selected) ? kFewDequantisedTokens : kManyDequantisedTokens;
-}
-
 /// For BF16 weights.
 template <class Source>
 ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::int64_t width,
@@ -124,8 +120,8 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   most = std::max(most, stated_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts));
   count(kFewTokens, few_rows);
   count(kManyTokens, num_rows);
-  count_dequantised(few_rows, kFewDequantisedTokens);
-  count_dequantised(num_rows, kManyDequantisedTokens);
+  for (const int tile_tokens : {kFewDequantisedTokens, kManyDequantisedTokens, kManyGroupTokens})
+    count_dequantised(num_rows, tile_tokens);
   if (activation_group == kSmallActivationGroup) count_dequantised(num_rows, kGroupStatedTokens);
   return most;
 }
@@ -166,8 +162,7 @@ namespace {
 void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_expert_arguments(args, shared);
-  const DispatchExtents extents =
-      extents_of(args, dequantised_tile_tokens(args.x.extent(0), args.ids.extent(1)));
+  const DispatchExtents extents = extents_of(args, dequantised_tile_tokens(args));
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
       lay_out_dequantised(context.scratch, extents, args.routed[0].w1.cols, inner_pitch_of(args), args.split,

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "cuda/warp_reduce.cuh"
-#include "ops/matmul/sm80/slice_products.cuh"
+#include "ops/matmul/cuda/slice_products.cuh"
 
 namespace baleen::sm80 {
 

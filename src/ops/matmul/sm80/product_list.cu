@@ -5,7 +5,7 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/matmul/sm80/few_tokens.cuh"
-#include "ops/matmul/sm80/many_tokens.cuh"
+#include "ops/matmul/cuda/many_tokens.cuh"
 
 namespace baleen::sm80 {
 namespace {

@@ -16,6 +16,10 @@
 ///     FP8      128               q, q + 4                  64 (s / 4) + 16 q + 4 (s % 4) + {0 .. 3}
 ///     FP4      64                q: one scale group        32 q + 8 (s / 2) + 2 (s % 2) + {0, 4, 1, 5}
 ///
+/// Tokens with a scale for each 32 inputs, and their weights in FP8 in blocks of 32, are in the order of FP4:
+/// lane q has the pieces 2 q and 2 q + 1 of such a weight row, inputs 32 q + 8 (s / 2) + 2 (s % 2) +
+/// {0, 4, 1, 5} of step s.
+///
 /// 64 bytes of a row are a *strip*: a piece for each lane of a quad. Tokens are cut into strips by the order
 /// that their weights want.
 #pragma once
@@ -28,7 +32,7 @@
 #include "cuda/scale_group.cuh"
 #include "numeric/weight_format.h"
 
-namespace baleen::sm80 {
+namespace baleen::BALEEN_ARCH {
 
 inline constexpr int kSliceWidth = 128;  ///< inputs
 inline constexpr int kSliceSteps = 8;    ///< instructions for a tile of a slice
@@ -68,6 +72,9 @@ __device__ inline std::uint32_t word_of(const uint4& piece, int word) {
 /// 2^-kFp4Shift: a BF16 number twice in a word. `scale`: the e8m0 code of the lane's group. Exact for scales
 /// of 2^-61 to 2^64; smaller ones vanish by and by, larger ones count as that.
 inline constexpr int kFp4Shift = 63;
+/// And tokens with a scale for each 32 inputs to their values with it times 2^-kGroupTokenShift: exact for
+/// scales up to 2^23, larger ones count as that.
+inline constexpr int kGroupTokenShift = 16;
 __device__ inline std::uint32_t fp4_multiplier(std::uint32_t scale) {
   constexpr std::uint32_t kLargest = 127 + 64;
   return bf16_power_of_two(min(scale, kLargest) + (126 - kFp4Shift), scale == kE8m0NaN);
@@ -133,6 +140,18 @@ __device__ inline std::uint32_t multiply_spread_codes(std::uint32_t spread, std:
   return ptx::multiply_bf16_pair(spread << 4 & kSignExponentMantissa, multiplier);
 }
 
+/// Codes 0, 4, 1, 5 of eight, whose words these are, with `second` codes 2, 6, 3, 7: two words of values.
+__device__ inline void spread_e4m3_pairs(std::uint32_t low, std::uint32_t high, int second,
+                                         std::uint32_t multiplier, std::uint32_t (&words)[2]) {
+  if (second == 0) {
+    words[0] = multiply_spread_codes(ptx::byte_permute<0xC480>(low, high), multiplier);
+    words[1] = multiply_spread_codes(ptx::byte_permute<0xD591>(low, high), multiplier);
+  } else {
+    words[0] = multiply_spread_codes(ptx::byte_permute<0xE6A2>(low, high), multiplier);
+    words[1] = multiply_spread_codes(ptx::byte_permute<0xF7B3>(low, high), multiplier);
+  }
+}
+
 /// The same of a token. `multiplier`: its `token_multiplier`; BF16 tokens need none.
 template <WeightFormat kWeights, bool kFp8Tokens>
 __device__ void token_operand(const uint4 (&strips)[kTokenStrips<kFp8Tokens>], int step,
@@ -142,15 +161,8 @@ __device__ void token_operand(const uint4 (&strips)[kTokenStrips<kFp8Tokens>], i
     words[0] = step % 2 == 0 ? piece.x : piece.z;
     words[1] = step % 2 == 0 ? piece.y : piece.w;
   } else if constexpr (kWeights == WeightFormat::kFp4) {
-    const std::uint32_t first = word_of(strips[step / 4], step / 2 * 2 % 4);
-    const std::uint32_t second = word_of(strips[step / 4], step / 2 * 2 % 4 + 1);
-    if (step % 2 == 0) {
-      words[0] = multiply_spread_codes(ptx::byte_permute<0xC480>(first, second), multiplier);
-      words[1] = multiply_spread_codes(ptx::byte_permute<0xD591>(first, second), multiplier);
-    } else {
-      words[0] = multiply_spread_codes(ptx::byte_permute<0xE6A2>(first, second), multiplier);
-      words[1] = multiply_spread_codes(ptx::byte_permute<0xF7B3>(first, second), multiplier);
-    }
+    spread_e4m3_pairs(word_of(strips[step / 4], step / 2 * 2 % 4),
+                      word_of(strips[step / 4], step / 2 * 2 % 4 + 1), step % 2, multiplier, words);
   } else {
     dequantise_e4m3_pairs(word_of(strips[step / 4], step % 4), multiplier, words);
   }
@@ -182,4 +194,4 @@ __device__ float slice_value(float sum) {
 /// The next slice of an output.
 __device__ inline float add_slice(float slice, float scale, float sum) { return fmaf(slice, scale, sum); }
 
-}  // namespace baleen::sm80
+}  // namespace baleen::BALEEN_ARCH

@@ -8,12 +8,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/ptx/cp_async.h"
 #include "cuda/warp_reduce.cuh"
-#include "ops/matmul/sm80/slice_products.cuh"
+#include "ops/matmul/cuda/slice_products.cuh"
 
-namespace baleen::sm80 {
+namespace baleen::BALEEN_ARCH {
 
 /// What a block computes, and with how many warps. A warp has `kRowTiles` x 16 rows.
 template <int kWarps_, int kRowTiles_, int kTokenTiles_>
@@ -52,18 +53,28 @@ static_assert(sizeof(ManyTokensShared<SmallTile>) <= 49 << 10);  // two of them
 /// numbers, 2^-120 times what they are, which saves a product for two codes; tokens are 2^118 times what they
 /// are instead. FP4 weights are 2^-kFp4Shift times what they are, tokens 2^kFp4Shift times. No rounding is in
 /// it, so sums are powers of two apart from those of a few tokens.
-template <WeightFormat kWeights, bool kFp8Tokens>
+///
+/// Tokens with a scale for each 32 inputs, `kOwnScales`, are 2^-kGroupTokenShift times what they are with it.
+template <WeightFormat kWeights, bool kFp8Tokens, bool kOwnScales = false>
 struct ManyOperands {
   static constexpr bool kTiny = kFp8Tokens && kWeights == WeightFormat::kFp8;
   static constexpr int kTokenShift =
       kTiny ? kE4m3ToBf16 - 2 : kFp4Shift;  // 2^120 times 448 is no BF16 number
   static constexpr float kProductScale = kTiny ? 4.0F : 1.0F;
+  /// What a slice's sum has to be multiplied by where no scale is left out of it.
+  static constexpr float kSliceScale = !kOwnScales                      ? 1.0F
+                                       : kWeights == WeightFormat::kFp4 ? 0x1p79F
+                                                                        : 0x1p16F;
+  static_assert(kGroupTokenShift == 16 && kFp4Shift + kGroupTokenShift == 79);
 
   /// Words of the lane's piece for its step `step`.
   static __device__ void weight(const uint4& piece, int step, std::uint32_t multiplier,
                                 std::uint32_t (&words)[2]) {
     if constexpr (kTiny) {
       tiny_e4m3_pairs(word_of(piece, step), words);
+    } else if constexpr (kOwnScales && kWeights == WeightFormat::kFp8x32) {
+      spread_e4m3_pairs(word_of(piece, step / 2 * 2), word_of(piece, step / 2 * 2 + 1), step % 2, multiplier,
+                        words);
     } else {
       weight_operand<kWeights>(piece, step, multiplier, words);
       if constexpr (kWeights == WeightFormat::kBF16) {
@@ -76,6 +87,10 @@ struct ManyOperands {
   }
   static __device__ void token(const uint4 (&codes)[kTokenStrips<kFp8Tokens>], int step,
                                std::uint32_t multiplier, std::uint32_t (&words)[2]) {
+    if constexpr (kOwnScales) {
+      // In the order of FP4 weights, whose groups these are.
+      return token_operand<WeightFormat::kFp4, kFp8Tokens>(codes, step, multiplier, words);
+    }
     token_operand<kWeights, kFp8Tokens>(codes, step, multiplier, words);
 #pragma unroll
     for (std::uint32_t& word : words)
@@ -96,7 +111,7 @@ struct ManyTokensWork {
   const std::byte* tokens;
   std::int64_t token_bytes;   ///< from token to token
   const float* token_scales;  ///< FP8: of token 0, the others behind it
-  std::int64_t scale_stride;  ///< from slice to slice
+  std::int64_t scale_stride;  ///< from slice to slice, or from group of 32 inputs to the next
   int num_tokens;             ///< at least one
   int num_slices;
 };
@@ -106,24 +121,36 @@ template <class Tile>
 using ManyTokensSums = float[Tile::kRowTiles][Tile::kTokenTiles][4];
 
 /// Tokens that a tile has room for take their time whether there or not.
-template <WeightFormat kWeights, bool kFp8Tokens, class Tile>
+///
+/// `WordOrder`: FP8 tokens have a scale for each 32 inputs, and so have FP4 weights or FP8 ones in blocks of
+/// 32. Lane q of a quad then has inputs [32 q, 32 q + 32) of a slice, of all operands, and feeds the steps in
+/// the order of FP4. `WordOrder` says where a word of four codes of a token's slice lies.
+template <WeightFormat kWeights, bool kFp8Tokens, class Tile, class WordOrder = void>
 class ManyTokens {
+  static constexpr bool kOwnScales = !std::is_void_v<WordOrder>;
+  static_assert(!kOwnScales || (kFp8Tokens && kWeights != WeightFormat::kFp8));
   static constexpr int kRowTiles = Tile::kRowTiles, kTokenTiles = Tile::kTokenTiles;
   static constexpr int kLaneRows = Tile::kLaneRows, kQuadTokens = Tile::kQuadTokens;
   static constexpr int kBlocks = Tile::kBlocks;
   static_assert(kBlocks <= 2);
   using Sums = ManyTokensSums<Tile>;
-  using Operands = ManyOperands<kWeights, kFp8Tokens>;
+  using Operands = ManyOperands<kWeights, kFp8Tokens, kOwnScales>;
   using Shared = ManyTokensShared<Tile>;
   static constexpr int kStrips = kWeightStrips<kWeights>;
   static constexpr int kTokensOfStrip =
       kTokenStrips<false> / kStrips;  ///< strips that a strip of weights meets
   static constexpr int kStages = Shared::kStages;
+  /// Strips of FP8 in blocks of 32 that lie in other blocks than the lane's first.
+  static constexpr int kBlockStrips = kOwnScales ? 1 : kStrips;
   /// Scales of groups that a lane has of a slice: FP4, of each row; FP8 in blocks of 32, of each row tile and
-  /// strip.
+  /// of those strips.
   static constexpr int kGroups = kWeights == WeightFormat::kFp4      ? kLaneRows
-                                 : kWeights == WeightFormat::kFp8x32 ? kRowTiles * kStrips
+                                 : kWeights == WeightFormat::kFp8x32 ? kRowTiles * kBlockStrips
                                                                      : 1;
+  /// Scales are in the operands: none is left for a slice's sum.
+  static constexpr bool kInOperands = !kFp8Tokens || kOwnScales;
+  /// Bytes from a lane's piece of a strip to that of the next one in the same slice.
+  static constexpr int kToNextStrip = kOwnScales ? kPieceBytes : kStripBytes;
   static_assert(kStages % kStrips == 0);
 
  public:
@@ -143,7 +170,8 @@ class ManyTokens {
       // Rows that are not there are computed as the last one, and not stored.
       const int row = min(row_of_tile(i / 2) + i % 2 * 8 + group_, work.num_rows - 1);
       const bool second = two_matrices_ && i / 2 == 1;
-      rows_[i] = (second ? work.second_rows : work.rows) + row * work.row_bytes + quad_ * kPieceBytes;
+      rows_[i] = (second ? work.second_rows : work.rows) + row * work.row_bytes +
+                 quad_ * (kOwnScales ? kStrips * kPieceBytes : kPieceBytes);
       if constexpr (kWeights == WeightFormat::kFp4) {
         group_scales_[i] = (second ? work.group_scales[1] : work.group_scales[0]) +
                            std::int64_t{row} * (4 * num_slices_) + quad_;
@@ -153,8 +181,9 @@ class ManyTokens {
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
         const int row = min(row_of_tile(tile), work.num_rows - 1);
-        group_scales_[tile] = work.group_scales[0] + std::int64_t{row / kBlockOutputs} * (4 * num_slices_) +
-                              block_of_piece(0, quad_);
+        group_scales_[tile] = (two_matrices_ && tile == 1 ? work.group_scales[1] : work.group_scales[0]) +
+                              std::int64_t{row / kBlockOutputs} * (4 * num_slices_) +
+                              (kOwnScales ? quad_ : block_of_piece(0, quad_));
       }
     }
     if constexpr (kWeights == WeightFormat::kFp8) {
@@ -166,7 +195,13 @@ class ManyTokens {
 #pragma unroll
     for (int i = 0; i < kQuadTokens; ++i)
       tokens_[i] = work.tokens + min(token(i), num_tokens_ - 1) * work.token_bytes;
-    if constexpr (kFp8Tokens) token_scales_ = work.token_scales + min(thread_, num_tokens_ - 1);
+    if constexpr (kOwnScales) {
+#pragma unroll
+      for (int i = 0; i < kQuadTokens; ++i)
+        group_token_scales_[i] = work.token_scales + quad_ * scale_stride_ + min(token(i), num_tokens_ - 1);
+    } else if constexpr (kFp8Tokens) {
+      token_scales_ = work.token_scales + min(thread_, num_tokens_ - 1);
+    }
   }
 
   /// By all threads.
@@ -230,7 +265,7 @@ class ManyTokens {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i)
       block_scales[i] = kWeights == WeightFormat::kFp8 ? next_block_scales_[i] : 1.0F;
-    if constexpr (!kFp8Tokens || kWeights == WeightFormat::kFp4) load_scales(slice + 1);
+    if constexpr (kInOperands || kWeights == WeightFormat::kFp4) load_scales(slice + 1);
     float products[kRowTiles][kTokenTiles][4] = {};
 #pragma unroll
     for (int strip = 0; strip < kStrips; ++strip) {
@@ -292,7 +327,7 @@ class ManyTokens {
   }
 
   __device__ void begin() {
-    if constexpr (!kFp8Tokens || kWeights == WeightFormat::kFp4) load_scales(0);
+    if constexpr (kInOperands || kWeights == WeightFormat::kFp4) load_scales(0);
 #pragma unroll
     for (int strip = 0; strip < kStages; ++strip) {
       if (!kFp8Tokens && strip % kStrips == 0) {
@@ -316,10 +351,12 @@ class ManyTokens {
   /// The lane's pieces of a strip. Strips come in order.
   __device__ void copy_weights(int strip, int stage) {
     if (strip >= num_slices_ * kStrips) return;
+    const bool ends_slice = strip % kStrips == kStrips - 1;
+    const int step = ends_slice ? kStrips * kStripBytes - (kStrips - 1) * kToNextStrip : kToNextStrip;
 #pragma unroll
     for (int row = 0; row < kLaneRows; ++row) {
       ptx::cp_async_16(&shared_.weights[warp_][stage][row][lane_], rows_[row]);
-      rows_[row] += kStripBytes;
+      rows_[row] += step;
     }
   }
   __device__ void read_weights(int stage) {
@@ -336,7 +373,8 @@ class ManyTokens {
     } else if constexpr (kWeights == WeightFormat::kFp8x32) {
 #pragma unroll
       for (int i = 0; i < kGroups; ++i)
-        group_codes_[i] = __ldg(group_scales_[i / kStrips] + 4 * at + block_of_piece(i % kStrips, 0));
+        group_codes_[i] =
+            __ldg(group_scales_[i / kBlockStrips] + 4 * at + block_of_piece(i % kBlockStrips, 0));
     } else if constexpr (kWeights == WeightFormat::kFp8) {
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) next_block_scales_[i] = __ldg(block_scales_[i] + at);
@@ -345,7 +383,7 @@ class ManyTokens {
   /// Which of a lane's group scales a row of its has in a strip.
   [[nodiscard]] __device__ static constexpr int group_of(int row, int strip) {
     return kWeights == WeightFormat::kFp4      ? row
-           : kWeights == WeightFormat::kFp8x32 ? row / 2 * kStrips + strip
+           : kWeights == WeightFormat::kFp8x32 ? row / 2 * kBlockStrips + strip % kBlockStrips
                                                : 0;
   }
   /// Which of two block scales a row tile has.
@@ -386,25 +424,59 @@ class ManyTokens {
   __device__ void load_tokens(int slice) {
     if (!brings_tokens()) return;
     const int at = min(slice, num_slices_ - 1);
+    if constexpr (kOwnScales) {
+      load_group_tokens(at);
+    } else {
+      load_slice_tokens(at);
+      if constexpr (kWeights == WeightFormat::kFp8) {
+        if (thread_ < Tile::kTokens) load_scales(slice);
+      }
+    }
+  }
+  /// Of tokens with a scale a slice.
+  __device__ void load_slice_tokens(int slice) {
 #pragma unroll
     for (int which = 0; which < kQuadTokens; ++which) {
 #pragma unroll
       for (int strip = 0; strip < kTokenStrips<true>; ++strip) {
         codes_[which][strip] =
-            __ldg(reinterpret_cast<const uint4*>(tokens_[which] + std::int64_t{at} * kSliceWidth +
+            __ldg(reinterpret_cast<const uint4*>(tokens_[which] + std::int64_t{slice} * kSliceWidth +
                                                  token_piece<kWeights, true>(strip, quad_) * kPieceBytes));
       }
     }
-    if (thread_ < Tile::kTokens) {
-      token_scale_ = __ldg(token_scales_ + at * scale_stride_) * Operands::kProductScale;
-      if constexpr (kWeights == WeightFormat::kFp8) load_scales(slice);
+    if (thread_ < Tile::kTokens)
+      token_scale_ = __ldg(token_scales_ + slice * scale_stride_) * Operands::kProductScale;
+  }
+  /// Of tokens with scales of their own.
+  __device__ void load_group_tokens(int slice) {
+    constexpr int kWords = kSliceWidth / 4 / 4;  // that a lane of a quad has of a slice
+#pragma unroll
+    for (int which = 0; which < kQuadTokens; ++which) {
+      const auto* words =
+          reinterpret_cast<const std::uint32_t*>(tokens_[which] + std::int64_t{slice} * kSliceWidth);
+      std::uint32_t own[kWords];
+#pragma unroll
+      for (int i = 0; i < kWords; ++i) own[i] = __ldg(words + WordOrder()(kWords * quad_ + i));
+      codes_[which][0] = {own[0], own[1], own[2], own[3]};
+      codes_[which][1] = {own[4], own[5], own[6], own[7]};
+      group_scales_of_tokens_[which] = __ldg(group_token_scales_[which] + 4 * slice * scale_stride_);
     }
   }
+  /// Of the token's codes in registers; its own scale is in it.
+  [[nodiscard]] __device__ std::uint32_t multiplier_of_token(int which) const {
+    const std::uint32_t one = token_multiplier<true>(codes_[which]);
+    if constexpr (!kOwnScales) return one;
+    constexpr float kLargest = 0x1p23F;
+    const std::uint32_t scaled =
+        e4m3_multiplier(fminf(group_scales_of_tokens_[which], kLargest) * power_of_two(-kGroupTokenShift));
+    return one == e4m3_multiplier(1.0F) ? scaled : one;
+  }
+
   /// A strip of the slice in registers to shared memory.
   template <int kOdd>
   __device__ void convert_tokens(int strip) {
     if (!brings_tokens()) return;
-    if (strip == 0 && thread_ < Tile::kTokens) {
+    if (!kOwnScales && strip == 0 && thread_ < Tile::kTokens) {
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
         const float of_rows = kWeights == WeightFormat::kFp8 ? next_block_scales_[i] : 1.0F;
@@ -414,7 +486,7 @@ class ManyTokens {
 #pragma unroll
     for (int which = 0; which < kQuadTokens; ++which) {
       const auto& codes = codes_[which];
-      if (strip == 0) token_multipliers_[which] = token_multiplier<true>(codes);
+      if (strip == 0) token_multipliers_[which] = multiplier_of_token(which);
       std::uint32_t even[2], odd[2];
       Operands::token(codes, 2 * strip, token_multipliers_[which], even);
       Operands::token(codes, 2 * strip + 1, token_multipliers_[which], odd);
@@ -428,11 +500,13 @@ class ManyTokens {
     for (int tile = 0; tile < kRowTiles; ++tile) {
       const int block = block_of_tile(tile);
       const float* const scales = &shared_.scales[kOdd][block][2 * quad_];
-      const float of_rows = block == 0 ? block_scales[0] : block_scales[kBlocks - 1];
+      const float of_rows = kOwnScales   ? Operands::kSliceScale
+                            : block == 0 ? block_scales[0]
+                                         : block_scales[kBlocks - 1];
 #pragma unroll
       for (int n = 0; n < kTokenTiles; ++n) {
         float2 scale{of_rows, of_rows};
-        if constexpr (kFp8Tokens) scale = *reinterpret_cast<const float2*>(scales + n * kTileTokens);
+        if constexpr (!kInOperands) scale = *reinterpret_cast<const float2*>(scales + n * kTileTokens);
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           sums[tile][n][i] =
@@ -450,6 +524,8 @@ class ManyTokens {
   const float* block_scales_[kBlocks];  ///< those of rows 0 to 127 and of the others, or of two matrices
   const std::byte* tokens_[kQuadTokens];
   const float* token_scales_;
+  const float* group_token_scales_[kQuadTokens];  ///< of the lane's group in slice 0
+  float group_scales_of_tokens_[kQuadTokens];     ///< of the codes in registers
   std::int64_t scale_stride_;
   uint4 pieces_[kLaneRows];  ///< the strip of weights in hand
   std::uint32_t group_codes_[kGroups];
@@ -459,4 +535,4 @@ class ManyTokens {
   float token_scale_;
 };
 
-}  // namespace baleen::sm80
+}  // namespace baleen::BALEEN_ARCH
