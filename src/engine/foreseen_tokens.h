@@ -1,5 +1,5 @@
-/// Tokens that sequences will be fed next, as far as they are known, told to what reads tables by them before
-/// a step (engram/engram_store.h).
+/// Tokens that sequences will be fed next, as far as they are known: rows of tables that are read by them are
+/// fetched before their step (engram/engram_store.h).
 ///
 ///     a prompt   known from `open` on   its next chunk, as long as the present one, while that is computed
 ///     a reply    known when chosen      at once: while the step is planned and drafts are made

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <iterator>
-#include <ranges>
 #include <string>
 #include <utility>
 
@@ -96,14 +95,20 @@ bool EngramStore::find_places(std::span<std::int64_t> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) wanted.push_back(id_of(i));
   std::ranges::sort(wanted);
   wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
-  std::ranges::set_difference(wanted, asked_ | std::views::keys, std::back_inserter(missing));
-  const std::int64_t num_asked = std::ssize(asked_);
-  if ((num_asked + std::ssize(missing)) * record_.size_bytes > records_.size_bytes()) return false;
-  reader_->start(missing, records_.data() + num_asked * record_.size_bytes);
-  for (const EngramRowId& id : missing) asked_.emplace_back(id, std::ssize(asked_));
-  std::ranges::inplace_merge(asked_, asked_.begin() + num_asked, {}, &decltype(asked_)::value_type::first);
+  auto known = requested_.begin();
+  std::ranges::copy_if(wanted, std::back_inserter(missing), [&](const EngramRowId& id) {
+    while (known != requested_.end() && known->first < id) ++known;
+    return known == requested_.end() || known->first != id;
+  });
+  const std::int64_t num_requested = std::ssize(requested_);
+  if ((num_requested + std::ssize(missing)) * record_.size_bytes > records_.size_bytes()) return false;
+  reader_->start(missing, records_.data() + num_requested * record_.size_bytes);
+  for (const EngramRowId& id : missing) requested_.emplace_back(id, std::ssize(requested_));
+  std::ranges::inplace_merge(requested_, requested_.begin() + num_requested, {},
+                             &decltype(requested_)::value_type::first);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i] = std::ranges::lower_bound(asked_, id_of(i), {}, &decltype(asked_)::value_type::first)->second;
+    rows[i] =
+        std::ranges::lower_bound(requested_, id_of(i), {}, &decltype(requested_)::value_type::first)->second;
   }
   return true;
 }
@@ -132,11 +137,11 @@ void EngramStore::forget_ahead() {
   if (reader_) static_cast<void>(reader_->wait());
   ahead_.clear();
   ahead_rows_.clear();
-  asked_.clear();
+  requested_.clear();
 }
 
 std::optional<std::string> EngramStore::bring(std::span<const EngramRun> runs) {
-  const std::size_t num_asked_ahead = asked_.size();
+  const std::size_t num_requested_ahead = requested_.size();
   num_rows_ = num_tokens_ahead_ = 0;
   std::vector<EngramRun> missing;  // the tokens of each run behind those that were found ahead
   std::vector<std::pair<const AheadRun*, std::size_t>> found;
@@ -168,16 +173,16 @@ std::optional<std::string> EngramStore::bring(std::span<const EngramRun> runs) {
     from += num_entries;
   }
   if (!reader_) return std::nullopt;
-  count_fetched(num_asked_ahead);
+  count_fetched(num_requested_ahead);
   return reader_->wait();
 }
 
-void EngramStore::count_fetched(std::size_t num_asked_ahead) {
-  std::vector<bool> is_read(asked_.size());
+void EngramStore::count_fetched(std::size_t num_requested_ahead) {
+  std::vector<bool> is_read(requested_.size());
   const std::size_t num_entries = static_cast<std::size_t>(num_rows_) * entries_of_token();
   for (const std::int64_t place : std::span(as_rows(rows_), num_entries))
     is_read[static_cast<std::size_t>(place)] = true;
-  const auto ahead = is_read.begin() + static_cast<std::ptrdiff_t>(num_asked_ahead);
+  const auto ahead = is_read.begin() + static_cast<std::ptrdiff_t>(num_requested_ahead);
   num_fetched_ = std::count(is_read.begin(), is_read.end(), true);
   num_fetched_ahead_ = std::count(is_read.begin(), ahead, true);
 }
@@ -194,7 +199,7 @@ void EngramStore::begin(std::span<const EngramRun> runs) {
     throw LostDevice(fmt::format("{}; is the disk with the checkpoint still there? Start again", *why));
   }
   if (reader_) {
-    const auto num_bytes = static_cast<std::size_t>(std::ssize(asked_) * record_.size_bytes);
+    const auto num_bytes = static_cast<std::size_t>(std::ssize(requested_) * record_.size_bytes);
     records_on_device_.memory().upload(records_on_device_.data(), {records_.data(), num_bytes});
   }
   const std::size_t num_entries = static_cast<std::size_t>(num_rows_) * entries_of_token();

@@ -10,7 +10,7 @@
 /// What was prefetched is a guess about the next step alone: of its tokens those are found that a run of the
 /// guess begins with, behind the same tokens, and rows on disk whichever tokens they were fetched for. What
 /// is missing is fetched by `begin`; what is too much is forgotten. Each row on disk is read once for a step,
-/// and those that are asked for together in the order in which they lie there. The same rows from any place,
+/// and rows that are requested together in the order in which they lie there. The same rows from any place,
 /// early or late, give the same bits.
 #pragma once
 
@@ -62,7 +62,7 @@ class EngramStore {
   [[nodiscard]] EngramPlace place() const { return tables_->place(); }
   /// Tokens before a run that its rows depend on.
   [[nodiscard]] std::size_t num_before() const { return static_cast<std::size_t>(hashes_.num_before()); }
-  /// Rows on disk that the latest step reads, each once, and those of them that were asked for before it
+  /// Rows on disk that the latest step reads, each once, and those of them that were requested before it
   /// began.
   [[nodiscard]] std::int64_t num_fetched() const { return num_fetched_; }
   [[nodiscard]] std::int64_t num_fetched_ahead() const { return num_fetched_ahead_; }
@@ -103,7 +103,7 @@ class EngramStore {
   [[nodiscard]] bool find_places(std::span<std::int64_t> rows);
   /// The step's entries to `rows_`, rows on disk to `records_`. The sentence where one cannot be read.
   [[nodiscard]] std::optional<std::string> bring(std::span<const EngramRun> runs);
-  void count_fetched(std::size_t num_asked_ahead);
+  void count_fetched(std::size_t num_requested_ahead);
   void forget_ahead();
   void advise_map(std::span<const std::int64_t> rows) const;
 
@@ -121,7 +121,7 @@ class EngramStore {
   std::vector<std::int64_t> ahead_rows_;  ///< entries of their tokens
   std::vector<KeptRun> behind_step_;
   /// Rows on disk that have places in `records_`, ascending; they come or are there.
-  std::vector<std::pair<EngramRowId, std::int64_t>> asked_;
+  std::vector<std::pair<EngramRowId, std::int64_t>> requested_;
   std::int64_t num_fetched_ = 0, num_fetched_ahead_ = 0, num_tokens_ahead_ = 0;
   std::unique_ptr<EngramReader> reader_;  ///< null: no table is on disk; ends before what it writes to
 };

@@ -56,7 +56,7 @@ TEST(EngramTablesOfAnEngine, AreNotInAGpusMemoryOnACpu) {
   }
 }
 
-/// Tokens whose rows were asked for before each step of a prompt in chunks, of a reply, and of steps that
+/// Tokens whose rows were requested before each step of a prompt in chunks, of a reply, and of steps that
 /// check drafts; and the logits of all of them. `foresee`: what is said of a sequence before a step of these
 /// tokens.
 class ForeseenSteps : public testing::Test {

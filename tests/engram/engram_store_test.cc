@@ -188,7 +188,7 @@ TEST_F(StoredRows, ComeAheadOfTheStepOrWithIt) {
   }
 }
 
-/// What is asked for before a step is found by it, run by run: of a sequence as far as its tokens are those,
+/// What is requested before a step is found by it, run by run: of a sequence as far as its tokens are those,
 /// beside others, in another order.
 TEST_F(StoredRows, AreFoundAheadAsFarAsTokensAgree) {
   const std::span<const TokenId> all(ids_);

@@ -202,8 +202,8 @@ class StepRecorder {
   Forward forward_;
   std::optional<Arena> draft_arena_;
   ElementType type_;
-  ExpertRouting routing_;        ///< of layers
-  ExpertRouting draft_routing_;  ///< of the draft head's blocks
+  ExpertRouting routing_;        ///< for tokens in the layers
+  ExpertRouting draft_routing_;  ///< for tokens in the draft head's blocks
 };
 
 }  // namespace
