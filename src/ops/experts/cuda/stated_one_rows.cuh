@@ -532,13 +532,16 @@ __device__ void multiply_routed(const Blocks& blocks, int num_slices, int warp, 
     float* const values =
         memory.values(blocks.num_shared() + now.row_block, lane_index() / 4 + lane_index() % 4 / 2 * 8) +
         now.slice;
+    float of_slices[kChunk];  // stored behind the last: no later read of shared memory then waits for a store
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      const float value = multiply_slice(slices[i], scales[0][i], scales[1][i], lower + i * kDigitBytes,
-                                         upper + i * kDigitBytes, tables);
-      if (lane_index() % 2 == 0 && (kWhole || now.slice + i < num_slices)) values[i] = value;
+      of_slices[i] = multiply_slice(slices[i], scales[0][i], scales[1][i], lower + i * kDigitBytes,
+                                    upper + i * kDigitBytes, tables);
       if (more && (kWhole || next.slice + i < num_slices)) slices[i].load(rows, next.slice + i);
     }
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i)
+      if (lane_index() % 2 == 0 && (kWhole || now.slice + i < num_slices)) values[i] = of_slices[i];
     if constexpr (kWhole) ask(chunk + 1 + num_asked);
   }
 }
