@@ -524,8 +524,8 @@ class ManyTokens {
   const float* block_scales_[kBlocks];  ///< those of rows 0 to 127 and of the others, or of two matrices
   const std::byte* tokens_[kQuadTokens];
   const float* token_scales_;
-  const float* group_token_scales_[kQuadTokens];  ///< of the lane's group in slice 0
-  float group_scales_of_tokens_[kQuadTokens];     ///< of the codes in registers
+  const float* group_token_scales_[kQuadTokens];  ///< that of the lane's group in slice 0
+  float group_scales_of_tokens_[kQuadTokens];     ///< those of the codes in registers
   std::int64_t scale_stride_;
   uint4 pieces_[kLaneRows];  ///< the strip of weights in hand
   std::uint32_t group_codes_[kGroups];
