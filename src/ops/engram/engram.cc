@@ -16,8 +16,8 @@ OpCost engram_cost(const EngramArgs& args) {
   OpCost cost;
   cost.scalar_ops = kOps * static_cast<double>(args.streams.size());
   cost.read_bytes = static_cast<double>(args.tokens.size() * sizeof(TokenId)) + bytes_of(args.projected) +
-                    static_cast<double>((args.q_weight.size() + args.k_weight.size()) * sizeof(Bf16Bits)) +
                     bytes_of(args.streams);
+  cost.read_weights(static_cast<double>((args.q_weight.size() + args.k_weight.size()) * sizeof(Bf16Bits)));
   cost.write_bytes = bytes_of(args.streams);
   return cost;
 }
