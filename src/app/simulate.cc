@@ -44,7 +44,7 @@ void run_simulate(SimulateFlags flags) {
   }
   for (const std::string& name : flags.ignored)
     log_line("{}: ignored; formats come from the checkpoint, and kernels are what they are", name);
-  const SimulatedModel model = flags.deployment.model.load();
+  const SimulatedModel model = flags.deployment.load_model();
   const DeviceProfile device = flags.deployment.load_device();
   if (!flags.published_acceptance.empty())
     flags.workload.draft_acceptance = acceptance_of_published(flags.published_acceptance);

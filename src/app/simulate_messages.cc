@@ -57,7 +57,9 @@ std::vector<TimedMessage> expert_messages(const RankModel& rank, std::int64_t to
 void run_simulate_messages(const MessageFlags& flags) {
   SimulatedModel model = flags.device.model.load();
   const DeviceProfile device = flags.device.load_device();
-  model.config = with_layers(std::move(model.config), 1);  // all layers send the same
+  // All layers send the same.
+  model.config = without_drafts(std::move(model.config));
+  model.config = with_layers(std::move(model.config), fewest_layers(model.config));
   const ParallelPlan plan =
       resolved({.num_devices = flags.num_devices, .dp = flags.num_devices}, model.config);
   validate(plan, model.config);

@@ -84,7 +84,7 @@ void name_options(std::map<std::string, std::int64_t>& excluded) {
 }
 
 void run_search(SearchFlags flags) {
-  const SimulatedModel model = flags.device.model.load();
+  const SimulatedModel model = flags.device.load_model();
   const DeviceProfile device = flags.device.load_device();
   flags.options.ttft_limit_seconds = kSecondsPerMillisecond * flags.ttft_ms;
   flags.options.tpot_limit_seconds = kSecondsPerMillisecond * flags.tpot_ms;

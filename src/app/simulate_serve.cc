@@ -218,7 +218,7 @@ TransferLink link_of(const ServeSimulationFlags& flags, const DeviceProfile& dev
 }
 
 void run_serve_simulation(ServeSimulationFlags flags) {
-  const SimulatedModel model = flags.deployment.model.load();
+  const SimulatedModel model = flags.deployment.load_model();
   const DeviceProfile device = flags.deployment.load_device();
   const ParallelPlan plan = flags.deployment.legal_plan(model.config, device);
   flags.server.engine.prefix_cache = !flags.no_prefix_cache;

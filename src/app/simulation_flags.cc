@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/engine_flags.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/plan_flags.h"
@@ -90,7 +91,14 @@ void DeviceFlags::add_to(Options& command) {
                 "free");
   command.bytes("--host-experts-bytes", host_expert_bytes, kWeightBytesRange,
                 "Most memory of the host that those experts take; 0: what they need");
+  add_engram_option(command, engram);
   machine.add_to(command);
+}
+
+SimulatedModel DeviceFlags::load_model() const {
+  SimulatedModel loaded = model.load();
+  loaded.engram = engram;
+  return loaded;
 }
 
 void DeploymentFlags::add_to(Options& command) {

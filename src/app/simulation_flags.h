@@ -36,6 +36,7 @@ Option add_published_acceptance_option(Options& command, std::vector<double>& sh
 
 struct DeviceFlags {
   SimulatedModelFlags model;
+  EngramWish engram = EngramWish::kAuto;
   std::string device = "h200";
   double reserved_gb = 0;
   std::int64_t gpu_weight_bytes = 0;   ///< 0: what is free
@@ -43,6 +44,8 @@ struct DeviceFlags {
   MachineFlags machine;
 
   void add_to(Options& command);
+  /// The model, with its tables of n-grams where `--engram` wants them. Throws `Error`.
+  [[nodiscard]] SimulatedModel load_model() const;
   /// Throws `Error`.
   [[nodiscard]] DeviceProfile load_device() const;
   /// `profile` with what the other options say of it. Throws `Error`.

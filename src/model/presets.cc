@@ -307,6 +307,15 @@ ModelConfig with_layers(ModelConfig config, std::int64_t num_layers) {
   return config;
 }
 
+std::int64_t fewest_layers(const ModelConfig& config) {
+  std::int64_t fewest = 1;
+  if (const auto& targets = config.dspark.target_layer_ids; !targets.empty())
+    fewest = std::max(fewest, config.num_hidden_layers - targets.front());
+  if (config.streams) fewest = std::max(fewest, config.streams->kv_source_layer_ids.front() + 1);
+  if (config.engram) fewest = std::max(fewest, config.engram->layer_ids.front() + 1);
+  return fewest;
+}
+
 ModelConfig with_experts(ModelConfig config, std::int64_t num_experts) {
   if (num_experts < 1 || num_experts > config.n_routed_experts) {
     fail("cannot keep {} experts: the model has {}", num_experts, config.n_routed_experts);

@@ -25,6 +25,9 @@ struct Preset {
 /// uses at most that many. Throws `Error` when the model has fewer, or for less than one.
 [[nodiscard]] ModelConfig with_layers(ModelConfig config, std::int64_t num_layers);
 [[nodiscard]] ModelConfig with_experts(ModelConfig config, std::int64_t num_experts);
+/// The fewest layers that `with_layers` keeps: a draft head reads the last ones, and of a V4.1 there are one
+/// that makes entries and one with a table of n-grams.
+[[nodiscard]] std::int64_t fewest_layers(const ModelConfig& config);
 
 /// The same V4.1 with smaller tables of n-grams: at least so many rows of each hash.
 [[nodiscard]] ModelConfig with_engram_vocabulary(ModelConfig config, std::int64_t vocab_size);

@@ -60,6 +60,15 @@ TEST(V41Config, FieldsOfTheRelease) {
   EXPECT_EQ(config.engram_table(2), std::nullopt);
 }
 
+TEST(V41Config, FewestLayersAreAModel) {
+  for (const char* preset : {"v41-flash", "tiny-v41", "flash-0731", "flash"}) {
+    const ModelConfig config = preset_config(preset);
+    const std::int64_t fewest = fewest_layers(config);
+    EXPECT_NO_THROW(validate(with_layers(config, fewest), preset)) << preset;
+    if (fewest > 1) EXPECT_THROW(static_cast<void>(with_layers(config, fewest - 1)), Error) << preset;
+  }
+}
+
 TEST(V41Config, CutsKeepTheFirstLayersOfBothHalves) {
   EXPECT_EQ(preset_config("v41-flash"), v41_flash());
   const ModelConfig cut = with_layers(v41_flash(), 10);

@@ -28,13 +28,15 @@ std::int64_t deployment_memory_bytes(const PlanRanks& ranks, const ServingLoad& 
                       .step_rows = std::max(std::min(load.max_batch_tokens, load.prompt_tokens),
                                             sequences * (load.num_drafts + 1)),
                       .logit_rows = sequences * (load.num_drafts + 1),
-                      .num_drafts = load.num_drafts};
+                      .num_drafts = load.num_drafts,
+                      .engram = ranks.model().engram};
   if (plan.pp == 1) return rank_memory(ranks.whole(), rank, device).total();
-  // The last stage has the head and the draft head besides its layers.
-  const std::int64_t num_layers = ranks.model().config.num_hidden_layers;
-  const std::int64_t layers = (num_layers + plan.pp - 1) / plan.pp;
-  const Stage last{.begin = num_layers - layers, .end = num_layers, .first = false, .last = true};
-  return rank_memory(ranks.of(last), rank, device).total();
+  std::int64_t most = 0;
+  for (std::int64_t stage = 0; stage < plan.pp; ++stage) {
+    const RankModel& model = ranks.of(stage_of(ranks.model().config, plan, stage));
+    most = std::max(most, rank_memory(model, rank, device).total());
+  }
+  return most;
 }
 
 double prefill_seconds(const PlanRanks& ranks, const ServingLoad& load, const DeviceProfile& device,

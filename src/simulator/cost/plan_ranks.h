@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engram/engram_place.h"
 #include "simulator/graph/rank_model.h"
 
 namespace baleen {
@@ -15,6 +16,7 @@ struct SimulatedModel {
   std::string name;
   ModelConfig config;
   StorageFormats formats;
+  EngramWish engram = EngramWish::kAuto;  ///< where its tables of n-grams are wanted, if it has any
 };
 
 /// Not thread-safe.

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "engram/engram_place.h"
 #include "hardware/device_profile.h"
 #include "moe/residence/expert_placement.h"
 #include "simulator/graph/rank_model.h"
@@ -25,11 +27,14 @@ struct RankMemory {
   std::int64_t scratch = 0;
   std::int64_t logits = 0;
   std::int64_t communication = 0;
+  std::int64_t engram = 0;    ///< what steps read n-grams' rows by, and tables that lie on the device
   std::int64_t reserved = 0;  ///< contexts, graphs, libraries
   // Where the weights do not fit, as the engine places them; not part of the total:
   ExpertCounts experts;                ///< no blocks: all weights lie on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned
   std::int64_t disk_expert_bytes = 0;
+  std::optional<EngramPlace> engram_place;  ///< none: the rank reads no tables of n-grams
+  std::int64_t engram_table_bytes = 0;      ///< size of these, wherever they lie
 
   [[nodiscard]] std::int64_t total() const;
   /// Of these what grows with positions.
@@ -46,11 +51,15 @@ struct RankLoad {
   std::int64_t step_rows = 1;
   std::int64_t logit_rows = 1;
   std::int64_t num_drafts = 0;
+  EngramWish engram = EngramWish::kAuto;  ///< where tables of n-grams are wanted
+  bool keeps_experts = false;             ///< all on the device, whether there is room or not
 };
 
-[[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload);
+[[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload,
+                                 EngramWish engram = EngramWish::kAuto);
 /// Where everything does not fit on the device and its profile has a memory behind its own, routed experts
-/// are left to that as the engine leaves them.
+/// are left to that as the engine leaves them, and tables of n-grams lie in the nearest that has room. Tables
+/// for which neither a host nor a disk is known count as the device's.
 [[nodiscard]] RankMemory rank_memory(const RankModel& model, const RankLoad& load,
                                      const DeviceProfile& device);
 

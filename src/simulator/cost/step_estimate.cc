@@ -36,7 +36,7 @@ GraphOptions graph_options(const DeviceProfile& device, PerformanceModel perform
 /// Each micro-batch runs its operations one after the other; the device computes for one of them at a time,
 /// and its links carry messages of one at a time. Whoever can begin first does.
 void schedule(StageEstimate& estimate, const OpGraph& graph, const TimeModel& times,
-              std::int64_t micro_batches, HostCopies copies) {
+              std::int64_t micro_batches, HostCopies copies, const EngramReads& tables) {
   struct Chain {
     std::size_t next = 0;
     double free_at = 0;
@@ -62,6 +62,7 @@ void schedule(StageEstimate& estimate, const OpGraph& graph, const TimeModel& ti
     const GraphOp& op = graph.ops[chain.next];
     OpTime time = op_times[chain.next++];
     copies.add_to(time, op, earliest);
+    tables.add_to(time, op);
     chain.free_at = (op.is_collective() ? links_free_at : device_free_at) = earliest + time.seconds;
     (op.is_collective() ? estimate.communication_seconds : estimate.compute_seconds) += time.seconds;
     estimate.ops.push_back({op, time, earliest, static_cast<std::int64_t>(first)});
@@ -102,14 +103,15 @@ std::vector<Stage> split_into_stages(const PlanRanks& ranks, const RankBatch& ba
   const RankModel& whole = ranks.whole();
   if (ranks.plan().pp == 1) return {whole.stage()};
   std::vector<Stage> stages;
-  if (!ranks.plan().stage_layers.empty()) {
+  // Where layers share entries, few cuts can be.
+  if (!ranks.plan().stage_layers.empty() || ranks.model().config.streams) {
     for (std::int64_t i = 0; i < ranks.plan().pp; ++i)
       stages.push_back(stage_of(ranks.model().config, ranks.plan(), i));
     return stages;
   }
   const std::int64_t num_layers = ranks.model().config.num_hidden_layers;
   std::vector<double> seconds(static_cast<std::size_t>(num_layers));
-  for (const OpEstimate& op : estimate_stage(whole, batch, workload, device, {}, performance).ops) {
+  for (const OpEstimate& op : estimate_stage(whole, batch, workload, device, {}, {}, performance).ops) {
     if (op.op.block >= 0 && op.op.block < num_layers)
       seconds[static_cast<std::size_t>(op.op.block)] += op.time.seconds;
   }
@@ -130,7 +132,7 @@ RankBatch part_of(const RankBatch& batch, std::int64_t count) {
 }  // namespace
 
 StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, const Workload& workload,
-                             const DeviceProfile& device, const HostExperts& host,
+                             const DeviceProfile& device, const HostExperts& host, const EngramReads& tables,
                              PerformanceModel performance) {
   StageEstimate estimate{.stage = model.stage()};
   const TimeModel times(device, workload.decode);
@@ -146,7 +148,8 @@ StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, con
   });
   schedule(estimate, graph, times, micro_batches,
            {host, model.config().model().num_experts_per_tok, static_cast<double>(graph.num_rows),
-            workload.zipf, workload.guessed_experts});
+            workload.zipf, workload.guessed_experts},
+           tables);
   return estimate;
 }
 
@@ -172,9 +175,9 @@ StepEstimate estimate_step(const PlanRanks& ranks, const Workload& workload,
   double slowest = 0;
   for (const Stage& stage : split_into_stages(ranks, part, workload, device, performance)) {
     const RankModel& rank = ranks.of(stage);
-    const RankMemory memory = rank_memory(rank, rank_load(batch, workload), device);
-    StageEstimate timed =
-        estimate_stage(rank, part, workload, device, host_experts(rank, memory, device), performance);
+    const RankMemory memory = rank_memory(rank, rank_load(batch, workload, ranks.model().engram), device);
+    StageEstimate timed = estimate_stage(rank, part, workload, device, host_experts(rank, memory, device),
+                                         EngramReads(ranks.model().config, memory, device), performance);
     timed.memory = memory;
     estimate.seconds += timed.seconds;
     estimate.send_seconds += timed.send_seconds;

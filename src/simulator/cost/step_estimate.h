@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hardware/device_profile.h"
+#include "simulator/cost/engram_reads.h"
 #include "simulator/cost/host_copies.h"
 #include "simulator/cost/plan_ranks.h"
 #include "simulator/cost/rank_memory.h"
@@ -56,10 +57,10 @@ enum class PerformanceModel : std::uint8_t { kMeasured, kAnalytic };
                                          PerformanceModel performance = PerformanceModel::kMeasured);
 
 /// Time of one stage over any batch, for callers that keep the shapes. `host`: experts that do not lie on the
-/// device.
+/// device; `tables`: likewise tables of n-grams.
 [[nodiscard]] StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch,
                                            const Workload& workload, const DeviceProfile& device,
-                                           const HostExperts& host = {},
+                                           const HostExperts& host = {}, const EngramReads& tables = {},
                                            PerformanceModel performance = PerformanceModel::kMeasured);
 
 /// Those that a rank with this memory has.

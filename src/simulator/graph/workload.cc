@@ -23,6 +23,11 @@ double Workload::tokens_per_step() const {
   return tokens;
 }
 
+std::int64_t most_drafts(const ModelConfig& config) {
+  const DraftHeadType* const head = draft_head_of(config);
+  return head == nullptr ? 0 : head->traits(config, {}).most_tokens;
+}
+
 double acceptance_for(double tokens_per_step, std::int64_t num_drafts) {
   if (!(tokens_per_step >= 1 && tokens_per_step <= static_cast<double>(num_drafts + 1))) {
     fail("{} tokens a step: with {} drafts 1 to {} are possible", tokens_per_step, num_drafts,
@@ -76,6 +81,10 @@ void validate(const Workload& workload, const ModelConfig& config) {
   }
   if (workload.num_drafts > 0 && draft_head_of(config) == nullptr) {
     fail("‹drafts› {}: this model has no draft head", workload.num_drafts);
+  }
+  if (workload.num_drafts > most_drafts(config)) {
+    fail("‹drafts› {}: the {} drafts {} at most", workload.num_drafts, draft_head_of(config)->title,
+         most_drafts(config));
   }
   // Without sums that could overflow.
   const std::int64_t most = config.max_position_embeddings;

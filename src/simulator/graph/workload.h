@@ -34,6 +34,9 @@ struct Workload {
   [[nodiscard]] double tokens_per_step() const;
 };
 
+/// Drafts that the model's draft head makes for a step; 0: it has none.
+[[nodiscard]] std::int64_t most_drafts(const ModelConfig& config);
+
 /// The share of drafts, of each given that those before it were accepted, with which a step of `num_drafts`
 /// yields `tokens_per_step` on average: 1 + a + a^2 + ... Throws `Error` for less than 1 or more than 1 +
 /// num_drafts.

@@ -80,6 +80,13 @@ std::string memory_text(const StepReport& report) {
         static_cast<double>(fullest->memory.disk_expert_bytes) * kGB, experts.num_on_disk,
         100.0 * static_cast<double>(experts.num_on_disk) / static_cast<double>(experts.num_in_all()));
   }
+  if (const auto& place = fullest->memory.engram_place; place && *place != EngramPlace::kDevice) {
+    text += fmt::format(
+        "{:<18}{:>10.3f}  {}, of which a token reads {} rows\n", "tables of n-grams",
+        static_cast<double>(fullest->memory.engram_table_bytes) * kGB,
+        *place == EngramPlace::kDisk ? "on disk" : fmt::format("in {}", engram_place_name(*place)),
+        report.model.config.engram->num_hashes() * std::ssize(report.model.config.engram->layer_ids));
+  }
   return text;
 }
 

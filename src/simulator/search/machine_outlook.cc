@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <utility>
 
 #include "device/profiled_device.h"
 #include "engine/engram_memory.h"
@@ -27,6 +26,13 @@ DeviceProfile with_rates_of_kernels(DeviceProfile device) {
   for (const PeakFormat format : {PeakFormat::kFp8, PeakFormat::kFp4})
     device.peak_flops[static_cast<std::size_t>(format)] = 0;
   return device;
+}
+
+constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+
+/// What experts and tables may take of the host's memory; 0: what they need.
+std::int64_t host_bytes_of(const DeviceProfile& device) {
+  return device.memory_levels.empty() ? 0 : device.memory_levels.front().bytes;
 }
 
 /// A pipeline of devices, or one of them, with what the engine leaves to the host on each.
@@ -59,8 +65,9 @@ class PlacedStages {
                          batch.begin() + (std::ssize(batch) + micro_batches - 1) / micro_batches);
     double sum = 0, slowest = 0, host = 0;
     for (std::size_t i = 0; i < stages_.size(); ++i) {
+      const PlacedStage& placed = stages_[i];
       const StageEstimate timed =
-          estimate_stage(ranks_.of(stages_[i].first), part, workload, devices_[i], stages_[i].second);
+          estimate_stage(ranks_.of(placed.stage), part, workload, devices_[i], placed.experts, placed.tables);
       sum += timed.seconds + timed.send_seconds;
       slowest = std::max(slowest, timed.seconds);
       host = std::max(host, devices_[i].host_seconds_per_step);
@@ -69,6 +76,12 @@ class PlacedStages {
   }
 
  private:
+  struct PlacedStage {
+    Stage stage;
+    HostExperts experts;
+    EngramReads tables;
+  };
+
   void place(std::int64_t number) {
     const SimulatedModel& model = ranks_.model();
     const DeviceProfile& device = devices_[static_cast<std::size_t>(number)];
@@ -77,7 +90,8 @@ class PlacedStages {
     options_.device = device_like(device);
     MemoryPlan plan;
     if (ranks_.plan().pp == 1) {
-      const DevicePlacement placed = placed_on_device(model, options_, device.memory_bytes);
+      const DevicePlacement placed =
+          placed_on_device(model, options_, device.memory_bytes, host_bytes_of(device));
       fits_ &= placed.fits;
       plan = placed.memory;
     } else {
@@ -85,22 +99,32 @@ class PlacedStages {
       const auto why_not =
           leave_experts_to_host(plan, movable_experts(rank.config(), rank.weights(), rank.plan(), options_),
                                 options_, device.memory_bytes);
-      fits_ &= !why_not && plan.total_bytes() <= device.memory_bytes;
+      fits_ &= !why_not;
+      const std::int64_t on_host = host_bytes_of(device);
+      if (fits_)
+        fits_ &= !place_engram(plan, model.config, options_, device.memory_bytes,
+                               on_host == 0 ? kUnbounded : on_host - plan.host_expert_bytes);
+      fits_ &= plan.total_bytes() <= device.memory_bytes;
     }
-    // Nothing is known of how quickly the experts come that lie farther than the profile reaches.
-    const std::size_t levels_needed = plan.experts.num_on_disk > 0 ? 2 : plan.experts.num_on_host > 0 ? 1 : 0;
+    // Nothing is known of how quickly comes what lies farther than the profile reaches.
+    const bool needs_disk = plan.experts.num_on_disk > 0 || plan.engram_place == EngramPlace::kDisk;
+    const bool needs_host = plan.experts.num_on_host > 0 || plan.engram_place == EngramPlace::kHost;
+    const std::size_t levels_needed = needs_disk ? 2 : needs_host ? 1 : 0;
     fits_ &= device.memory_levels.size() >= levels_needed;
     if (!fits_) return;
     start_bytes_ += plan.weight_bytes + plan.host_expert_bytes;
+    if (plan.engram_place == EngramPlace::kDevice || plan.engram_place == EngramPlace::kHost)
+      start_bytes_ += plan.engram_table_bytes;
     RankMemory memory;
     memory.experts = plan.experts;
-    stages_.emplace_back(stage, host_experts(rank, memory, device));
+    memory.engram_place = plan.engram_place;
+    stages_.push_back({stage, host_experts(rank, memory, device), EngramReads(model.config, memory, device)});
   }
 
   std::vector<DeviceProfile> devices_;
   EngineOptions options_;
   PlanRanks ranks_;
-  std::vector<std::pair<Stage, HostExperts>> stages_;
+  std::vector<PlacedStage> stages_;
   std::int64_t start_bytes_ = 0;
   bool fits_ = true;
 };
@@ -149,6 +173,11 @@ ParallelPlan plan_of_one(const ModelConfig& config) {
   return resolved(ParallelPlan{.num_devices = 1}, config);
 }
 
+/// Memory of which tables of so many bytes may take the share that is theirs.
+std::int64_t with_share_of_tables(std::int64_t table_bytes) {
+  return static_cast<std::int64_t>(static_cast<double>(table_bytes) / kShareOfHostForTables) + 1;
+}
+
 double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * kGB; }
 
 }  // namespace
@@ -158,9 +187,8 @@ DevicePlacement placed_on_device(const SimulatedModel& model, const EngineOption
   DevicePlacement placed{.memory = plan_memory(model.config, model.formats, options)};
   placed.why_not = leave_experts_to_host(placed.memory, movable_experts(model.config, model.formats, options),
                                          options, device_memory_bytes);
-  const std::int64_t free_on_host = host_memory_bytes == 0
-                                        ? std::numeric_limits<std::int64_t>::max()
-                                        : host_memory_bytes - placed.memory.host_expert_bytes;
+  const std::int64_t free_on_host =
+      host_memory_bytes == 0 ? kUnbounded : host_memory_bytes - placed.memory.host_expert_bytes;
   if (!placed.why_not)
     placed.why_not = place_engram(placed.memory, model.config, options, device_memory_bytes, free_on_host);
   placed.fits = !placed.why_not && placed.memory.total_bytes() <= device_memory_bytes;
@@ -211,7 +239,7 @@ std::vector<MachineChange> helpful_changes(const SimulatedModel& model, const De
     const double gain = then->one_stream / now->one_stream;
     if (gain >= kLeastGain) changes.push_back({std::move(what), *then, gain});
   };
-  const MemoryPlan plan = placed_on_device(model, options, device.memory_bytes).memory;
+  const MemoryPlan plan = placed_on_device(model, options, device.memory_bytes, host_bytes_of(device)).memory;
 
   // A memory of the host, a link or a disk of the machine as it is, but better.
   const auto with = [&](const std::function<void(DeviceProfile&)>& change) {
@@ -223,20 +251,24 @@ std::vector<MachineChange> helpful_changes(const SimulatedModel& model, const De
     level.bytes_per_second *= 2;
     level.kernel_bytes_per_second *= 2;
   };
-  if (plan.experts.num_on_disk > 0) {
+  const bool tables_on_disk = plan.engram_place == EngramPlace::kDisk;
+  if (plan.experts.num_on_disk > 0 || tables_on_disk) {
     if (host_memory_bytes > 0 && options.host_expert_bytes) {
       // All that is not on the device, and as much as is kept beside experts now, as modules are sold.
       constexpr std::int64_t kModule = 32'000'000'000;
       const std::int64_t beside = host_memory_bytes - *options.host_expert_bytes;
-      const std::int64_t all = beside + plan.host_expert_bytes + plan.disk_expert_bytes;
+      const std::int64_t tables = tables_on_disk ? with_share_of_tables(plan.engram_table_bytes) : 0;
+      const std::int64_t all = beside + plan.host_expert_bytes + plan.disk_expert_bytes + tables;
       for (const std::int64_t bytes : {2 * host_memory_bytes, (all + kModule - 1) / kModule * kModule}) {
         if (bytes <= host_memory_bytes || (bytes != 2 * host_memory_bytes && bytes < 2 * host_memory_bytes))
           continue;
         EngineOptions more = options;
         more.host_expert_bytes = bytes - beside;
+        const auto changed =
+            with([&](DeviceProfile& profile) { profile.memory_levels.front().bytes = bytes - beside; });
         try_change(fmt::format("{:.0f} GB of host memory instead of {:.0f}", gigabytes(bytes),
                                gigabytes(host_memory_bytes)),
-                   device, more);
+                   changed, more);
       }
     }
     if (device.memory_levels.size() > 1) {

@@ -31,7 +31,7 @@ std::optional<std::int64_t> largest(std::int64_t low, std::int64_t high,
 /// Whether stages like these hold `workload`.
 bool fits(const PlanRanks& ranks, const std::vector<Stage>& stages, const Workload& workload,
           const DeviceProfile& device) {
-  const RankLoad load = rank_load(rank_batch(workload, ranks.plan()), workload);
+  const RankLoad load = rank_load(rank_batch(workload, ranks.plan()), workload, ranks.model().engram);
   return std::ranges::all_of(stages, [&](const Stage& stage) {
     return rank_memory(ranks.of(stage), load, device).total() <= device.memory_bytes;
   });

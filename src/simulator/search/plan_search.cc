@@ -40,8 +40,8 @@ class PlanSearch {
 
   /// Batches and drafts of one plan. `alone`: decoding has the instance to itself.
   void decode(const PlanRanks& ranks, const PlanTimes& times, bool alone, SearchResult& result) const {
-    const std::int64_t most_drafts = model_.config.num_draft_blocks() > 0 ? options_.max_drafts : 0;
-    for (std::int64_t drafts = 0; drafts <= most_drafts; ++drafts) {
+    const std::int64_t most = std::min(options_.max_drafts, most_drafts(model_.config));
+    for (std::int64_t drafts = 0; drafts <= most; ++drafts) {
       for (std::int64_t concurrency = times.plan.dp;
            concurrency <= std::max(times.plan.dp, options_.max_concurrency); concurrency *= 2) {
         if (!try_batch(ranks, times, concurrency, drafts, alone, result))
@@ -176,7 +176,7 @@ void check(const SearchOptions& options, const ModelConfig& config) {
 /// Batches and drafts of `plans`, all of which may be looked at.
 std::int64_t num_deployments(const std::vector<PlanTimes>& plans, const SearchOptions& options,
                              const ModelConfig& config) {
-  const std::int64_t num_drafts = 1 + (config.num_draft_blocks() > 0 ? options.max_drafts : 0);
+  const std::int64_t num_drafts = 1 + std::min(options.max_drafts, most_drafts(config));
   std::int64_t count = 0;
   for (const PlanTimes& times : plans) {
     const auto batches =

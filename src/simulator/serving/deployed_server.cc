@@ -12,13 +12,16 @@
 namespace baleen {
 namespace {
 
-/// Bytes of a rank's device for an engine with resolved options.
+/// Bytes of a rank's device for an engine with resolved options. A cache that grows until experts have to
+/// leave is not what a deployment would choose.
 std::int64_t rank_bytes(const RankModel& rank, const DeviceProfile& device, const EngineOptions& options) {
   const RankLoad load{.num_sequences = options.max_sequences,
                       .cached_positions = 1,
                       .step_rows = options.max_batch_tokens,
                       .logit_rows = options.max_logit_rows,
-                      .num_drafts = options.max_draft_tokens};
+                      .num_drafts = options.max_draft_tokens,
+                      .engram = options.engram,
+                      .keeps_experts = true};
   const RankMemory memory = rank_memory(rank, load, device);
   return memory.total() - memory.cache() + plan_memory(rank.config(), memory.weights, options).cache_bytes();
 }
@@ -42,23 +45,17 @@ double gb(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); }
 }  // namespace
 
 std::vector<std::unique_ptr<RankModel>> stage_models(const SimulatedModel& model, const ParallelPlan& plan) {
-  const std::int64_t num_layers = model.config.num_hidden_layers;
   std::vector<std::unique_ptr<RankModel>> ranks;
   for (std::int64_t stage = 0; stage < plan.pp; ++stage) {
-    const Stage layers{.begin = stage * num_layers / plan.pp,
-                       .end = (stage + 1) * num_layers / plan.pp,
-                       .first = stage == 0,
-                       .last = stage + 1 == plan.pp};
-    ranks.push_back(std::make_unique<RankModel>(model.config, model.formats, plan, layers));
+    ranks.push_back(
+        std::make_unique<RankModel>(model.config, model.formats, plan, stage_of(model.config, plan, stage)));
   }
   return ranks;
 }
 
 std::int64_t most_cache_tokens(const SimulatedModel& model, const ParallelPlan& plan,
-                               const DeviceProfile& given_device, EngineOptions options) {
-  // A cache that grows until experts have to leave is not what a deployment would choose.
-  DeviceProfile device = given_device;
-  device.memory_levels.clear();
+                               const DeviceProfile& device, EngineOptions options) {
+  options.engram = model.engram;
   const auto ranks = stage_models(model, plan);
   const auto bytes_with = [&](std::int64_t pages) {
     options.cache_tokens = pages * kPageTokens;

@@ -14,9 +14,13 @@ EstimatedStepTimes::EstimatedStepTimes(const SimulatedModel& model, const Parall
       imbalance_(imbalance),
       hash_imbalance_(hash_imbalance),
       stages_(stage_models(model, plan)) {
+  for (const auto& stage : stages_) {
+    tables_.emplace_back(
+        model.config, rank_memory(*stage, {.engram = model.engram, .keeps_experts = true}, device_), device_);
+  }
   if (!drafts) return;
   const auto ops_with = [&](std::int64_t num_drafts) {
-    return estimate_stage(*stages_.back(), RankBatch(1), workload(true, num_drafts), device_).ops.size();
+    return estimate(stages_.size() - 1, RankBatch(1), workload(true, num_drafts)).ops.size();
   };
   ops_of_later_link_ = ops_with(2) - ops_with(1);
 }
@@ -28,27 +32,32 @@ Workload EstimatedStepTimes::workload(bool decodes, std::int64_t num_drafts) con
           .hash_imbalance = hash_imbalance_};
 }
 
+StageEstimate EstimatedStepTimes::estimate(std::size_t stage, const RankBatch& batch,
+                                           const Workload& workload) const {
+  return estimate_stage(*stages_[stage], batch, workload, device_, {}, tables_[stage]);
+}
+
 double EstimatedStepTimes::seconds(const RankBatch& batch, bool decodes) const {
   double sum = 0;
-  for (const auto& stage : stages_) {
-    const StageEstimate estimate = estimate_stage(*stage, batch, workload(decodes, 0), device_);
-    sum += estimate.seconds + estimate.send_seconds;
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    const StageEstimate timed = estimate(stage, batch, workload(decodes, 0));
+    sum += timed.seconds + timed.send_seconds;
   }
   return sum;
 }
 
 EstimatedStepTimes::DraftingStep EstimatedStepTimes::drafting_step(const RankBatch& batch) const {
   DraftingStep step;
-  for (const auto& stage : stages_) {
-    const StageEstimate estimate = estimate_stage(*stage, batch, workload(true, 2), device_);
-    step.seconds += estimate.seconds + estimate.send_seconds;
-    if (stage != stages_.back()) continue;
-    for (std::size_t i = 0; i < estimate.ops.size(); ++i) {
-      const double op_seconds = estimate.ops[i].time.seconds;
-      const GraphPart part = estimate.ops[i].op.part;
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    const StageEstimate timed = estimate(stage, batch, workload(true, 2));
+    step.seconds += timed.seconds + timed.send_seconds;
+    if (stage + 1 < stages_.size()) continue;
+    for (std::size_t i = 0; i < timed.ops.size(); ++i) {
+      const double op_seconds = timed.ops[i].time.seconds;
+      const GraphPart part = timed.ops[i].op.part;
       if (part == GraphPart::kFollow) step.follow_seconds += op_seconds;
       if (part != GraphPart::kDraft) continue;
-      const bool is_later = i + ops_of_later_link_ >= estimate.ops.size();
+      const bool is_later = i + ops_of_later_link_ >= timed.ops.size();
       (is_later ? step.later_link_seconds : step.first_link_seconds) += op_seconds;
     }
   }

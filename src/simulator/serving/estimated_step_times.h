@@ -32,6 +32,8 @@ class EstimatedStepTimes final : public StepTimes {
   };
 
   [[nodiscard]] Workload workload(bool decodes, std::int64_t num_drafts) const;
+  [[nodiscard]] StageEstimate estimate(std::size_t stage, const RankBatch& batch,
+                                       const Workload& workload) const;
   /// One stage after the other and what they send.
   [[nodiscard]] double seconds(const RankBatch& batch, bool decodes) const;
   [[nodiscard]] DraftingStep drafting_step(const RankBatch& batch) const;
@@ -40,6 +42,7 @@ class EstimatedStepTimes final : public StepTimes {
   bool drafts_;
   double imbalance_, hash_imbalance_;
   std::vector<std::unique_ptr<RankModel>> stages_;
+  std::vector<EngramReads> tables_;    ///< of each stage
   std::size_t ops_of_later_link_ = 0;  ///< the last ones of a step with two drafts
 };
 

@@ -87,6 +87,56 @@ TEST(RankMemory, RanksLeaveExpertsToTheHostToo) {
   }
 }
 
+/// V4.1's tables lie in the nearest memory with room, beside what else is there; without one they count as the
+/// device's, which then has too little.
+TEST(RankMemory, TablesOfNGramsLieWhereThereIsRoom) {
+  const ModelConfig config = preset_config("v41-flash");
+  const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
+  const RankModel whole(config, formats, resolved({.num_devices = 1}, config));
+  const RankModel quarter(config, formats, resolved({.num_devices = 4, .tp = 4}, config));
+  constexpr std::int64_t kTables = 202'758'032'400;
+  DeviceProfile device = *find_device_profile("h200");
+  const auto of = [&](const RankModel& model, EngramWish wish = EngramWish::kAuto) {
+    RankLoad asked = load();
+    asked.engram = wish;
+    return rank_memory(model, asked, device);
+  };
+  for (const RankModel* model : {&whole, &quarter}) {
+    const RankMemory memory = of(*model);
+    EXPECT_EQ(memory.engram_place, EngramPlace::kHost);
+    EXPECT_EQ(memory.engram_table_bytes, kTables);
+    EXPECT_LE(memory.total(), device.memory_bytes);
+    EXPECT_LT(memory.engram, 100'000'000);
+  }
+  EXPECT_EQ(of(quarter).experts.num_away(), 0);
+  EXPECT_GT(of(whole).experts.num_on_host, 0);
+  // Experts of one device and tables are more than this host has; four devices leave no experts.
+  device.memory_levels.front().bytes = 240'000'000'000;
+  EXPECT_EQ(of(quarter).engram_place, EngramPlace::kHost);
+  EXPECT_GT(of(whole).total(), device.memory_bytes);
+  device.memory_levels.push_back({.name = "disk", .bytes_per_second = 5e9, .kernel_bytes_per_second = 5e9});
+  EXPECT_EQ(of(whole).engram_place, EngramPlace::kDisk);
+  EXPECT_LE(of(whole).total(), device.memory_bytes);
+  EXPECT_EQ(of(quarter, EngramWish::kDisk).engram_place, EngramPlace::kDisk);
+  device.memory_levels.clear();
+  EXPECT_GT(of(quarter).engram, kTables);
+  EXPECT_GT(of(quarter).total(), device.memory_bytes);
+  device.memory_bytes *= 3;  // a device that holds all of it
+  EXPECT_EQ(of(quarter).engram_place, EngramPlace::kDevice);
+  EXPECT_LE(of(quarter).total(), device.memory_bytes);
+}
+
+TEST(RankMemory, ADsparkHeadWithFewerDraftsThanItsBlock) {
+  for (const char* preset : {"flash-0731", "v41-flash"}) {
+    const ModelConfig config = preset_config(preset);
+    const RankModel model(config, {.dense = config.dense_format, .experts = config.expert_format},
+                          resolved({.num_devices = 8, .tp = 8}, config));
+    const RankLoad one{
+        .num_sequences = 1, .cached_positions = 4096, .step_rows = 2, .logit_rows = 2, .num_drafts = 1};
+    EXPECT_GT(rank_memory(model, one, *find_device_profile("h200")).total(), 0) << preset;
+  }
+}
+
 /// Weights of each stage's rank. A rank holds whole groups of the output projection, o_proj_tp-th parts of
 /// it: of Flash over 16 ranks an eighth, 44 x (1,024 x 2,048 and 128 float scales) more than a sixteenth of
 /// wo_a would be.

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include "forward/forward.h"
 #include "model/cache_geometry.h"
 #include "model/presets.h"
@@ -47,11 +51,28 @@ constexpr Known kPro{.preset = "pro",
                      .share_of_v32_flops = 0.274,
                      .share_of_v32_cache = 0.1048};
 
+/// Bytes from the published list of tensors, less those that are left unread; the others from the sizes of
+/// config.json: 38 layers read 512 entries of 288 bytes, 3 sources score n / 2 keys of 68 bytes, the fourth n,
+/// four layers the keys of 16,384 candidates at most.
+constexpr Known kV41Flash{.preset = "v41-flash",
+                          .bytes_beside_experts = 213'318'146'904,
+                          .bytes_of_experts = 295'997'276'160,
+                          .weight_bytes_a_token = 13'035'013'568,
+                          .cache_mb_4k = 10.12,
+                          .cache_mb_64k = 23.90,
+                          .cache_mb_1m = 191.0,
+                          .cache_held_1m = 935'936'000,
+                          .gflops_1m = 57.5,
+                          .gflops_fp8_1m = 54.0,
+                          .share_of_v32_flops = 0.0451,
+                          .share_of_v32_cache = 0.0186};
+
 class KnownAnswers : public testing::TestWithParam<Known> {
  protected:
   KnownAnswers()
       : config_(preset_config(GetParam().preset)),
-        model_(config_, {}, resolved({.num_devices = 1}, config_)) {}
+        formats_{.dense = config_.dense_format, .experts = config_.expert_format},
+        model_(config_, formats_, resolved({.num_devices = 1}, config_)) {}
 
   /// One token behind `positions - 1` others.
   [[nodiscard]] OpCost token_at(std::int64_t positions) const {
@@ -60,14 +81,14 @@ class KnownAnswers : public testing::TestWithParam<Known> {
   }
 
   ModelConfig config_;
+  StorageFormats formats_;
   RankModel model_;
 };
 
 TEST_P(KnownAnswers, StoredBytes) {
   std::int64_t experts = 0, others = 0;
-  const StorageFormats formats;
   for (const TensorSpec& spec : tensor_table(config_)) {
-    (spec.role == TensorRole::kRoutedExpert ? experts : others) += stored_bytes({spec}, formats);
+    (spec.role == TensorRole::kRoutedExpert ? experts : others) += stored_bytes({spec}, formats_);
   }
   EXPECT_EQ(others, GetParam().bytes_beside_experts);
   EXPECT_EQ(experts, GetParam().bytes_of_experts);
@@ -105,8 +126,63 @@ TEST(V32Geometry, TheFigureThatTheReportComparesWith) {
   EXPECT_NEAR(1e-9 * static_cast<double>(v32_cache_bytes(1 << 20)), 50.4, 0.05);
 }
 
-INSTANTIATE_TEST_SUITE_P(Released, KnownAnswers, testing::Values(kFlash, kPro),
-                         [](const auto& known) { return std::string(known.param.preset); });
+/// V4.1's stages have 128 experts, of which each of the block's rows chooses 3.
+TEST(DraftsOfV41, ReadTheirOwnExperts) {
+  const ModelConfig config = preset_config("v41-flash");
+  const RankModel model(config, {.dense = config.dense_format, .experts = config.expert_format},
+                        resolved({.num_devices = 1}, config));
+  const Workload work{.context_length = 4096, .decode = true, .num_drafts = 3};
+  constexpr std::int64_t kRows = 4, kBlock = 5;
+  const OpGraph graph =
+      record_step(model, {{.start = 4096, .num_tokens = kRows, .num_logits = kRows}}, work, {});
+  constexpr double kExpertBytes = 3 * 5120.0 * 2304 * 17 / 32;
+  constexpr double kSharedBytes = 3 * (5120.0 * 2304 + 160 * 72);
+  const auto distinct = [](double experts, double chosen, double rows) {
+    return experts * (1 - std::pow(1 - chosen / experts, rows));
+  };
+  int layers = 0, stages = 0;
+  for (const GraphOp& op : graph.ops) {
+    if (op.name != "experts") continue;
+    const bool is_draft = op.part == GraphPart::kDraft;
+    (is_draft ? stages : layers) += 1;
+    EXPECT_NEAR(op.cost.weight_bytes,
+                kSharedBytes + kExpertBytes * (is_draft ? distinct(128, 3, kBlock) : distinct(384, 6, kRows)),
+                1)
+        << op.block;
+  }
+  EXPECT_EQ(layers, 40);
+  EXPECT_EQ(stages, 3);
+}
+
+/// What a layer of each kind runs beside the operations that all have.
+TEST(LayersOfV41, RunWhatTheirKindNeeds) {
+  const ModelConfig config = preset_config("v41-flash");
+  const RankModel model(config, {.dense = config.dense_format, .experts = config.expert_format},
+                        resolved({.num_devices = 1}, config));
+  const OpGraph graph = record_step(model, {{.start = 4095, .num_tokens = 1, .num_logits = 1}}, {}, {});
+  const auto blocks_with = [&](std::string_view name) {
+    std::vector<std::int64_t> blocks;
+    for (const GraphOp& op : graph.ops)
+      if (op.name == name) blocks.push_back(op.block);
+    return blocks;
+  };
+  using Blocks = std::vector<std::int64_t>;
+  EXPECT_EQ(blocks_with("latent"), (Blocks{2, 8, 14, 20}));
+  EXPECT_EQ(blocks_with("entry_store"), (Blocks{2, 8, 14, 20}));
+  EXPECT_EQ(blocks_with("indexer"), (Blocks{2, 8, 14, 20, 24, 28, 32, 36}));
+  // What the streams of a block are given before its attention counts with the block before.
+  EXPECT_EQ(blocks_with("engram_lookup"), (Blocks{0, 13}));
+  EXPECT_EQ(blocks_with("engram"), (Blocks{0, 13}));
+  EXPECT_EQ(blocks_with("sparse_attention_rope").size(), 40U);
+  EXPECT_EQ(blocks_with("compressor"), Blocks{});
+}
+
+INSTANTIATE_TEST_SUITE_P(Released, KnownAnswers, testing::Values(kFlash, kPro, kV41Flash),
+                         [](const auto& known) {
+                           std::string name = known.param.preset;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace baleen

@@ -4,12 +4,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
 #include "simulator/graph/op_graph.h"
+#include "tests/support/random_checkpoint.h"
 
 namespace baleen {
 namespace {
@@ -26,6 +28,12 @@ class RecordedCosts : public testing::TestWithParam<const char*> {
     options.max_sequences = 4;
     options.max_logit_rows = 64;
     options.cache_tokens = 4096;
+    if (config_.engram) {
+      // N-grams are of a tokenizer's ids.
+      checkpoint_.emplace(config_, 7, "models/stories");
+      engine_ = std::make_unique<Engine>(checkpoint_->path(), options);
+      return;
+    }
     ThreadPool pool(1);
     engine_ = std::make_unique<Engine>(made_up_weights(config_, 7, pool), options);
   }
@@ -97,13 +105,14 @@ class RecordedCosts : public testing::TestWithParam<const char*> {
   }
 
   ModelConfig config_;
+  std::optional<test::RandomCheckpoint> checkpoint_;
   std::unique_ptr<Engine> engine_;
   std::vector<std::vector<std::int64_t>> load_before_;
   std::int64_t next_token_ = 11;
 };
 
 /// Three sequences in every phase: whole prompts, chunks, single tokens, across the ends of blocks of 4 and
-/// 128, behind more entries than the indexer selects.
+/// 128 and of pairs, behind more entries than the indexer selects, and more blocks of them than are candidates.
 TEST_P(RecordedCosts, EveryStepOfARaggedBatch) {
   const SequenceId a = *engine_->open({}), b = *engine_->open({}), c = *engine_->open({});
   std::map<SequenceId, std::int64_t> lengths;
@@ -127,7 +136,8 @@ TEST_P(RecordedCosts, EveryStepOfARaggedBatch) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, RecordedCosts, testing::Values("tiny-flash", "tiny-real-heads"));
+INSTANTIATE_TEST_SUITE_P(Presets, RecordedCosts,
+                         testing::Values("tiny-flash", "tiny-real-heads", "tiny-v41"));
 
 }  // namespace
 }  // namespace baleen

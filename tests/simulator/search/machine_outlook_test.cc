@@ -106,6 +106,58 @@ TEST(MachineOutlook, ChangesAreRankedByWhatTheyBring) {
   EXPECT_TRUE(helpful_changes(flash(), whole, options_of(whole), {}, 0).empty());
 }
 
+/// Beside experts that do not fit on the device, tables of n-grams want the host's memory.
+TEST(MachineOutlook, TablesOfV41LieBesideItsExperts) {
+  const ModelConfig config = preset_config("v41-flash");
+  const SimulatedModel model{
+      "v41-flash", config, {.dense = config.dense_format, .experts = config.expert_format}};
+  const auto options = [&](const DeviceProfile& device) {
+    return resolved({.device = device_like(device),
+                     .max_batch_tokens = 4096,
+                     .cache_tokens = 32768,
+                     .host_expert_bytes = device.memory_levels.front().bytes},
+                    config);
+  };
+  const auto placed = [&](const DeviceProfile& device) {
+    return placed_on_device(model, options(device), device.memory_bytes, device.memory_levels.front().bytes);
+  };
+  const DeviceProfile small = machine("h200", 186 * kGB), large = machine("h200", 506 * kGB);
+  EXPECT_TRUE(placed(small).fits);
+  EXPECT_EQ(placed(small).memory.engram_place, EngramPlace::kDisk);
+  EXPECT_EQ(placed(small).memory.experts.num_on_disk, 0);
+  EXPECT_EQ(placed(large).memory.engram_place, EngramPlace::kHost);
+  const auto slow = machine_outlook(model, small, options(small), {});
+  const auto quick = machine_outlook(model, large, options(large), {});
+  ASSERT_TRUE(slow && quick);
+  // Two rounds of reads from the disk for a token, 786,432 reads for a prompt of 8,192.
+  EXPECT_NEAR(1 / slow->one_stream - 1 / quick->one_stream, 2 * 96e-6, 5e-6);
+  EXPECT_GT(quick->prompt_tokens_per_second, 1.15 * slow->prompt_tokens_per_second);
+  // What lies on the host is read at start.
+  EXPECT_EQ(quick->start_bytes - slow->start_bytes, 202'758'032'400);
+  // More memory brings the tables there.
+  const auto changes = helpful_changes(model, small, options(small), {}, 192 * kGB);
+  EXPECT_FALSE(changes.empty());
+  // No host at all: nothing holds them.
+  DeviceProfile alone = small;
+  alone.memory_levels.clear();
+  EXPECT_FALSE(machine_outlook(model, alone, options(small), {}));
+}
+
+TEST(MachineOutlook, StagesOfV41AreCutWhereEntriesBegin) {
+  const ModelConfig config = preset_config("v41-flash");
+  const SimulatedModel model{
+      "v41-flash", config, {.dense = config.dense_format, .experts = config.expert_format}};
+  const std::vector<DeviceProfile> cards{machine("h200", 0), machine("rtx-5090", 0)};
+  const auto staged = staged_outlook(
+      model, cards,
+      resolved({.device = device_like(cards.front()), .max_batch_tokens = 4096, .cache_tokens = 32768},
+               config),
+      {});
+  ASSERT_TRUE(staged);
+  const std::int64_t cut = staged->plan.stage_layers.front();
+  EXPECT_TRUE(cut == 2 || cut == 8 || cut == 14 || cut == 20) << cut;
+}
+
 TEST(MachineOutlook, UnequalCardsAreAPipelineOfTheirSizes) {
   const std::vector<DeviceProfile> cards{machine("rtx-5090", 0), machine("rtx-3090", 0)};
   const auto staged = staged_outlook(flash(), cards, options_of(cards.front()), {});

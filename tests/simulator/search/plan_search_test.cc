@@ -51,6 +51,24 @@ void expect_equal(const std::vector<DeploymentCandidate>& a, const std::vector<D
   }
 }
 
+/// A DSpark head drafts five at most, whatever is asked.
+TEST(PlanSearch, OfV41) {
+  const ModelConfig config = preset_config("v41-flash");
+  const SimulatedModel model{
+      "v41-flash", config, {.dense = config.dense_format, .experts = config.expert_format}};
+  SearchOptions wanted = options();
+  wanted.max_concurrency = 4;
+  wanted.max_drafts = 8;
+  ThreadPool pool(2);
+  const SearchResult result = search_plans(model, h200(), wanted, pool);
+  ASSERT_FALSE(result.ranked.empty());
+  EXPECT_TRUE(std::ranges::any_of(result.ranked, [](const auto& c) { return c.num_drafts == 5; }));
+  for (const DeploymentCandidate& c : result.ranked) {
+    EXPECT_LE(c.num_drafts, 5) << to_text(c.plan);
+    EXPECT_EQ(violations(c.plan, config), std::vector<std::string>{}) << to_text(c.plan);
+  }
+}
+
 TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
   const SearchOptions wanted = options();
   const SearchResult& result = usual();
