@@ -13,7 +13,6 @@
 #include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
-#include "app/plan_described.h"
 #include "app/plan_explain.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
@@ -133,8 +132,12 @@ std::string advice(const PlanFlags& flags, const SimulatedModel& model, const Pl
   const std::int64_t layers = largest(model.config.num_hidden_layers - 1, [&](std::int64_t count) {
     PlanFlags small = flags;
     small.context = kPageTokens;
-    return count == 0 || total(small, with_layers(model.config, count)) <= device.memory_bytes;
+    return count < fewest_layers(model.config) ||
+           total(small, with_layers(model.config, count)) <= device.memory_bytes;
   });
+  if (layers < fewest_layers(model.config))
+    return "no context fits: weights, activations and scratch alone are too much; fewer --max-batch-tokens "
+           "take less\n";
   return fmt::format(
       "no context fits: weights, activations and scratch alone are too much. {} of {} layers would fit "
       "(--layers, for "
@@ -248,6 +251,8 @@ nlohmann::ordered_json plan_json(const std::string& model, const PlannedDevice& 
           {"host_experts", plan.experts.num_on_host},
           {"disk_experts", plan.experts.num_on_disk},
           {"host_expert_bytes", plan.host_expert_bytes},
+          {"engram_place", plan.engram_place ? nlohmann::ordered_json(engram_place_name(*plan.engram_place))
+                                             : nlohmann::ordered_json()},
           {"engram_bytes", plan.engram_bytes},
           {"host_engram_bytes", plan.host_engram_bytes},
           {"engram_table_bytes", plan.engram_table_bytes},
@@ -293,24 +298,7 @@ void print_placement(const PlanFlags& flags, const SimulatedModel& model, const 
   }
 }
 
-/// Whether the model is one that can be described and not run; then its plan is printed.
-bool plans_described(const PlanFlags& flags) {
-  if (!has_weights(flags.model.model) || !is_v41_config(config_text_of(flags.model.model))) return false;
-  const CheckpointReport report = inspect_checkpoint(flags.model.model);
-  if (!report.is_described)
-    fail("{}: {}", flags.model.model,
-         report.why_not_described.empty() ? report.kind.why_not : report.why_not_described);
-  if (!report.mismatches.empty())
-    fail("{}: {}; `baleen inspect` lists everything", flags.model.model, report.mismatches.front());
-  MachineFlags machine = flags.machine;
-  const PlannedDevice device = device_of(flags.device, machine);
-  fmt::print("{}", flags.json ? described_plan_json(report, device.name, device.memory_bytes)
-                              : described_plan_text(report, device.name, device.memory_bytes));
-  return true;
-}
-
 void run_plan(PlanFlags flags) {
-  if (plans_described(flags)) return;
   if (flags.device.find(',') != std::string::npos) {
     if (flags.explain) fail("--explain is of one kind of device; --device names several: {}", flags.device);
     return run_staged_plan(flags);
@@ -320,7 +308,8 @@ void run_plan(PlanFlags flags) {
     return explain_plans(simulated.model.load(), simulated.load_device(), flags.num_devices);
   }
   std::optional<CheckpointKind> kind;
-  const SimulatedModel model = flags.model.load(&kind);
+  SimulatedModel model = flags.model.load(&kind);
+  model.engram = flags.engram;
   if (kind) {
     log_findings(*kind);
     if (flags.drafts > 0) check_drafts(*kind, fmt::format("--speculate {}", flags.drafts));
@@ -332,7 +321,7 @@ void run_plan(PlanFlags flags) {
     flags.host_expert_bytes = device.profile->memory_levels.front().bytes;
   const EngineOptions options = engine_options(flags, device.choice, model.config);
   const DevicePlacement placed =
-      placed_on_device(model, options, device.memory_bytes, flags.machine.host_memory_bytes);
+      placed_on_device(model, options, device.memory_bytes, flags.machine.expert_bytes());
   const double bytes_per_token = cache_geometry(model.config, options).bytes_per_token();
 
   const OutlookLoad load;
