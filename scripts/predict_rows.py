@@ -2,8 +2,8 @@
 """predict_rows.py --num-devices N [--program BALEEN] [--out FILE.jsonl]: the rows of bench/rows.json for a host with N
 GPUs: what the simulator predicts, what was measured, what bounds it, what must be reached.
 
-Without --kept the simulator is asked, and --out keeps its answers, a JSON line each. With --kept FILE.jsonl predictions
-made earlier stand beside the measured values: of --results, as measure_rows.py and sm90_ranks_bench leave them
+Without --kept the simulator is asked, and --out keeps its answers, a JSON line each; with --add those that it has stay as
+they are, and rows that it has none of are added. With --kept FILE.jsonl predictions made earlier stand beside the measured values: of --results, as measure_rows.py and sm90_ranks_bench leave them
 (rows-h200-xN.jsonl, ranks-h200-xN.csv), before those in bench/results.
 
 A row is calibrated when its own measured value is part of the profile (messages of the hosts that they were measured on),
@@ -74,9 +74,12 @@ def predict_message(program, profile, row):
     return {"predicted": bench_rows.in_unit(row, line["seconds"]), "bound": "communication"}
 
 
-def predictions(program, profile, rows):
+def predictions(program, profile, rows, known=frozenset()):
+    """Of all rows but those in `known`, by id and clients."""
     for row in rows:
         for clients in row["clients"] or [0]:
+            if (row["id"], clients) in known:
+                continue
             if row["kind"] == "closed":
                 made = predict_closed(program, profile, row, clients)
             elif row["kind"] == "message":
@@ -134,21 +137,25 @@ def main():
     parser.add_argument("--program", default="build/release/src/app/baleen")
     parser.add_argument("--profile", help="instead of the one that bench/rows.json names")
     parser.add_argument("--out", help="write the predictions here, a JSON line each")
+    parser.add_argument("--add", action="store_true", help="keep what --out has, and add the rows that it lacks")
     parser.add_argument("--kept", help="predictions made earlier, instead of asking the simulator")
     parser.add_argument("--results", action="append", default=[], help="folder of measured values; may be repeated")
     options = parser.parse_args()
     profile, rows = bench_rows.load_rows(options.num_devices)
+    if options.add and not options.out:
+        parser.error("--add: --out says which predictions to add to")
     if not rows:
         parser.error(f"--num-devices {options.num_devices}: {bench_rows.ROWS_FILE} has no rows of that many")
     if options.kept:
         made = [json.loads(line) for line in pathlib.Path(options.kept).read_text().splitlines() if line]
     else:
-        made = list(predictions(options.program, options.profile or profile, rows))
-    if options.out:
+        earlier = bench_rows.lines_of(pathlib.Path(options.out)) if options.add else []
+        known = {(one["id"], one["clients"]) for one in earlier}
         date = datetime.date.today().isoformat()
-        with open(options.out, "w") as file:
-            for one in made:
-                print(json.dumps({**one, "date": date}), file=file)
+        made = earlier + [{**one, "date": date}
+                          for one in predictions(options.program, options.profile or profile, rows, known)]
+        if options.out:
+            pathlib.Path(options.out).write_text("".join(json.dumps(one) + "\n" for one in made))
     print("\n".join(table(rows, made, [pathlib.Path(folder) for folder in options.results] + [bench_rows.RESULTS])))
 
 

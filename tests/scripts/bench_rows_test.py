@@ -111,6 +111,25 @@ class Rows(unittest.TestCase):
         blind = predict_rows.table([STEP], [{**made[0], "measured_before": False}], [self.results / "none"])
         self.assertIn("blind", blind[1])
 
+    def test_added_predictions_leave_earlier_ones_as_they_were(self):
+        out, program = self.results / "predicted.jsonl", self.results / "program"
+        answer = {"workload": {"decode": True, "tokens_per_step": 1, "query_length": 1}, "step_seconds": 0.01,
+                  "bound_seconds": {"memory": 0.01}, "memory": [{"bytes": {"weights": 1}, "host_experts": 0}]}
+        program.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+        program.chmod(0o755)
+        earlier = {"id": "decode-even", "title": "even", "clients": 0, "predicted": 1.0, "bound": "", "calibrated": False,
+                   "measured_before": False, "date": "2026-01-01"}
+        self.write("predicted.jsonl", earlier)
+        call = [sys.executable, str(ROOT / "scripts/predict_rows.py"), "--program", str(program), "--num-devices", "1",
+                "--out", str(out), "--add"]
+        self.assertEqual(subprocess.run(call, capture_output=True).returncode, 0)
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        self.assertEqual(lines[0], earlier)
+        _, rows = bench_rows.load_rows(1)
+        self.assertEqual({line["id"] for line in lines}, {row["id"] for row in rows})
+        added = next(line for line in lines if line["id"] == "v41-host")
+        self.assertEqual(added["predicted"], 100)
+
     def test_messages_by_what_a_rank_sends(self):
         path = self.results / "ranks.csv"
         path.write_text("kernel,shape,median_us,machine,revision,date\n"

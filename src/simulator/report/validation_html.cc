@@ -10,15 +10,18 @@
 namespace baleen {
 namespace {
 
-enum class RowGroup { kDeployment, kKernel, kCalibrates };
-
-RowGroup group_of(const PublishedRow& row) {
-  if (row.calibrates) return RowGroup::kCalibrates;
-  return row.kind == PublishedKind::kServing ? RowGroup::kDeployment : RowGroup::kKernel;
-}
-
 constexpr const char* style_of(RowGroup group) {
-  return group == RowGroup::kDeployment ? "c-memory" : group == RowGroup::kKernel ? "c-compute" : "c-latency";
+  switch (group) {
+    case RowGroup::kDeployments:
+      return "c-memory";
+    case RowGroup::kBlind:
+      return "c-communication";
+    case RowGroup::kKernels:
+      return "c-compute";
+    case RowGroup::kCalibrates:
+      break;
+  }
+  return "c-latency";
 }
 
 Figure errors_figure(const std::vector<ValidatedRow>& rows) {
@@ -39,8 +42,9 @@ Figure errors_figure(const std::vector<ValidatedRow>& rows) {
   Figure figure{.id = "errors",
                 .title = "Error of every figure",
                 .caption = "The prediction's distance from what was published; the sign says on which side.",
-                .legend = {{style_of(RowGroup::kDeployment), "deployments"},
-                           {style_of(RowGroup::kKernel), "kernels"},
+                .legend = {{style_of(RowGroup::kDeployments), "deployments"},
+                           {style_of(RowGroup::kBlind), "deployments, blind"},
+                           {style_of(RowGroup::kKernels), "kernels"},
                            {style_of(RowGroup::kCalibrates), "a device's profile is made from it"}}};
   figure.svg = bar_chart(
       bars, Axis(Scale::kLinear, 0, most, "error", [](double v) { return fmt::format("{:g}%", 100 * v); }),
@@ -60,13 +64,15 @@ Table rows_table(const std::vector<ValidatedRow>& rows) {
               .sortable = true};
   for (const ValidatedRow& row : rows) {
     for (const PredictedMetric& metric : row.metrics) {
-      table.rows.push_back(
-          {{row.row.title, {}},
-           {row.row.id, {}},
-           {std::string(metric_name(metric.name)) + (row.row.calibrates ? ", calibrates" : ""), {}},
-           {fmt::format("{:.4g}", metric.published), metric.published},
-           {significant_text(metric.predicted), metric.predicted},
-           {fmt::format("{:+.0f}", 100 * metric.error()), metric.error()}});
+      table.rows.push_back({{row.row.title, {}},
+                            {row.row.id, {}},
+                            {std::string(metric_name(metric.name)) + (row.row.calibrates ? ", calibrates"
+                                                                      : row.row.blind    ? ", blind"
+                                                                                         : ""),
+                             {}},
+                            {fmt::format("{:.4g}", metric.published), metric.published},
+                            {significant_text(metric.predicted), metric.predicted},
+                            {fmt::format("{:+.0f}", 100 * metric.error()), metric.error()}});
     }
   }
   return table;
@@ -101,8 +107,11 @@ std::string validation_html(const std::vector<ValidatedRow>& rows, const Provena
                   rows.size()),
       provenance);
   page.add_key_figures(
-      {{"Deployments", fmt::format("{:.0f}%", 100 * median_error(rows, true)), "median error"},
-       {"Kernels", fmt::format("{:.0f}%", 100 * median_error(rows, false)),
+      {{"Deployments", fmt::format("{:.0f}%", 100 * median_error(rows, RowGroup::kDeployments)),
+        "median error"},
+       {"Blind", fmt::format("{:.0f}%", 100 * median_error(rows, RowGroup::kBlind)),
+        "median error, of deployments that were added and changed nothing"},
+       {"Kernels", fmt::format("{:.0f}%", 100 * median_error(rows, RowGroup::kKernels)),
         "median error, of those that calibrate nothing"}});
   page.add_figures({errors_figure(rows)});
   page.add_table(rows_table(rows));

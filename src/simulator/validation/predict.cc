@@ -19,17 +19,25 @@ T* unread() {
   return reinterpret_cast<T*>(std::uintptr_t{1} << 56);
 }
 
+/// "..._per_device" is of each device what the name before it is of all.
 double serving_metric(const PublishedRow& row, const DeploymentEstimate& estimate, const std::string& name) {
+  constexpr std::string_view kPerDevice = "_per_device";
+  if (name.ends_with(kPerDevice)) {
+    return serving_metric(row, estimate, name.substr(0, name.size() - kPerDevice.size())) /
+           static_cast<double>(row.plan.num_devices);
+  }
   if (name == "ttft_ms") return kMilliseconds * estimate.ttft_seconds;
   if (name == "itl_ms") return kMilliseconds * estimate.tpot_seconds * tokens_per_step(row.load);
   if (name == "tpot_ms") return kMilliseconds * estimate.tpot_seconds;
   if (name == "total_tokens_per_second") {
     return estimate.requests_per_second * static_cast<double>(row.load.prompt_tokens + row.load.reply_tokens);
   }
-  if (name == "total_tokens_per_second_per_device") {
-    return serving_metric(row, estimate, "total_tokens_per_second") /
-           static_cast<double>(row.plan.num_devices);
-  }
+  if (name == "output_tokens_per_second")
+    return estimate.requests_per_second * static_cast<double>(row.load.reply_tokens);
+  // Between a reply's tokens, and of one prompt by itself.
+  if (name == "user_tokens_per_second") return 1 / estimate.tpot_seconds;
+  if (name == "prompt_tokens_per_second")
+    return static_cast<double>(row.load.prompt_tokens) / estimate.prefill_seconds;
   fail("row {}: no metric of a deployment is called {}", row.id, name);
 }
 
@@ -134,10 +142,16 @@ std::vector<ValidatedRow> validate_published(const std::vector<PublishedRow>& ro
   return validated;
 }
 
-double median_error(const std::vector<ValidatedRow>& rows, bool deployments) {
+RowGroup group_of(const PublishedRow& row) {
+  if (row.calibrates) return RowGroup::kCalibrates;
+  if (row.kind != PublishedKind::kServing) return RowGroup::kKernels;
+  return row.blind ? RowGroup::kBlind : RowGroup::kDeployments;
+}
+
+double median_error(const std::vector<ValidatedRow>& rows, RowGroup group) {
   std::vector<double> errors;
   for (const ValidatedRow& row : rows) {
-    if ((row.row.kind == PublishedKind::kServing) != deployments || row.row.calibrates) continue;
+    if (group_of(row.row) != group) continue;
     for (const PredictedMetric& metric : row.metrics) errors.push_back(std::abs(metric.error()));
   }
   if (errors.empty()) return 0;

@@ -58,7 +58,8 @@ void read_serving(const JsonFields& reader, PublishedRow& row) {
   row.model.config = preset_config(row.model.name);
   std::string experts = "fp4";
   reader.take("experts_format", experts);
-  row.model.formats.experts = format_named(experts, reader.label() + ".experts_format");
+  row.model.formats = {.dense = row.model.config.dense_format,
+                       .experts = format_named(experts, reader.label() + ".experts_format")};
   const JsonFields plan = reader.fields("plan");
   plan.need("num_devices", row.plan.num_devices, kDevices);
   plan.take("tp", row.plan.tp, kParts);
@@ -133,6 +134,7 @@ PublishedRow read_row(const JsonFields& reader) {
   reader.need("source", row.source);
   reader.take("unknown", row.unknown);
   reader.take("calibrates", row.calibrates);
+  reader.take("blind", row.blind);
   if (reader.find("attention") != nullptr) {
     row.kind = PublishedKind::kAttention;
     read_attention(reader.fields("attention"), row.attention);

@@ -48,7 +48,7 @@ struct PublishedLinear {
 };
 
 struct PublishedMetric {
-  std::string name;  ///< "ttft_ms", "tpot_ms", "total_tokens_per_second_per_device", "us"
+  std::string name;  ///< "ttft_ms", "tpot_ms", "output_tokens_per_second", "us", ...: predict.cc
   double value = 0;
 };
 
@@ -59,7 +59,8 @@ struct PublishedRow {
   PublishedKind kind = PublishedKind::kServing;
   std::string device;
   bool calibrates = false;  ///< the device's profile has its figures from this row
-  SimulatedModel model;     ///< set with kServing
+  bool blind = false;    ///< nothing was known of it when what predicts it was written, and nothing changed
+  SimulatedModel model;  ///< set with kServing
   ParallelPlan plan;
   ServingLoad load;
   AttentionShape attention;
@@ -96,9 +97,14 @@ struct ValidatedRow {
 /// Every row on its own device. Throws `Error` for a device or model that is not known.
 [[nodiscard]] std::vector<ValidatedRow> validate_published(const std::vector<PublishedRow>& rows);
 
-/// Median of |error| over the metrics of rows of deployments, or of all others that did not calibrate
-/// anything; 0: none.
-[[nodiscard]] double median_error(const std::vector<ValidatedRow>& rows, bool deployments);
+/// Rows of which errors say the same: deployments, those of them that are blind, kernels and messages; rows that
+/// calibrate have no errors.
+enum class RowGroup : std::uint8_t { kDeployments, kBlind, kKernels, kCalibrates };
+
+[[nodiscard]] RowGroup group_of(const PublishedRow& row);
+
+/// Median of |error| over the metrics of a group's rows; 0: none.
+[[nodiscard]] double median_error(const std::vector<ValidatedRow>& rows, RowGroup group);
 
 /// A line for each metric, the medians, sources and unknowns.
 [[nodiscard]] std::string validation_table(const std::vector<ValidatedRow>& rows);
