@@ -1,4 +1,4 @@
-/// The backward of `pooling_forward`. Gradients accumulate. (source: training 11.4)
+/// The backward of `pooling_forward`. Gradients accumulate, dape where there is ape. (source: training 11.4)
 #pragma once
 
 #include "ops/compressor/pooling.h"
@@ -20,7 +20,7 @@ void pooling_backward(const PoolingValues<T>& v, const T* e, const T* de, T* dk,
         const T gate = p * (v.k[at] - e[entry * v.width + a]);
         dk[at] += p;
         dg[at] += gate;
-        dape[t % v.ratio * v.columns() + column] += gate;
+        if (v.ape != nullptr) dape[t % v.ratio * v.columns() + column] += gate;
       }
     });
   }

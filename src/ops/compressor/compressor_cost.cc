@@ -126,7 +126,7 @@ OpCost pooling_cost(const PoolingValues<float>& v) {
   const auto values = static_cast<double>(v.tokens * v.columns());
   cost.scalar_ops = values + kPoolOps * static_cast<double>(v.width) * num_pooled_rows(v);
   cost.read_bytes = kFloatPairBytes * values;
-  cost.read_weights(4.0 * static_cast<double>(v.ratio * v.columns()));
+  if (v.ape != nullptr) cost.read_weights(4.0 * static_cast<double>(v.ratio * v.columns()));
   cost.write_bytes = 4.0 * static_cast<double>(v.entries() * v.width);
   return cost;
 }
@@ -136,9 +136,9 @@ OpCost pooling_backward_cost(const PoolingValues<float>& v) {
   const auto values = static_cast<double>(v.tokens * v.columns());
   cost.scalar_ops = values + kPoolBackwardOps * static_cast<double>(v.width) * num_pooled_rows(v);
   cost.read_bytes = kFloatPairBytes * (values + static_cast<double>(v.entries() * v.width));
-  cost.read_weights(4.0 * static_cast<double>(v.ratio * v.columns()));
+  if (v.ape != nullptr) cost.read_weights(4.0 * static_cast<double>(v.ratio * v.columns()));
   cost.write_bytes = kFloatPairBytes * values;
-  cost.accumulate_gradients(static_cast<double>(v.ratio * v.columns()));
+  if (v.ape != nullptr) cost.accumulate_gradients(static_cast<double>(v.ratio * v.columns()));
   return cost;
 }
 

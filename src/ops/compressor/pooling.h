@@ -21,7 +21,7 @@ struct PoolingValues {
   bool overlaps = false;   ///< rows of 2h columns: [0, h) serve the next entry, [h, 2h) their own
   const T* k = nullptr;    ///< [tokens, columns]
   const T* g = nullptr;    ///< [tokens, columns], without ape
-  const T* ape = nullptr;  ///< [ratio, columns]
+  const T* ape = nullptr;  ///< [ratio, columns]; null: gates have no biases, as those of latents
 
   [[nodiscard]] std::int64_t columns() const { return overlaps ? 2 * width : width; }
   [[nodiscard]] std::int64_t entries() const { return tokens / ratio; }
@@ -38,27 +38,33 @@ void for_rows(const PoolingValues<T>& v, std::int64_t entry, Body&& body) {
   for (std::int64_t t = entry * v.ratio; t < (entry + 1) * v.ratio; ++t) body(t, v.columns() - v.width);
 }
 
+/// Of token t, with its bias.
+template <class T>
+T gate(const PoolingValues<T>& v, std::int64_t t, std::int64_t column) {
+  const T g = v.g[t * v.columns() + column];
+  return v.ape == nullptr ? g : g + v.ape[t % v.ratio * v.columns() + column];
+}
+
 /// max and Σ exp of the gates of one entry, per channel.
 template <class T>
 void softmax_sums(const PoolingValues<T>& v, std::int64_t entry, std::vector<T>& top, std::vector<T>& sum) {
   const auto width = static_cast<std::size_t>(v.width);
   top.assign(width, -INFINITY);
   sum.assign(width, 0);
-  const auto gate = [&](std::int64_t t, std::int64_t offset, std::size_t a) {
-    const auto column = offset + static_cast<std::int64_t>(a);
-    return v.g[t * v.columns() + column] + v.ape[t % v.ratio * v.columns() + column];
+  const auto at = [&](std::int64_t t, std::int64_t offset, std::size_t a) {
+    return gate(v, t, offset + static_cast<std::int64_t>(a));
   };
   for_rows(v, entry, [&](std::int64_t t, std::int64_t offset) {
-    for (std::size_t a = 0; a < width; ++a) top[a] = std::max(top[a], gate(t, offset, a));
+    for (std::size_t a = 0; a < width; ++a) top[a] = std::max(top[a], at(t, offset, a));
   });
   for_rows(v, entry, [&](std::int64_t t, std::int64_t offset) {
-    for (std::size_t a = 0; a < width; ++a) sum[a] += std::exp(gate(t, offset, a) - top[a]);
+    for (std::size_t a = 0; a < width; ++a) sum[a] += std::exp(at(t, offset, a) - top[a]);
   });
 }
 
 template <class T>
 T weight(const PoolingValues<T>& v, std::int64_t t, std::int64_t column, T top, T sum) {
-  return std::exp(v.g[t * v.columns() + column] + v.ape[t % v.ratio * v.columns() + column] - top) / sum;
+  return std::exp(gate(v, t, column) - top) / sum;
 }
 
 }  // namespace pooling_detail

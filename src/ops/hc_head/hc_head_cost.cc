@@ -14,6 +14,13 @@ OpCost hc_head_cost(const HcHeadArgs& args) {
 }
 
 OpCost hc_head_backward_cost(const HcHeadArgs& args) {
+  if (!args.given.empty()) {
+    OpCost cost;
+    cost.scalar_ops = 4 * static_cast<double>(args.streams.size());  // to the streams, and of the weights
+    cost.read_bytes = 2 * bytes_of(args.streams) + bytes_of(args.given) + bytes_of(args.y);
+    cost.write_bytes = bytes_of(args.streams) + bytes_of(args.given);
+    return cost;
+  }
   return hc_mix_backward_cost(args.streams, args.weights, args.y);
 }
 

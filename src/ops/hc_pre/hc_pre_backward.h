@@ -19,7 +19,9 @@ struct HcGradients {
   const T* du = nullptr;     ///< [T, d]; of hc_head, of its y
   const T* dpost = nullptr;  ///< [T, n]; not of hc_head
   const T* dcomb = nullptr;  ///< [T, n, n]; not of hc_head
+  const T* dpre = nullptr;   ///< [T, n] of the site's own, where mixing lags
   T* dx = nullptr;           ///< [T, n, d] +=
+  T* dincoming = nullptr;    ///< [T, n] +=, where mixing lags
   T* draw = nullptr;         ///< [T, mixes] of `products`, overwritten
   T* dscale = nullptr;       ///< += [3] or [1]
   T* dbase = nullptr;        ///< += [mixes]
@@ -35,11 +37,12 @@ struct HcMixing {
   int sinkhorn_iterations = 20;
   float hc_eps = 1e-6F;
   float norm_eps = 1e-6F;
-  const T* x = nullptr;      ///< [rows, n, d]
-  const T* raw = nullptr;    ///< [rows, mixes] products
-  const T* scale = nullptr;  ///< [3], or [1] of hc_head
-  const T* base = nullptr;   ///< [mixes]
-  const T* post = nullptr;   ///< [rows, n]
+  const T* x = nullptr;         ///< [rows, n, d]
+  const T* raw = nullptr;       ///< [rows, mixes] products
+  const T* scale = nullptr;     ///< [3], or [1] of hc_head
+  const T* base = nullptr;      ///< [mixes]
+  const T* post = nullptr;      ///< [rows, n]
+  const T* incoming = nullptr;  ///< [rows, n] what u was summed up with; null: the site's own pre
 
   [[nodiscard]] int mixes() const { return head_only ? streams : (2 + streams) * streams; }
 };
@@ -76,9 +79,12 @@ void hc_mix_backward(const HcMixing<T>& v, const HcGradients<T>& g) {
     const T* raw = v.raw + row * v.mixes();
     for (int j = 0; j < n; ++j) {
       const T sigma = hc_detail::sigmoid(raw[j] * rho * v.scale[0] + v.base[j]);
-      const T dpre = row_math::dot(x + j * v.width, du, v.width);
-      row_math::add_scaled(sigma + static_cast<T>(v.hc_eps), du, dx + j * v.width, v.width);
-      da[static_cast<std::size_t>(j)] = dpre * sigma * (1 - sigma);
+      const T dweight = row_math::dot(x + j * v.width, du, v.width);  // of what summed u up
+      const bool lags = v.incoming != nullptr;
+      const T weight = lags ? v.incoming[row * n + j] : sigma + static_cast<T>(v.hc_eps);
+      row_math::add_scaled(weight, du, dx + j * v.width, v.width);
+      if (lags) g.dincoming[row * n + j] += dweight;
+      da[static_cast<std::size_t>(j)] = (lags ? g.dpre[row * n + j] : dweight) * sigma * (1 - sigma);
     }
     if (!v.head_only) {
       for (int j = 0; j < n; ++j) {
@@ -124,7 +130,8 @@ void hc_pre_backward(const HcPreArgsOf<T>& args, const HcGradients<T>& g) {
                       .raw = args.products.data(),
                       .scale = args.weights.scale.data(),
                       .base = args.weights.base.data(),
-                      .post = args.post.data()},
+                      .post = args.post.data(),
+                      .incoming = args.lags() ? args.incoming.data() : nullptr},
                      g);
 }
 

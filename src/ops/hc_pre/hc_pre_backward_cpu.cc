@@ -121,6 +121,11 @@ class Group {
     for (std::int64_t j = 0; j < n_; ++j) {
       const TokenVec sigma = sigmoid_simd(d, coefficient(j));
       pre[j].set(hn::Add(sigma, hn::Set(d, v_.hc_eps)));
+      if (v_.incoming != nullptr) {
+        add(da[j], g.dincoming + j, n_);
+        da[j] = gather(g.dpre + j, n_);
+        pre[j] = gather(v_.incoming + j, n_);
+      }
       da[j].set(hn::Mul(hn::Mul(da[j].get(), sigma), hn::Sub(one, sigma)));
     }
     if (!v_.head_only) {
@@ -161,6 +166,10 @@ class Group {
   }
   void scatter(const Lanes& values, float* to, std::int64_t stride) const {
     for (std::int64_t lane = 0; lane < count_; ++lane) to[(begin_ + lane) * stride] = values.at[lane];
+  }
+
+  void add(const Lanes& values, float* to, std::int64_t stride) const {
+    for (std::int64_t lane = 0; lane < count_; ++lane) to[(begin_ + lane) * stride] += values.at[lane];
   }
 
   /// <x_j, du> of each token.

@@ -9,6 +9,7 @@
 
 #include "ops/compressor/compressor_backward.h"
 #include "ops/dense_attention/dense_attention.h"
+#include "ops/engram/stream_gates.h"
 #include "ops/experts/swiglu_backward.h"
 #include "ops/hc_head/hc_head_backward.h"
 #include "ops/hc_post/hc_post_backward.h"
@@ -246,6 +247,101 @@ TEST(Gradients, HcPreThroughSinkhornAndHcHead) {
   }
 }
 
+/// Streams summed up with what the half-block before left, and with nothing else at the end.
+TEST(Gradients, MixingThatLags) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const MixingProblem<T> p{between(random, 2, 4), false};
+    const std::int64_t rows = p.kRows, n = p.n, own_pre = rows * (p.kWidth + n + n * n);
+    const auto args = [=](const std::vector<Array<T>>& in, Array<T>& y, Array<T>& products) {
+      y.assign(static_cast<std::size_t>(own_pre + rows * n), T{0});
+      products.resize(static_cast<std::size_t>(rows * p.mixes()));
+      HcPreArgsOf<T> entry = p.entry(in, y, products);
+      entry.incoming = {in[4].data(), {rows, n}};
+      entry.pre = {y.data() + own_pre, {rows, n}};
+      return entry;
+    };
+    return Problem<T>{
+        {random_array<T>(rows * n * p.kWidth, random), random_array<T>(p.mixes() * n * p.kWidth, random),
+         random_array<T>(3, random), random_array<T>(p.mixes(), random), random_array<T>(rows * n, random)},
+        [=](const auto& in) {
+          Array<T> y, products;
+          run_trained<ops::HcPre, T>(args(in, y, products));
+          return y;
+        },
+        [=](const auto& in, const auto& dy, auto& d) {
+          Array<T> y, products;
+          const HcPreArgsOf<T> entry = args(in, y, products);
+          run_trained<ops::HcPre, T>(entry);
+          Array<T> draw(products.size());
+          hc_pre_backward<T>(entry, {.du = dy.data(),
+                                     .dpost = dy.data() + rows * p.kWidth,
+                                     .dcomb = dy.data() + rows * (p.kWidth + n),
+                                     .dpre = dy.data() + own_pre,
+                                     .dx = d[0].data(),
+                                     .dincoming = d[4].data(),
+                                     .draw = draw.data(),
+                                     .dscale = d[2].data(),
+                                     .dbase = d[3].data()});
+          linear_backward<T>({.rows = rows, .in = n * p.kWidth, .out = p.mixes()}, in[0].data(), in[1].data(),
+                             draw.data(), d[0].data(), d[1].data());
+        }};
+  });
+}
+
+TEST(Gradients, HcHeadByGivenWeights) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const std::int64_t rows = 3, n = between(random, 2, 4), width = 5;
+    const auto args = [=](const std::vector<Array<T>>& in, T* y) {
+      return HcHeadArgsOf<T>{.streams = {in[0].data(), {rows, n, width}},
+                             .precision = Precision::kExact,
+                             .y = {y, {rows, width}},
+                             .given = {in[1].data(), {rows, n}}};
+    };
+    return Problem<T>{{random_array<T>(rows * n * width, random), random_array<T>(rows * n, random)},
+                      [=](const auto& in) {
+                        Array<T> y(static_cast<std::size_t>(rows * width));
+                        run_trained<ops::HcHead, T>(args(in, y.data()));
+                        return y;
+                      },
+                      [=](const auto& in, const auto& dy, auto& d) {
+                        hc_head_backward<T>(args(in, nullptr),
+                                            {.du = dy.data(), .dx = d[0].data(), .dincoming = d[1].data()});
+                      }};
+  });
+}
+
+/// With a row of an image, which keeps its streams.
+TEST(Gradients, StreamGatesOfNgrams) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const std::vector<TokenId> tokens{4, 9, 5};
+    const std::int64_t rows = std::ssize(tokens), n = between(random, 1, 4), width = between(random, 3, 9);
+    const auto values = [=](const std::vector<Array<T>>& in, const std::vector<TokenId>& ids) {
+      return StreamGateValues<T>{.rows = rows,
+                                 .streams = n,
+                                 .width = width,
+                                 .tokens = ids.data(),
+                                 .image_token = 9,
+                                 .x = in[0].data(),
+                                 .projected = in[1].data(),
+                                 .q_weight = in[2].data(),
+                                 .k_weight = in[3].data(),
+                                 .eps = 1e-20F};
+    };
+    return Problem<T>{
+        {random_array<T>(rows * n * width, random), random_array<T>(rows * (n + 1) * width, random),
+         random_array<T>(n * width, random), random_array<T>(n * width, random)},
+        [=](const auto& in) {
+          Array<T> out(in[0].size());
+          stream_gates_forward(values(in, tokens), out.data());
+          return out;
+        },
+        [=](const auto& in, const auto& dy, auto& d) {
+          stream_gates_backward(values(in, tokens), dy.data(), d[0].data(), d[1].data(), d[2].data(),
+                                d[3].data());
+        }};
+  });
+}
+
 TEST(Gradients, HcPost) {
   check_both([]<class T>(T, std::mt19937& random) {
     const int n = between(random, 2, 4);
@@ -267,6 +363,33 @@ TEST(Gradients, HcPost) {
                       [=](const auto& in, const auto& dy, auto& d) {
                         hc_post_backward(args(in, nullptr), dy.data(), d[0].data(), d[1].data(), d[2].data(),
                                          d[3].data());
+                      }};
+  });
+}
+
+/// As the latents of two positions are made.
+TEST(Gradients, PoolingWithoutPlaceBiases) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const PoolingValues<T> shape{.tokens = 4 + between(random, 0, 1), .ratio = 2, .width = 3};
+    const auto values = [shape](const std::vector<Array<T>>& in) {
+      PoolingValues<T> v = shape;
+      v.k = in[0].data();
+      v.g = in[1].data();
+      return v;
+    };
+    return Problem<T>{{random_array<T>(shape.tokens * shape.width, random),
+                       random_array<T>(shape.tokens * shape.width, random)},
+                      [=](const auto& in) {
+                        Array<T> e(static_cast<std::size_t>(shape.entries() * shape.width));
+                        pooling_forward(values(in), e.data());
+                        return e;
+                      },
+                      [=](const auto& in, const auto& dy, auto& d) {
+                        Array<T> e(dy.size());
+                        pooling_forward(values(in), e.data());
+                        T* const no_biases = nullptr;
+                        pooling_backward(values(in), e.data(), dy.data(), d[0].data(), d[1].data(),
+                                         no_biases);
                       }};
   });
 }
