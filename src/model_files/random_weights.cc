@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "model_files/random.h"
+#include "model_files/table_rows.h"
 #include "numeric/bf16.h"
-#include "numeric/grouped_row.h"
 
 namespace baleen {
 namespace {
@@ -93,24 +93,14 @@ class RandomSource final : public WeightSource {
   /// Rows of a table are of magnitudes of their own, from 2^-6 to 2: each has its scales.
   void encode_rows(const TensorSpec& tensor, EncodedMatrix& encoded) {
     const std::int64_t num_rows = tensor.shape[0], width = tensor.shape[1];
-    const GroupedRow format{.codes = GroupedCodes::kFp8, .width = static_cast<int>(width)};
-    encoded.rows = num_rows;
-    encoded.cols = width;
-    encoded.format = WeightFormat::kFp8;
-    encoded.weight.resize(static_cast<std::size_t>(num_rows * width));
-    encoded.scale.resize(static_cast<std::size_t>(num_rows * format.num_scales()));
-    encoded.matrix_scale.clear();
+    reset_table(encoded, num_rows, width);
     const CounterRandom random(seed_, tensor.name), magnitudes(seed_, tensor.name + " magnitudes");
     pool_.parallel_for(num_rows, [&](std::int64_t row, int thread) {
       std::vector<float>& values = scratch_[static_cast<std::size_t>(thread)];
       values.resize(static_cast<std::size_t>(width));
       const int exponent = static_cast<int>(magnitudes.bits(static_cast<std::uint64_t>(row)) % 8) - 6;
       fill(random, {0.0F, std::ldexp(1.0F, exponent)}, row * width, values);
-      std::vector<std::byte> stored(static_cast<std::size_t>(format.row_bytes()));
-      encode_grouped_row(format, values, stored);
-      std::copy_n(stored.begin(), width, encoded.weight.begin() + row * width);
-      std::copy_n(stored.begin() + width, format.num_scales(),
-                  encoded.scale.begin() + row * format.num_scales());
+      encode_table_row(encoded, row, values);
     });
   }
 
