@@ -110,7 +110,7 @@ struct RunPlace {
     fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
                grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
     if (run.finished() && has_released_layout(config)) {
-      export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
+      export_model(folder.model(), config, run.state().weights, token_tables, true, pool);
       fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
     }
     if constexpr (requires { run.seconds(); }) write_measured(run.seconds());
@@ -135,13 +135,13 @@ struct RunPlace {
   InterruptFlag interrupt{{SIGINT, SIGTERM, SIGHUP}};
   ThreadPool pool;
   RunFolder folder;
-  HashTables hash_tables;  ///< set once the run's work is said: they may take a while
+  TokenTables token_tables;  ///< set once the run's work is said: they may take a while
 };
 
 void train_on_replies(const TrainConfig& config, const TrainFlags& flags) {
   RunPlace place(config);
-  place.hash_tables = hash_tables_of(config);
-  PolicyRun run(config, place.folder, place.hash_tables, place.options(flags), place.pool);
+  place.token_tables = token_tables_of(config);
+  PolicyRun run(config, place.folder, place.token_tables, place.options(flags), place.pool);
   place.finish(run);
 }
 
@@ -193,8 +193,8 @@ void train_on_text(const TrainConfig& config, const TrainFlags& flags, const Tra
   const MachineLimits limits = measure_machine_limits(place.pool);
   const DeviceProfile machine = training_profile(limits, config.run.precision, place.pool);
   if (ranks.is_first()) say_work(config, machine, ranks.size());
-  place.hash_tables = hash_tables_of(config);
-  TrainingGraph<float> graph(config.model, place.hash_tables, place.pool);
+  place.token_tables = token_tables_of(config);
+  TrainingGraph<float> graph(config.model, place.token_tables, place.pool);
   TrainingRunOptions options = place.options(flags);
   options.logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
                             const PassOptions& pass) { return graph.logits(weights, batch, pass); };
@@ -205,7 +205,7 @@ void train_on_text(const TrainConfig& config, const TrainFlags& flags, const Tra
   options.fma_flops_per_second = limits.fma_flops_per_second;
   ranks.add_to_all({&options.fma_flops_per_second, 1});
   const TrainingRanks::Range parts = ranks.share_of(config.num_micro_batches(ranks.size()));
-  GraphWorkers workers(config, place.hash_tables, parts.end - parts.begin, place.pool.num_threads());
+  GraphWorkers workers(config, place.token_tables, parts.end - parts.begin, place.pool.num_threads());
   TrainingRun run(config, place.folder, workers.losses(), std::move(options), place.pool);
   if (!has_released_layout(config) && ranks.is_first()) {
     log_line(
@@ -249,7 +249,7 @@ void run_export(const TrainFlags& flags) {
   check_released_layout(config);
   ThreadPool pool(num_threads_of(config));
   const RunState state = newest_state(config, "export");
-  export_model(flags.export_folder, config, state.weights, hash_tables_of(config), false, pool);
+  export_model(flags.export_folder, config, state.weights, token_tables_of(config), false, pool);
   fmt::print("{}: the model after {} steps\n", flags.export_folder, grouped(state.step));
 }
 
@@ -261,7 +261,7 @@ void run_drift(const TrainFlags& flags) {
   check_released_layout(config);
   ThreadPool pool(num_threads_of(config));
   const RunState state = newest_state(config, "measure");
-  const ServingDrift drift = measure_serving_drift(config, state, hash_tables_of(config), pool);
+  const ServingDrift drift = measure_serving_drift(config, state, token_tables_of(config), pool);
   fmt::print(
       "{}: after {} steps, {} held-out targets: mean difference of token probabilities {:.6f}, largest "
       "{:.6f}; nats a token: trainer {:.6f}, engine {:.6f}\n",

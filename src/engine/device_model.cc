@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
@@ -39,11 +40,13 @@ std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& s
 }
 
 /// By the tokenizer beside the weights, before anything is reserved: with another one all hashes are wrong.
-/// Of made-up weights, which lie in no file, any ids do.
+/// Of made-up weights, which lie in no folder, any ids do.
 std::vector<TokenId> read_compressed_ids(const ModelShare& share) {
   const ModelConfig& config = share.rank.model();
   if (!config.engram) return {};
-  if (share.checkpoint.num_files() == 0) {
+  std::error_code ignored;
+  if (share.checkpoint.num_files() == 0 &&
+      !std::filesystem::is_directory(share.checkpoint.folder(), ignored)) {
     std::vector<TokenId> ids(static_cast<std::size_t>(config.vocab_size));
     for (std::size_t id = 0; id < ids.size(); ++id)
       ids[id] = static_cast<TokenId>(static_cast<std::int64_t>(id) % config.engram->compressed_vocab_size);

@@ -234,8 +234,10 @@ class TableBuilder {
     const TensorRole role = TensorRole::kEngramProjection;
     add_unread("engram.embed", {engram.num_embeddings[*table], engram.head_dim}, Storage::kFp8Rows,
                TensorRole::kEngramTable);
-    add("engram.wkv", {(c_.hc_mult + 1) * c_.hidden_size, engram.num_hashes() * engram.head_dim},
-        Storage::kDense, role, kInBlock, AT(engram.wkv));
+    const std::int64_t num_projected = (c_.hc_mult + 1) * c_.hidden_size;
+    add("engram.wkv", {num_projected, engram.num_hashes() * engram.head_dim}, Storage::kDense, role, kInBlock,
+        AT(engram.wkv))
+        .matrix_rows = equal_matrices(num_projected, c_.hidden_size);
     const Shape of_streams = {c_.hc_mult, c_.hidden_size};
     add("engram.q_weight", of_streams, Storage::kBf16, role, kInBlock, AT(engram.q_weight)).kind =
         TensorKind::kNorm;

@@ -52,10 +52,18 @@ struct Uninitialised : std::allocator<T> {
 template <class T>
 using Values = std::vector<T, Uninitialised<T>>;
 
-/// Of one mixing with its norm. The head's has no post and no comb.
+/// The residual streams between two blocks.
+template <class T>
+struct StreamValues {
+  Values<T> x;    ///< [N, n, d]
+  Values<T> pre;  ///< [N, n] where mixing lags: what the next half-block sums them up by; otherwise empty
+};
+
+/// Of one mixing with its norm. The head's has no post and no comb, and where mixing lags the norm alone.
 template <class T>
 struct SiteActivations {
   Values<T> raw;     ///< [N, mixes]
+  Values<T> pre;     ///< [N, n], where mixing lags: for the next half-block
   Values<T> post;    ///< [N, n]
   Values<T> comb;    ///< [N, n, n]
   Values<T> u;       ///< [N, d]
@@ -71,6 +79,30 @@ struct CompressorActivations {
   Values<T> entry;  ///< [M, h] after norm and rotation
 };
 
+/// Of what makes latents: M of all documents, one document after the other.
+template <class T>
+struct LatentActivations {
+  Values<T> k;          ///< [N, h]
+  Values<T> g;          ///< [N, h], of latents of two positions
+  Values<T> e;          ///< [M, h] pooled, of latents of two positions
+  Values<T> e_rounded;  ///< [M, h] as the norm reads them, where that is not e
+};
+
+/// What a layer makes for itself and for later ones, which read it until the pass ends.
+template <class T>
+struct SharedActivations {
+  Values<T> latent;                 ///< [M, h] normed, as index keys are made of it
+  Values<T> entry;                  ///< [M, h] rotated
+  Values<T> key_raw, key;           ///< [M, c_I] index keys before their norm, and rotated
+  Values<T> dentry;                 ///< gradients of entry, summed over its readers
+  Values<T> dkey;                   ///< its own share of the gradients of the keys that it scores entries by
+  Values<std::uint8_t> visible;     ///< its selection, as AttentionActivations has it
+  Values<std::uint8_t> candidates;  ///< likewise, where it chooses candidates
+};
+/// One for each block.
+template <class T>
+using SharedOfBlocks = std::vector<SharedActivations<T>>;
+
 template <class T>
 struct AttentionActivations {
   Values<T> x_rounded;        ///< [N, d] what wq_a and wkv multiply, where it is not x
@@ -81,6 +113,7 @@ struct AttentionActivations {
   Values<T> kv_raw;           ///< [N, c]
   Values<T> kv;               ///< [N, c]
   CompressorActivations<T> compressor, index_compressor;
+  LatentActivations<T> latents;
   Values<T> index_q;                        ///< [N, H_I c_I] rotated
   Values<T> index_weights;                  ///< [N, H_I] before the constant
   Values<T> index_score;                    ///< as `visible`, before the constant
@@ -112,8 +145,17 @@ struct ExpertActivations {
   Values<T> shared_g, shared_v, shared_a;  ///< [N, I]
 };
 
+/// Of a memory of n-grams before a block.
+template <class T>
+struct EngramActivations {
+  Values<T> z;          ///< [N, values of the rows that a token reads]
+  Values<T> projected;  ///< [N, (n + 1) d] keys and a value
+  Values<T> streams;    ///< [N, n, d] with what it added
+};
+
 template <class T>
 struct BlockActivations {
+  EngramActivations<T> engram;
   SiteActivations<T> attn_site, ffn_site;
   AttentionActivations<T> attention;
   ExpertActivations<T> experts;

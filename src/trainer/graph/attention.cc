@@ -3,9 +3,9 @@
 #include "ops/dense_attention/dense_attention.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear_backward.h"
-#include "ops/rms_norm/rms_norm_backward.h"
 #include "trainer/graph/compressor.h"
 #include "trainer/graph/indexer.h"
+#include "trainer/graph/latents.h"
 #include "trainer/graph/rotation.h"
 
 namespace baleen::graph {
@@ -14,17 +14,25 @@ namespace {
 template <class T>
 class Attention {
  public:
-  Attention(const GraphContext<T>& context, std::int64_t block)
-      : c_(context), config_(context.config), shape_(context.config.attention(block)), n_(context.tokens()) {}
+  Attention(const GraphContext<T>& context, std::int64_t block, SharedOfBlocks<T>& shared)
+      : c_(context),
+        config_(context.config),
+        block_(block),
+        shape_(context.config.attention(block)),
+        shared_(shared),
+        n_(context.tokens()) {}
 
   void forward(const AttentionRows& w, const T* x, AttentionActivations<T>& a, T* out) const {
     const T* in = c_.rounded_input(config_.dense_format, x, a.x_rounded);
     queries(w, in, a);
     keys(w, in, a);
     layout(a);
-    if (shape_.compresses())
-      compressor_forward(c_, shape_, EntryKind::kLatent, w.compressor, x, a.entry_begin, a.compressor);
-    select_entries(c_, shape_, w, x, a);
+    if (shape_.makes_entries()) {
+      has_latents()
+          ? latents_forward(c_, shape_, w, x, a.entry_begin, a.latents, made_here())
+          : compressor_forward(c_, shape_, EntryKind::kLatent, w.compressor, x, a.entry_begin, a.compressor);
+    }
+    select_entries(c_, block_, w, x, shared_, a);
     core(w, a);
     resized(a.rotated, n_ * q_dim());
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
@@ -56,20 +64,33 @@ class Attention {
     rotate_gradient(c_, shape_, shape_.num_heads, shape_.head_dim, true, d_o.data());
     Values<T> dq;
     Values<T> dkv;
-    Values<T> dentry;
+    Values<T> own_dentry;
+    const std::int64_t entry_values = a.entry_begin.back() * shape_.head_dim;
+    T* const dentry = has_latents() ? summed(source().dentry, entry_values) : zeros(own_dentry, entry_values);
     core_backward(w, a, d_o, dq, dkv, dentry);
     const T* in = c_.rounding.rounds_inputs(config_.dense_format) ? a.x_rounded.data() : x;
     queries_backward(w, in, a, dq, dx);
     keys_backward(w, in, a, dkv, dx);
-    if (shape_.compresses()) {
+    if (shape_.compresses() && !has_latents()) {
       compressor_backward(c_, shape_, EntryKind::kLatent, w.compressor, x, a.entry_begin, a.compressor,
-                          dentry, dx);
+                          own_dentry, dx);
     }
-    if (has_indexer_loss(c_, shape_)) indexer_backward(c_, shape_, w, x, a);
+    if (has_indexer_loss(c_, shape_)) indexer_backward(c_, block_, w, x, shared_, a);
+    if (!has_latents() || !shape_.makes_entries()) return;
+    latents_backward(c_, shape_, w, x, a.entry_begin, a.latents, made_here(), dx);
+    if (c_.indexer_scale != 0) index_keys_backward(c_, block_, w, a.entry_begin, shared_);
   }
 
  private:
   [[nodiscard]] std::int64_t q_dim() const { return config_.q_dim(); }
+  [[nodiscard]] bool has_latents() const {
+    return shape_.has_entries() && shape_.entry_form == EntryForm::kLatent;
+  }
+  [[nodiscard]] SharedActivations<T>& made_here() const { return shared_[static_cast<std::size_t>(block_)]; }
+  /// Of the block whose latents this one reads.
+  [[nodiscard]] SharedActivations<T>& source() const {
+    return shared_[static_cast<std::size_t>(shape_.entries_of(block_))];
+  }
   [[nodiscard]] LinearShape group_shape() const {
     return {.rows = n_,
             .in = config_.group_dim(),
@@ -98,22 +119,20 @@ class Attention {
     }
   }
 
-  void norm_backward(std::int64_t rows, std::int64_t width, const T* x, TensorRow w, const T* dy,
-                     T* dx) const {
-    sum_over_rows<T>(c_.pool, rows, w.exists() ? width : 0, c_.gradient(w),
-                     [&](std::int64_t row, std::int64_t count, T* partial) {
-                       rms_norm_backward(c_.norm_of(count, width, x + row * width, w), dy + row * width,
-                                         dx + row * width, partial);
-                     });
-  }
-
   void queries(const AttentionRows& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t rank = config_.q_lora_rank;
     c_.linear("wq_a", n_, config_.hidden_size, rank, x, w.wq_a, resized(a.q_latent, n_ * rank));
     c_.norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
     c_.round_inputs(config_.dense_format, n_, rank, a.q_latent_normed.data());
     c_.linear("wq_b", n_, rank, q_dim(), a.q_latent_normed.data(), w.wq_b, resized(a.q_raw, n_ * q_dim()));
-    c_.norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), {}, resized(a.q, n_ * q_dim()));
+    resized(a.q, n_ * q_dim());
+    if (shape_.norms_queries) {
+      c_.norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), {}, a.q.data());
+    } else {
+      for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+        std::copy_n(a.q_raw.data() + row * q_dim(), rows * q_dim(), a.q.data() + row * q_dim());
+      });
+    }
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, false, a.q.data());
   }
   void queries_backward(const AttentionRows& w, const T* x, const AttentionActivations<T>& a, Values<T>& dq,
@@ -123,11 +142,15 @@ class Attention {
     Values<T> d_raw;
     Values<T> d_normed;
     Values<T> d_latent;
-    norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), {}, dq.data(),
-                  zeros(d_raw, n_ * q_dim(), c_.pool));
+    if (shape_.norms_queries) {
+      c_.norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), {}, dq.data(),
+                       zeros(d_raw, n_ * q_dim(), c_.pool));
+    } else {
+      d_raw.swap(dq);
+    }
     c_.linear_backward(c_.linear_shape(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b, d_raw.data(),
                        zeros(d_normed, n_ * rank, c_.pool));
-    norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank));
+    c_.norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank));
     c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx);
   }
 
@@ -137,7 +160,7 @@ class Attention {
     c_.norm(n_, width, a.kv_raw.data(), w.kv_norm, resized(a.kv, n_ * width));
     rotate_result(c_, shape_, 1, width, false, a.kv.data());
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
-      c_.rounding.latent(rows, a.kv.data() + row * width);
+      c_.rounding.latent(shape_.window_row, rows, a.kv.data() + row * width);
     });
   }
   void keys_backward(const AttentionRows& w, const T* x, const AttentionActivations<T>& a, Values<T>& dkv,
@@ -145,7 +168,7 @@ class Attention {
     const std::int64_t width = shape_.head_dim;
     rotate_gradient(c_, shape_, 1, width, false, dkv.data());
     Values<T> d_raw;
-    norm_backward(n_, width, a.kv_raw.data(), w.kv_norm, dkv.data(), zeros(d_raw, n_ * width));
+    c_.norm_backward(n_, width, a.kv_raw.data(), w.kv_norm, dkv.data(), zeros(d_raw, n_ * width));
     c_.linear_backward(c_.linear_shape(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx);
   }
 
@@ -161,6 +184,11 @@ class Attention {
     }
   }
 
+  /// [M, c] that its queries see; null where there are none.
+  [[nodiscard]] const T* entries(const AttentionActivations<T>& a) const {
+    return has_latents() ? source().entry.data() : a.compressor.entry.data();
+  }
+
   [[nodiscard]] DenseAttentionValues<T> of_document(const AttentionRows& w, const AttentionActivations<T>& a,
                                                     std::int64_t i) const {
     const auto at = static_cast<std::size_t>(i);
@@ -172,7 +200,7 @@ class Attention {
             .entries = a.entry_begin[at + 1] - a.entry_begin[at],
             .q = a.q.data() + begin * q_dim(),
             .kv = a.kv.data() + begin * shape_.head_dim,
-            .entry = a.compressor.entry.data() + a.entry_begin[at] * shape_.head_dim,
+            .entry = entries(a) + a.entry_begin[at] * shape_.head_dim,
             .visible = a.visible.data() + a.visible_begin[at],
             .sink = c_.weight(w.sink),
             .rounds_weights = c_.rounding.active(),
@@ -206,10 +234,9 @@ class Attention {
   }
 
   void core_backward(const AttentionRows& w, const AttentionActivations<T>& a, const Values<T>& d_o,
-                     Values<T>& dq, Values<T>& dkv, Values<T>& dentry) const {
+                     Values<T>& dq, Values<T>& dkv, T* dentry) const {
     zeros(dq, n_ * q_dim(), c_.pool);
     zeros(dkv, n_ * shape_.head_dim);
-    zeros(dentry, a.entry_begin.back() * shape_.head_dim);
     if (c_.record() != nullptr) {
       std::int64_t most = 0;
       for (std::int64_t i = 0; i < c_.documents(); ++i)
@@ -222,13 +249,15 @@ class Attention {
           dense_attention_backward(
               of_document(w, a, i), a.o.data() + begin * q_dim(), a.lse.data() + begin * shape_.num_heads,
               d_o.data() + begin * q_dim(), dq.data() + begin * q_dim(), dkv.data() + begin * shape_.head_dim,
-              dentry.data() + a.entry_begin[static_cast<std::size_t>(i)] * shape_.head_dim, dsink);
+              dentry + a.entry_begin[static_cast<std::size_t>(i)] * shape_.head_dim, dsink);
         });
   }
 
   const GraphContext<T>& c_;
   const ModelConfig& config_;
+  std::int64_t block_;
   LayerAttention shape_;
+  SharedOfBlocks<T>& shared_;
   std::int64_t n_;
 };
 
@@ -236,23 +265,27 @@ class Attention {
 
 template <class T>
 void attention_forward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w, const T* x,
-                       AttentionActivations<T>& a, T* out) {
-  Attention<T>(context, block).forward(w, x, a, out);
+                       SharedOfBlocks<T>& shared, AttentionActivations<T>& a, T* out) {
+  Attention<T>(context, block, shared).forward(w, x, a, out);
 }
 
 template <class T>
 void attention_backward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w,
-                        const T* x, const AttentionActivations<T>& a, const T* dout, T* dx) {
-  Attention<T>(context, block).backward(w, x, a, dout, dx);
+                        const T* x, SharedOfBlocks<T>& shared, const AttentionActivations<T>& a,
+                        const T* dout, T* dx) {
+  Attention<T>(context, block, shared).backward(w, x, a, dout, dx);
 }
 
 template void attention_forward(const GraphContext<float>&, std::int64_t, const AttentionRows&, const float*,
-                                AttentionActivations<float>&, float*);
+                                SharedOfBlocks<float>&, AttentionActivations<float>&, float*);
 template void attention_forward(const GraphContext<double>&, std::int64_t, const AttentionRows&,
-                                const double*, AttentionActivations<double>&, double*);
+                                const double*, SharedOfBlocks<double>&, AttentionActivations<double>&,
+                                double*);
 template void attention_backward(const GraphContext<float>&, std::int64_t, const AttentionRows&, const float*,
-                                 const AttentionActivations<float>&, const float*, float*);
+                                 SharedOfBlocks<float>&, const AttentionActivations<float>&, const float*,
+                                 float*);
 template void attention_backward(const GraphContext<double>&, std::int64_t, const AttentionRows&,
-                                 const double*, const AttentionActivations<double>&, const double*, double*);
+                                 const double*, SharedOfBlocks<double>&, const AttentionActivations<double>&,
+                                 const double*, double*);
 
 }  // namespace baleen::graph

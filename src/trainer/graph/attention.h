@@ -6,15 +6,17 @@
 
 namespace baleen::graph {
 
-/// out [N, d] (overwritten) of x [N, d].
+/// out [N, d] (overwritten) of x [N, d]. `shared`: what earlier blocks have made, and this one makes.
 template <class T>
 void attention_forward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w, const T* x,
-                       AttentionActivations<T>& a, T* out);
+                       SharedOfBlocks<T>& shared, AttentionActivations<T>& a, T* out);
 
 /// dx and the gradients accumulate: the indexer's those of its own loss, of which nothing
-/// reaches dx.
+/// reaches dx. Gradients of what earlier blocks made add up in `shared`; those of what this one made have
+/// then come from all later blocks.
 template <class T>
 void attention_backward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w,
-                        const T* x, const AttentionActivations<T>& a, const T* dout, T* dx);
+                        const T* x, SharedOfBlocks<T>& shared, const AttentionActivations<T>& a,
+                        const T* dout, T* dx);
 
 }  // namespace baleen::graph

@@ -2,6 +2,7 @@
 
 #include "ops/hc_post/hc_post_backward.h"
 #include "trainer/graph/attention.h"
+#include "trainer/graph/engram.h"
 #include "trainer/graph/experts.h"
 #include "trainer/graph/plain_residual.h"
 #include "trainer/graph/site.h"
@@ -54,56 +55,94 @@ struct LeaveGradients {
   }
 };
 
+/// The streams as the block's first mixing reads them: as they come, or with what n-grams add.
+template <class T>
+const T* entering(const GraphContext<T>& context, std::int64_t block, const StreamValues<T>& in,
+                  const BlockActivations<T>& a) {
+  return context.config.engram_table(block) ? a.engram.streams.data() : in.x.data();
+}
+
 }  // namespace
 
 template <class T>
-void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w, const T* x,
-                   BlockActivations<T>& a, T* out) {
+void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w,
+                   const StreamValues<T>& in, SharedOfBlocks<T>& shared, BlockActivations<T>& a,
+                   StreamValues<T>& out) {
   const std::int64_t n = context.tokens();
   context.enter(ModelPart::kMixing, block);
-  site_forward(context, SiteKind::kHalfBlock, SiteRows{w.hc_attn, w.attn_norm}, x, a.attn_site);
+  if (const auto table = context.config.engram_table(block))
+    engram_forward(context, *table, w.engram, in.x.data(), a.engram);
+  const T* const x = entering(context, block, in, a);
+  site_forward<T>(context, SiteKind::kHalfBlock, SiteRows{w.hc_attn, w.attn_norm}, {x, in.pre}, a.attn_site);
   context.enter(ModelPart::kAttention, block);
-  attention_forward(context, block, w.attention, a.attn_site.normed.data(), a.attention,
+  attention_forward(context, block, w.attention, a.attn_site.normed.data(), shared, a.attention,
                     resized(a.attn_out, n * context.config.hidden_size));
   context.enter(ModelPart::kMixing, block);
   leave(context, a.attn_site, x, a.attn_out.data(), resized(a.middle, n * context.config.hc_dim()));
-  site_forward(context, SiteKind::kHalfBlock, SiteRows{w.hc_ffn, w.ffn_norm}, a.middle.data(), a.ffn_site);
+  site_forward<T>(context, SiteKind::kHalfBlock, SiteRows{w.hc_ffn, w.ffn_norm},
+                  {a.middle.data(), a.attn_site.pre}, a.ffn_site);
   context.enter(ModelPart::kExperts, block);
   experts_forward(context, block, w.moe, a.ffn_site.normed.data(), a.experts,
                   resized(a.ffn_out, n * context.config.hidden_size));
   context.enter(ModelPart::kMixing, block);
-  leave(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), out);
+  leave(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), resized(out.x, n * context.config.hc_dim()));
+  if (in.pre.empty()) return;
+  resized(out.pre, n * context.config.hc_mult);
+  if (context.pool.compute()) std::ranges::copy(a.ffn_site.pre, out.pre.begin());
 }
 
 template <class T>
-void block_backward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w, const T* x,
-                    BlockActivations<T>& a, const T* dout, T* dx) {
-  const std::int64_t n = context.tokens();
+void block_backward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w,
+                    const StreamValues<T>& in, SharedOfBlocks<T>& shared, BlockActivations<T>& a,
+                    const StreamValues<T>& dout, StreamValues<T>& din) {
+  const std::int64_t n = context.tokens(), streams = context.config.hc_dim();
+  const T* const x = entering(context, block, in, a);
   Values<T> dmiddle;
   Values<T> dnormed;
-  zeros(dmiddle, n * context.config.hc_dim(), context.pool);
+  Values<T> dpre;  // of the weights that attention's mixing leaves to the experts'
+  zeros(dmiddle, n * streams, context.pool);
+  if (!in.pre.empty()) zeros(dpre, n * context.config.hc_mult);
   {
-    const LeaveGradients<T> left(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), dout,
+    const LeaveGradients<T> left(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), dout.x.data(),
                                  dmiddle.data());
     experts_backward(context, w.moe, a.ffn_site.normed.data(), a.experts, left.df.data(),
                      zeros(dnormed, n * context.config.hidden_size, context.pool));
-    site_backward(context, SiteKind::kHalfBlock, SiteRows{w.hc_ffn, w.ffn_norm}, a.middle.data(), a.ffn_site,
-                  dnormed.data(), left.dpost.data(), left.dcomb.data(), dmiddle.data());
+    site_backward<T>(context, SiteKind::kHalfBlock, SiteRows{w.hc_ffn, w.ffn_norm},
+                     {a.middle.data(), a.attn_site.pre}, a.ffn_site,
+                     {dnormed.data(), left.dpost.data(), left.dcomb.data(), dout.pre.data()},
+                     {dmiddle.data(), dpre.data()});
   }
+  Values<T> dentering;  // where n-grams have added to the streams
+  const auto table = context.config.engram_table(block);
+  T* const dx = table ? zeros(dentering, n * streams, context.pool) : din.x.data();
   const LeaveGradients<T> left(context, a.attn_site, x, a.attn_out.data(), dmiddle.data(), dx);
-  attention_backward(context, block, w.attention, a.attn_site.normed.data(), a.attention, left.df.data(),
-                     zeros(dnormed, n * context.config.hidden_size, context.pool));
-  site_backward(context, SiteKind::kHalfBlock, SiteRows{w.hc_attn, w.attn_norm}, x, a.attn_site,
-                dnormed.data(), left.dpost.data(), left.dcomb.data(), dx);
+  attention_backward(context, block, w.attention, a.attn_site.normed.data(), shared, a.attention,
+                     left.df.data(), zeros(dnormed, n * context.config.hidden_size, context.pool));
+  site_backward<T>(context, SiteKind::kHalfBlock, SiteRows{w.hc_attn, w.attn_norm}, {x, in.pre}, a.attn_site,
+                   {dnormed.data(), left.dpost.data(), left.dcomb.data(), dpre.data()}, {dx, din.pre.data()});
+  if (table)
+    engram_backward(context, *table, w.engram, in.x.data(), a.engram, dentering.data(), din.x.data());
 }
 
-template void block_forward(const GraphContext<float>&, std::int64_t, const BlockRows&, const float*,
-                            BlockActivations<float>&, float*);
-template void block_forward(const GraphContext<double>&, std::int64_t, const BlockRows&, const double*,
-                            BlockActivations<double>&, double*);
-template void block_backward(const GraphContext<float>&, std::int64_t, const BlockRows&, const float*,
-                             BlockActivations<float>&, const float*, float*);
-template void block_backward(const GraphContext<double>&, std::int64_t, const BlockRows&, const double*,
-                             BlockActivations<double>&, const double*, double*);
+template <class T>
+void zero_streams(const GraphContext<T>& context, StreamValues<T>& values) {
+  zeros(values.x, context.tokens() * context.config.hc_dim(), context.pool);
+  if (context.config.lags_mixing()) zeros(values.pre, context.tokens() * context.config.hc_mult);
+}
+
+template void block_forward(const GraphContext<float>&, std::int64_t, const BlockRows&,
+                            const StreamValues<float>&, SharedOfBlocks<float>&, BlockActivations<float>&,
+                            StreamValues<float>&);
+template void block_forward(const GraphContext<double>&, std::int64_t, const BlockRows&,
+                            const StreamValues<double>&, SharedOfBlocks<double>&, BlockActivations<double>&,
+                            StreamValues<double>&);
+template void block_backward(const GraphContext<float>&, std::int64_t, const BlockRows&,
+                             const StreamValues<float>&, SharedOfBlocks<float>&, BlockActivations<float>&,
+                             const StreamValues<float>&, StreamValues<float>&);
+template void block_backward(const GraphContext<double>&, std::int64_t, const BlockRows&,
+                             const StreamValues<double>&, SharedOfBlocks<double>&, BlockActivations<double>&,
+                             const StreamValues<double>&, StreamValues<double>&);
+template void zero_streams(const GraphContext<float>&, StreamValues<float>&);
+template void zero_streams(const GraphContext<double>&, StreamValues<double>&);
 
 }  // namespace baleen::graph

@@ -6,14 +6,20 @@
 
 namespace baleen::graph {
 
-/// out [N, n, d] (overwritten) of the streams x [N, n, d].
+/// `out` (overwritten) of the streams `in`. `shared`: what earlier blocks have made, and this one makes.
 template <class T>
-void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w, const T* x,
-                   BlockActivations<T>& a, T* out);
+void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w,
+                   const StreamValues<T>& in, SharedOfBlocks<T>& shared, BlockActivations<T>& a,
+                   StreamValues<T>& out);
 
-/// dx [N, n, d] and the gradients accumulate.
+/// `din` and the gradients accumulate, from `dout`; `din` has the sizes of `in`.
 template <class T>
-void block_backward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w, const T* x,
-                    BlockActivations<T>& a, const T* dout, T* dx);
+void block_backward(const GraphContext<T>& context, std::int64_t block, const BlockRows& w,
+                    const StreamValues<T>& in, SharedOfBlocks<T>& shared, BlockActivations<T>& a,
+                    const StreamValues<T>& dout, StreamValues<T>& din);
+
+/// Makes `values` hold the sizes of a pass's streams: zeros.
+template <class T>
+void zero_streams(const GraphContext<T>& context, StreamValues<T>& values);
 
 }  // namespace baleen::graph

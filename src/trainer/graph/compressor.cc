@@ -39,8 +39,9 @@ class Compressor {
     c_.norm(count, width_, pooled_results(count, a.e.data()).data(), w_.norm, entries);
     EntryAngles<T>(c_, shape_, entry_begin_).rotate(c_, count, width_, false, c_.precision(), entries);
     for_row_blocks(c_.pool, count, [&](std::int64_t row, std::int64_t rows) {
-      kind_ == EntryKind::kLatent ? c_.rounding.latent(rows, entries + row * width_)
-                                  : c_.rounding.index_vectors(rows, entries + row * width_);
+      kind_ == EntryKind::kLatent
+          ? c_.rounding.latent(shape_.entry_row, rows, entries + row * width_)
+          : c_.rounding.index_vectors(shape_.entry_form, rows, entries + row * width_);
     });
   }
 
@@ -55,7 +56,7 @@ class Compressor {
     const std::int64_t count = entry_begin_.back();
     if (kind_ == EntryKind::kIndexKey) {
       for_row_blocks(c_.pool, count, [&](std::int64_t row, std::int64_t rows) {
-        c_.rounding.index_vectors_backward(rows, dentry.data() + row * width_);
+        c_.rounding.index_vectors_backward(shape_.entry_form, rows, dentry.data() + row * width_);
       });
     }
     if (c_.pool.compute()) {

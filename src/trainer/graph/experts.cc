@@ -139,7 +139,8 @@ class Experts {
         const T* z = a.logits.data() + t * num_experts_;
         if (c_.config.is_hash_routed(block)) {
           const std::int64_t token = c_.batch.tokens[static_cast<std::size_t>(t)];
-          const std::int64_t* from = c_.hash_tables[static_cast<std::size_t>(block)].data() + token * k_;
+          const std::int64_t* from =
+              c_.token_tables.experts[static_cast<std::size_t>(block)].data() + token * k_;
           std::copy(from, from + k_, ids);
         } else {
           choose_best(z, bias, ids);

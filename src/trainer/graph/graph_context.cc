@@ -1,6 +1,7 @@
 #include "trainer/graph/graph_context.h"
 
 #include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm_backward.h"
 #include "ops/rope/rope_frequencies.h"
 
 namespace baleen::graph {
@@ -26,6 +27,22 @@ RopeTable<T> rope_table(const TrainingBatch& batch, const std::vector<float>& fr
   return table;
 }
 
+/// Of each document's tokens.
+void find_ngrams(const EngramHashes& hashes, const TrainingBatch& batch, const PassThreads& pool,
+                 Values<std::int64_t>& rows) {
+  const std::int64_t tables = hashes.num_tables(), each = hashes.num_hashes(), all = tables * each;
+  std::int64_t* const to = resized(rows, batch.num_tokens() * all);
+  pool.parallel_for(static_cast<std::int64_t>(batch.documents.size()), [&](std::int64_t i, int) {
+    const TrainingBatch::Document& document = batch.documents[static_cast<std::size_t>(i)];
+    const std::int64_t count = document.end - document.begin;
+    const EngramRun run{
+        .before = {},
+        .ids = std::span(batch.tokens)
+                   .subspan(static_cast<std::size_t>(document.begin), static_cast<std::size_t>(count))};
+    hashes.find({&run, 1}, {to + document.begin * all, {count, tables, each}});
+  });
+}
+
 /// Of each of `count` summands of a mean that weighs `weight`.
 template <class T>
 T share_of(double weight, std::int64_t count) {
@@ -35,12 +52,12 @@ T share_of(double weight, std::int64_t count) {
 }  // namespace
 
 template <class T>
-GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables& tables,
+GraphContext<T>::GraphContext(const ModelConfig& model_config, const TokenTables& tables,
                               const TrainingBatch& documents, const PassOptions& options,
                               const PassExecutors& of_operations, PassThreads threads,
                               const PassParameters<T>& of_model)
     : config(model_config),
-      hash_tables(tables),
+      token_tables(tables),
       batch(documents),
       executors(of_operations),
       pool(threads),
@@ -63,6 +80,13 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
       batch,
       rope_frequencies(static_cast<float>(config.compress_rope_theta), rotary, scales ? &yarn : nullptr),
       pool);
+  if (!config.engram) return;
+  if (parameters.weights == nullptr) {
+    engram_tables.assign(config.engram->layer_ids.size(), TensorRow{0});  // any that exists
+    return;
+  }
+  engram_tables = engram_table_rows(parameters.weights->table());
+  find_ngrams(*tables.ngrams, batch, pool, ngram_rows);
 }
 
 namespace {
@@ -103,6 +127,16 @@ void GraphContext<T>::norm(std::int64_t rows, std::int64_t width, const T* x, Te
   RmsNormArgsOf<T> args = norm_of(rows, width, x, w);
   args.y = {y, {rows, width}};
   run<ops::RmsNorm>(args);
+}
+
+template <class T>
+void GraphContext<T>::norm_backward(std::int64_t rows, std::int64_t width, const T* x, TensorRow w,
+                                    const T* dy, T* dx) const {
+  sum_over_rows<T>(pool, rows, w.exists() ? width : 0, gradient(w),
+                   [&](std::int64_t row, std::int64_t count, T* partial) {
+                     rms_norm_backward(norm_of(count, width, x + row * width, w), dy + row * width,
+                                       dx + row * width, partial);
+                   });
 }
 
 template <class T>

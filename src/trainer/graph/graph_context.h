@@ -1,5 +1,5 @@
-/// What every part of a training pass shares: sizes, the batch, rotation angles, what runs its operations,
-/// threads, and loops over rows whose results do not depend on the number of threads.
+/// What every part of a training pass shares: sizes, the batch, rotation angles, rows of n-grams, what runs
+/// its operations, threads, and loops over rows whose results do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -124,18 +124,21 @@ struct PassParameters {
 
 template <class T>
 struct GraphContext {
-  /// All must outlive this. Computes the rotation angles of the batch's positions.
-  GraphContext(const ModelConfig& model_config, const HashTables& tables, const TrainingBatch& documents,
+  /// All must outlive this. Computes the rotation angles of the batch's positions, and which rows of the
+  /// Engram tables its n-grams read.
+  GraphContext(const ModelConfig& model_config, const TokenTables& tables, const TrainingBatch& documents,
                const PassOptions& options, const PassExecutors& of_operations, PassThreads threads,
                const PassParameters<T>& of_model);
 
   const ModelConfig& config;
-  const HashTables& hash_tables;
+  const TokenTables& token_tables;
   const TrainingBatch& batch;
   const PassExecutors& executors;
   PassThreads pool;
   PassParameters<T> parameters;
   RopeTable<T> ropes[kNumRopeKinds];
+  Values<std::int64_t> ngram_rows;       ///< [N, tables, hashes] of each Engram table
+  std::vector<TensorRow> engram_tables;  ///< where each is among the weights
   bool dense_attention = false;
   bool plain_residual = false;
   bool indexers_alone = false;  ///< nothing else has gradients
@@ -193,6 +196,9 @@ struct GraphContext {
             .eps = static_cast<float>(config.rms_norm_eps),
             .precision = precision()};
   }
+  /// The backward of `norm`: dx [rows, width] += and the gradient of w, where it is there.
+  void norm_backward(std::int64_t rows, std::int64_t width, const T* x, TensorRow w, const T* dy,
+                     T* dx) const;
   /// Of what operations return.
   [[nodiscard]] Precision precision() const {
     return rounding.active() ? Precision::kReleased : Precision::kExact;

@@ -10,24 +10,26 @@
 namespace baleen::graph {
 
 /// a.visible of the attention input x [N, d] and a.q_latent_normed: all complete entries, or where the pass
-/// is sparse those that the indexer scores best. Scores are computed where they choose or are trained.
+/// is sparse those that the indexer scores best, among candidates where the block has some. Scores are
+/// computed where they choose or are trained. Where an earlier block selects, its selection.
 template <class T>
-void select_entries(const GraphContext<T>& context, const LayerAttention& shape, const AttentionRows& w,
-                    const T* x, AttentionActivations<T>& a);
+void select_entries(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w, const T* x,
+                    SharedOfBlocks<T>& shared, AttentionActivations<T>& a);
 
 /// Whether the pass has the loss of this layer's indexer.
 template <class T>
 [[nodiscard]] bool has_indexer_loss(const GraphContext<T>& context, const LayerAttention& shape) {
-  return shape.indexed && context.indexer_scale != 0;
+  return shape.selects() && context.indexer_scale != 0;
 }
 
 /// a.indexer_loss: the sum over the batch's queries, from a.visible and a.entry_share.
 template <class T>
 void indexer_loss(const GraphContext<T>& context, const LayerAttention& shape, AttentionActivations<T>& a);
 
-/// The indexer's gradients accumulate: of its loss times `context.indexer_scale`.
+/// The indexer's gradients accumulate: of its loss times `context.indexer_scale`. Those of index keys that
+/// are made of latents stay in `shared`, for the block that made them.
 template <class T>
-void indexer_backward(const GraphContext<T>& context, const LayerAttention& shape, const AttentionRows& w,
-                      const T* x, const AttentionActivations<T>& a);
+void indexer_backward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w, const T* x,
+                      SharedOfBlocks<T>& shared, const AttentionActivations<T>& a);
 
 }  // namespace baleen::graph

@@ -1,8 +1,8 @@
-/// Forward and backward of a whole V4-shaped model over batches of packed documents, in float32 or float64:
-/// what a training step needs beside optimisers. Top-k and routing indices are constants of the backward, and
-/// gradients pass roundings (PassOptions::rounds_as_released) as they are.
-/// The indexers' loss reaches their parameters alone.
-/// (source: forward pass 3 to 8, training 1, 6.3, 7, 11)
+/// Forward and backward of a whole model of either family over batches of packed documents, in float32 or
+/// float64: what a training step needs beside optimisers. Top-k and routing indices are constants of the
+/// backward, and gradients pass roundings (PassOptions::rounds_as_released) as they are. The indexers' loss
+/// reaches their parameters alone.
+/// (source: forward pass 3 to 8, training 1, 6.3, 7, 11; of V4.1 releases specification 2.4 to 2.7, 9.C)
 #pragma once
 
 #include <cstdint>
@@ -35,10 +35,10 @@ enum class LogitsOf : std::uint8_t { kMain, kMtp };
 template <class T>
 class TrainingGraph {
  public:
-  /// `hash_tables`: of the model's first layers (parameters.h). All arguments must outlive this. Throws
-  /// `Error` for a geometry that has no gradients: more than one MTP block, a router other than sqrtsoftplus
-  /// with normalised weights and without groups, a ratio of 1, an attention without window.
-  TrainingGraph(const ModelConfig& config, const HashTables& hash_tables, ThreadPool& pool);
+  /// All arguments must outlive this. Throws `Error` for a geometry that has no gradients: more than one MTP
+  /// block, a DSpark head, a router other than sqrtsoftplus with normalised weights and without groups, a
+  /// ratio of 1 without latents, an attention without window; and for tables that are not the model's.
+  TrainingGraph(const ModelConfig& config, const TokenTables& token_tables, ThreadPool& pool);
 
   /// L = (loss_sum + mtp_weight * mtp_loss_sum) / batch.num_global_targets
   ///     + indexer_weight * indexer_loss_sum / batch.num_global_tokens
@@ -59,7 +59,7 @@ class TrainingGraph {
 
  private:
   const ModelConfig& config_;
-  const HashTables& hash_tables_;
+  const TokenTables& token_tables_;
   ThreadPool& pool_;
 };
 

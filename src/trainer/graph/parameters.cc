@@ -30,6 +30,13 @@ std::vector<TensorSpec> training_table(const ModelConfig& config, bool plain_res
   return table;
 }
 
+std::vector<TensorRow> engram_table_rows(const std::vector<TensorSpec>& table) {
+  std::vector<TensorRow> rows;
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (table[i].role == TensorRole::kEngramTable) rows.push_back({static_cast<std::int32_t>(i)});
+  return rows;
+}
+
 template <class T>
 Parameters<T>::Parameters(const ModelConfig& config) : Parameters(tensor_table(config)) {}
 
@@ -74,8 +81,8 @@ void initialise(Parameters<T>& parameters, const ModelConfig& config, double ran
   }
 }
 
-HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed) {
-  HashTables tables;
+TokenTables make_token_tables(const ModelConfig& config, std::uint64_t seed) {
+  TokenTables tables;
   const auto num_experts = static_cast<std::size_t>(config.n_routed_experts);
   for (const TensorSpec& spec : rank_table(config)) {
     if (spec.kind != TensorKind::kIds) continue;
@@ -92,7 +99,7 @@ HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed) {
       for (std::int64_t i = 0; i < config.num_experts_per_tok; ++i)
         table.push_back(order[(first + static_cast<std::size_t>(i)) % num_experts]);
     }
-    tables.push_back(std::move(table));
+    tables.experts.push_back(std::move(table));
   }
   return tables;
 }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "engram/engram_hashes.h"
 #include "model/tensor_table.h"
 
 namespace baleen {
@@ -42,17 +44,25 @@ class Parameters {
   std::vector<std::vector<T>> values_;
 };
 
+/// The rows of the Engram tables, in the order of the layers that read them.
+[[nodiscard]] std::vector<TensorRow> engram_table_rows(const std::vector<TensorSpec>& table);
+
 /// Weights that training starts from: normal with deviation `range` for matrices, ones for norms, the mixing
 /// biases of the specification. A tensor's values depend on the seed and its name alone. (source: training 2)
 template <class T>
 void initialise(Parameters<T>& parameters, const ModelConfig& config, double range, std::uint64_t seed);
 
-/// Of each hash-routed layer [V, k]: the experts of each token id, constants of a model.
-using HashTables = std::vector<std::vector<std::int64_t>>;
+/// What a model looks up by token ids: constants, which no training changes.
+struct TokenTables {
+  /// Of each hash-routed layer [V, k]: the experts of each token id.
+  std::vector<std::vector<std::int64_t>> experts;
+  /// Which rows of the Engram tables n-grams read; null: the model has no such tables.
+  std::shared_ptr<const EngramHashes> ngrams = nullptr;
+};
 
-/// Tables of a new model: k distinct experts a token id, and each column gives equally many ids to every
-/// expert, up to one.
+/// The experts of a new model's token ids: k distinct ones each, and each column gives equally many ids to
+/// every expert, up to one. Without n-grams, which are a tokenizer's.
 /// (source: training 6.2)
-[[nodiscard]] HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed);
+[[nodiscard]] TokenTables make_token_tables(const ModelConfig& config, std::uint64_t seed);
 
 }  // namespace baleen

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "numeric/block_scale.h"
+#include "numeric/grouped_row.h"
 #include "numeric/row_rounding.h"
 #include "ops/linear/linear.h"
 
@@ -50,8 +51,15 @@ void PassRounding<T>::input(WeightFormat format, std::int64_t rows, std::int64_t
 }
 
 template <class T>
-void PassRounding<T>::latent(std::int64_t rows, T* x) const {
+void PassRounding<T>::latent(const std::optional<GroupedRow>& grouped, std::int64_t rows, T* x) const {
   if (!active_) return;
+  if (grouped) {
+    std::vector<std::byte> stored(static_cast<std::size_t>(grouped->row_bytes()));
+    return for_each_row(rows, config_.head_dim, x, [&](std::span<float> row) {
+      encode_grouped_row(*grouped, row, stored);
+      decode_grouped_row(*grouped, stored, row);
+    });
+  }
   const auto nope = static_cast<std::size_t>(config_.nope_dim());
   for_each_row(rows, config_.head_dim, x, [nope](std::span<float> row) {
     row_rounding::to_fp8(row.first(nope), kLatentGroup);
@@ -60,18 +68,20 @@ void PassRounding<T>::latent(std::int64_t rows, T* x) const {
 }
 
 template <class T>
-void PassRounding<T>::index_vectors(std::int64_t rows, T* x) const {
+void PassRounding<T>::index_vectors(EntryForm form, std::int64_t rows, T* x) const {
   if (!active_) return;
-  for_each_row(rows, config_.index_head_dim, x, [](std::span<float> row) {
-    row_rounding::hadamard(row);
-    row_rounding::to_bf16(row);
+  for_each_row(rows, config_.index_head_dim, x, [form](std::span<float> row) {
+    if (form == EntryForm::kPooled) {
+      row_rounding::hadamard(row);
+      row_rounding::to_bf16(row);
+    }
     row_rounding::to_fp4(row, kIndexerGroup);
   });
 }
 
 template <class T>
-void PassRounding<T>::index_vectors_backward(std::int64_t rows, T* dx) const {
-  if (!active_) return;
+void PassRounding<T>::index_vectors_backward(EntryForm form, std::int64_t rows, T* dx) const {
+  if (!active_ || form != EntryForm::kPooled) return;
   for_each_row(rows, config_.index_head_dim, dx, [](std::span<float> row) { row_rounding::hadamard(row); });
 }
 

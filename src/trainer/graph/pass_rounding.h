@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "model/config.h"
 #include "trainer/graph/activations.h"
@@ -28,12 +29,13 @@ class PassRounding {
   void result(std::int64_t rows, std::int64_t width, T* x) const;
   /// What matrices of `format` multiply: to FP8 per 128 (of DeepSeek-V4.1 32) where they are FP8 or FP4.
   void input(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const;
-  /// Rows of the cache [rows, head_dim], rotated: FP8 per 64 with BF16 for the rotated values.
-  void latent(std::int64_t rows, T* x) const;
-  /// Queries and keys of an indexer [rows, index_head_dim], rotated: Hadamard transform, BF16, FP4 per 32.
-  void index_vectors(std::int64_t rows, T* x) const;
+  /// Rows of the cache [rows, head_dim], rotated: FP8 per 64 with BF16 for the rotated values, or `grouped`.
+  void latent(const std::optional<GroupedRow>& grouped, std::int64_t rows, T* x) const;
+  /// Queries and keys of an indexer [rows, index_head_dim], rotated: of pooled entries Hadamard transform and
+  /// BF16, then FP4 per 32.
+  void index_vectors(EntryForm form, std::int64_t rows, T* x) const;
   /// Gradients of what index_vectors returned become those of what it read: the transform is its own inverse.
-  void index_vectors_backward(std::int64_t rows, T* dx) const;
+  void index_vectors_backward(EntryForm form, std::int64_t rows, T* dx) const;
   /// Weights of an indexer's heads [rows, heads]: BF16 before and after their constant, which is then divided
   /// out again.
   void index_weights(std::int64_t rows, T* x) const;

@@ -33,17 +33,19 @@ void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, 
 }
 
 template <class T>
-double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow head, const T* streams,
-                  const Targets& targets, TokenObjective<T>& objective, const HeadGradients<T>& gradients) {
+double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow head,
+                  const SiteInputs<T>& streams, const Targets& targets, TokenObjective<T>& objective,
+                  const HeadGradients<T>& gradients) {
   const std::int64_t d = context.config.hidden_size;
   const std::int64_t vocabulary = context.config.vocab_size;
   SiteActivations<T> a;
   site_forward(context, SiteKind::kHead, w, streams, a);
+  const bool has_gradients = gradients.streams.x != nullptr;
   Values<T> x;
   Values<T> dx;
   Values<T> logits;
   Values<T> dnormed;
-  if (gradients.dstreams != nullptr) zeros(dnormed, context.tokens() * d);
+  if (has_gradients) zeros(dnormed, context.tokens() * d);
   std::vector<double> losses(static_cast<std::size_t>(targets.size()));
   for (std::int64_t begin = 0; begin < targets.size(); begin += kLossRows) {
     const std::int64_t rows = std::min(kLossRows, targets.size() - begin);
@@ -58,15 +60,14 @@ double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow h
       const std::span<T> z(logits.data() + i * vocabulary, static_cast<std::size_t>(vocabulary));
       losses[at] = objective.loss(begin + i, targets.tokens[at], z, gradients.scale);
     });
-    if (gradients.dstreams == nullptr) continue;
+    if (!has_gradients) continue;
     context.linear_backward(context.linear_shape(rows, d, vocabulary), x.data(), head, logits.data(),
                             zeros(dx, rows * d));
     context.pool.parallel_for(
         rows, [&](std::int64_t i, int) { std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d); });
   }
-  if (gradients.dstreams != nullptr) {
-    site_backward<T>(context, SiteKind::kHead, w, streams, a, dnormed.data(), nullptr, nullptr,
-                     gradients.dstreams);
+  if (has_gradients) {
+    site_backward<T>(context, SiteKind::kHead, w, streams, a, {.normed = dnormed.data()}, gradients.streams);
   }
   double sum = 0;
   for (const double loss : losses) sum += loss;
@@ -75,9 +76,9 @@ double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow h
 
 template void head_logits(const GraphContext<float>&, std::int64_t, const float*, TensorRow, float*);
 template void head_logits(const GraphContext<double>&, std::int64_t, const double*, TensorRow, double*);
-template double token_loss(const GraphContext<float>&, const SiteRows&, TensorRow, const float*,
+template double token_loss(const GraphContext<float>&, const SiteRows&, TensorRow, const SiteInputs<float>&,
                            const Targets&, TokenObjective<float>&, const HeadGradients<float>&);
-template double token_loss(const GraphContext<double>&, const SiteRows&, TensorRow, const double*,
+template double token_loss(const GraphContext<double>&, const SiteRows&, TensorRow, const SiteInputs<double>&,
                            const Targets&, TokenObjective<double>&, const HeadGradients<double>&);
 
 }  // namespace baleen::graph

@@ -23,18 +23,19 @@ struct Targets {
 
 template <class T>
 struct HeadGradients {
-  T scale = 0;            ///< scales the sum of losses
-  T* dstreams = nullptr;  ///< [N, n, d] += ; null: no gradients
+  T scale = 0;                      ///< scales the sum of losses
+  SiteInputGradients<T> streams{};  ///< += ; x null: no gradients
 };
 
 /// logits [rows, V] = x [rows, d] times the head, not rounded.
 template <class T>
 void head_logits(const GraphContext<T>& context, std::int64_t rows, const T* x, TensorRow head, T* logits);
 
-/// Sum over `targets` of what `objective` says of the logits head(streams [N, n, d]). Gradients accumulate.
+/// Sum over `targets` of what `objective` says of the logits head(streams). Gradients accumulate.
 /// In chunks of kLossRows rows: logits, their gradient and both products, so memory is kLossRows * V values.
 template <class T>
-double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow head, const T* streams,
-                  const Targets& targets, TokenObjective<T>& objective, const HeadGradients<T>& gradients);
+double token_loss(const GraphContext<T>& context, const SiteRows& w, TensorRow head,
+                  const SiteInputs<T>& streams, const Targets& targets, TokenObjective<T>& objective,
+                  const HeadGradients<T>& gradients);
 
 }  // namespace baleen::graph

@@ -59,6 +59,18 @@ Values<float> random_values(std::int64_t count, double deviation) {
   return values;
 }
 
+/// Of a model without a tokenizer: n-grams of token ids.
+TokenTables tables_of(const TrainConfig& config) {
+  TokenTables tables = make_token_tables(config.model, config.run.seed);
+  if (!config.model.engram) return tables;
+  std::vector<TokenId> compressed(static_cast<std::size_t>(config.model.vocab_size));
+  for (std::size_t id = 0; id < compressed.size(); ++id)
+    compressed[id] =
+        static_cast<TokenId>(id % static_cast<std::size_t>(config.model.engram->compressed_vocab_size));
+  tables.ngrams = std::make_shared<const EngramHashes>(config.model, std::move(compressed));
+  return tables;
+}
+
 /// Seconds of forward and backward of one part, over all layers of a micro-batch.
 struct BothWays {
   double forward = 0;
@@ -74,39 +86,44 @@ class PartRuns {
         num_runs_(num_runs),
         weights_(training_table(config.model, config.ablation.plain_residual)),
         gradients_(weights_.table()),
-        hash_tables_(make_hash_tables(config.model, config.run.seed)),
+        token_tables_(tables_of(config)),
         executor_(pool, config.bf16_products()),
         executors_(executor_.executors()),
-        context_(config.model, hash_tables_, batch, measured_pass_options(config), executors_,
+        context_(config.model, token_tables_, batch, measured_pass_options(config), executors_,
                  PassThreads(&pool), {&weights_, &gradients_}) {
     initialise(weights_, config.model, config.initializer_range, config.run.seed);
   }
 
   void measure_blocks() {
     const RowTree w = bind_rows(config_.model, weights_.table());
-    const std::int64_t wide = context_.tokens() * config_.model.hc_dim();
+    const std::int64_t n = context_.tokens(), wide = n * config_.model.hc_dim();
     const std::int64_t narrow = context_.tokens() * config_.model.hidden_size;
-    const Values<float> x = random_values(wide, 1), dout = random_values(wide, 1e-4);
-    Values<float> out(x.size()), dx(x.size());
+    const std::int64_t mixed = config_.model.lags_mixing() ? n * config_.model.hc_mult : 0;
+    const StreamValues<float> x{random_values(wide, 1), random_values(mixed, 1)},
+        dout{random_values(wide, 1e-4), random_values(mixed, 1e-4)};
+    StreamValues<float> out, dx;
+    SharedOfBlocks<float> shared(static_cast<std::size_t>(config_.model.num_blocks()));
     BlockActivations<float> a;
     for (std::int64_t block = 0; block < config_.model.num_hidden_layers; ++block) {
       const auto at = static_cast<std::size_t>(block);
-      const double whole_forward = least_seconds(
-          num_runs_, [&] { block_forward(context_, block, w.blocks[at], x.data(), a, out.data()); });
+      const double whole_forward =
+          least_seconds(num_runs_, [&] { block_forward(context_, block, w.blocks[at], x, shared, a, out); });
       const double whole_backward = least_seconds(num_runs_, [&] {
-        block_backward(context_, block, w.blocks[at], x.data(), a, dout.data(), zeros(dx, wide));
+        zero_streams(context_, dx);
+        block_backward(context_, block, w.blocks[at], x, shared, a, dout, dx);
       });
       Values<float> dnarrow;
-      const BothWays attention = {
-          least_seconds(num_runs_,
-                        [&] {
-                          attention_forward(context_, block, w.blocks[at].attention,
-                                            a.attn_site.normed.data(), a.attention, a.attn_out.data());
-                        }),
-          least_seconds(num_runs_, [&] {
-            attention_backward(context_, block, w.blocks[at].attention, a.attn_site.normed.data(),
-                               a.attention, dout.data(), zeros(dnarrow, narrow));
-          })};
+      const BothWays attention = {least_seconds(num_runs_,
+                                                [&] {
+                                                  attention_forward(context_, block, w.blocks[at].attention,
+                                                                    a.attn_site.normed.data(), shared,
+                                                                    a.attention, a.attn_out.data());
+                                                }),
+                                  least_seconds(num_runs_, [&] {
+                                    attention_backward(context_, block, w.blocks[at].attention,
+                                                       a.attn_site.normed.data(), shared, a.attention,
+                                                       dout.x.data(), zeros(dnarrow, narrow));
+                                  })};
       const BothWays experts = {least_seconds(num_runs_,
                                               [&] {
                                                 experts_forward(context_, block, w.blocks[at].moe,
@@ -115,7 +132,7 @@ class PartRuns {
                                               }),
                                 least_seconds(num_runs_, [&] {
                                   experts_backward(context_, w.blocks[at].moe, a.ffn_site.normed.data(),
-                                                   a.experts, dout.data(), zeros(dnarrow, narrow));
+                                                   a.experts, dout.x.data(), zeros(dnarrow, narrow));
                                 })};
       add(attention_, attention.forward, attention.backward);
       add(experts_, experts.forward, experts.backward);
@@ -159,14 +176,15 @@ class PartRuns {
     sum.backward += backward;
   }
 
-  void head(const RowTree& w, const Values<float>& x) {
+  void head(const RowTree& w, const StreamValues<float>& x) {
     const Targets targets = targets_of(batch_);
-    Values<float> dstreams;
+    StreamValues<float> dstreams;
+    zero_streams(context_, dstreams);
     HeadGradients<float> gradients{.scale = 1 / static_cast<float>(batch_.num_global_targets),
-                                   .dstreams = zeros(dstreams, static_cast<std::int64_t>(x.size()))};
+                                   .streams = {dstreams.x.data(), dstreams.pre.data()}};
     const auto pass = [&](const HeadGradients<float>& wanted) {
       CrossEntropy<float> loss;
-      token_loss<float>(context_, {w.hc_head, w.norm}, w.head, x.data(), targets, loss, wanted);
+      token_loss<float>(context_, {w.hc_head, w.norm}, w.head, SiteInputs<float>(x), targets, loss, wanted);
     };
     head_.forward = least_seconds(num_runs_, [&] { pass({}); });
     head_.backward = std::max(0.0, least_seconds(num_runs_, [&] { pass(gradients); }) - head_.forward);
@@ -176,7 +194,7 @@ class PartRuns {
   const TrainingBatch& batch_;
   int num_runs_;
   Parameters<float> weights_, gradients_;
-  HashTables hash_tables_;
+  TokenTables token_tables_;
   PassExecutor executor_;
   PassExecutors executors_;
   GraphContext<float> context_;

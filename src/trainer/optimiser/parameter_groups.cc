@@ -33,6 +33,7 @@ ParameterGroup parameter_group(const TensorSpec& tensor, const TrainConfig& conf
   if (tensor.kind == TensorKind::kRoutingBias) return {.rule = UpdateRule::kBalance};
   ParameterGroup group{.rule = UpdateRule::kAdamW, .is_indexer = is_indexer};
   const bool is_vocabulary = tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
+  if (tensor.role == TensorRole::kEngramTable) return group;  // a row that few steps read would decay
   if (tensor.kind == TensorKind::kNorm) {
     group.weight_decay = config.adamw.decay_norms ? config.adamw.weight_decay : 0;
   } else if (tensor.is_linear() && !is_vocabulary && config.optimizer.matrices == MatrixOptimizer::kMuon) {

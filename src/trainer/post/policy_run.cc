@@ -61,28 +61,28 @@ nlohmann::ordered_json line_of(const PolicyStep& report, double seconds) {
   return line;
 }
 
-std::unique_ptr<RolloutObjective> make_objective(const TrainConfig& config, const HashTables& hash_tables,
+std::unique_ptr<RolloutObjective> make_objective(const TrainConfig& config, const TokenTables& token_tables,
                                                  const Tokenizer& tokenizer,
                                                  std::span<const PolicyPrompt> prompts, ThreadPool& pool) {
   if (!config.distill.teachers.empty())
-    return std::make_unique<TeacherObjective>(config, hash_tables, prompts, pool);
-  return std::make_unique<RewardObjective>(config, hash_tables, tokenizer, pool);
+    return std::make_unique<TeacherObjective>(config, token_tables, prompts, pool);
+  return std::make_unique<RewardObjective>(config, token_tables, tokenizer, pool);
 }
 
 }  // namespace
 
-PolicyRun::PolicyRun(const TrainConfig& config, const RunFolder& folder, const HashTables& hash_tables,
+PolicyRun::PolicyRun(const TrainConfig& config, const RunFolder& folder, const TokenTables& token_tables,
                      TrainingRunOptions options, ThreadPool& pool)
     : config_(config),
       folder_(folder),
-      hash_tables_(hash_tables),
+      token_tables_(token_tables),
       options_(std::move(options)),
       pool_(pool),
       tokenizer_(Tokenizer::load(config.run.from)),
       prompts_(read_prompts(config.rollout.prompts, tokenizer_,
                             find_prompt_profile(config.run.from).profile.value, config.rollout.prompt_tokens,
                             config.distill.teachers.empty())),
-      objective_(make_objective(config, hash_tables, tokenizer_, prompts_, pool)),
+      objective_(make_objective(config, token_tables, tokenizer_, prompts_, pool)),
       state_(config),
       checkpoint_step_(start()),
       update_(config, state_, pool),
@@ -91,7 +91,7 @@ PolicyRun::PolicyRun(const TrainConfig& config, const RunFolder& folder, const H
       log_(folder.log(), state_.step, state_.log) {}
 
 std::int64_t PolicyRun::start() {
-  if (!config_.sft.folder.empty()) supervised_.emplace(config_, hash_tables_, pool_);
+  if (!config_.sft.folder.empty()) supervised_.emplace(config_, token_tables_, pool_);
   state_.inputs = exported_inputs(config_);
   std::error_code ignored;
   if (std::filesystem::is_regular_file(config_.rollout.prompts, ignored))
@@ -103,9 +103,10 @@ std::int64_t PolicyRun::start() {
 
 std::vector<RolloutGroup> PolicyRun::sample(PolicyStep& report) const {
   const bool rounds = rounds_at(config_, state_.step);
-  Engine engine(engine_weights(config_.model, state_.weights, hash_tables_,
-                               rounds ? stored_formats(config_.model) : kBf16Formats, pool_),
-                engine_options(config_, state_.step, pool_));
+  Engine engine(
+      engine_weights(config_.model, state_.weights, token_tables_,
+                     rounds ? stored_formats(config_.model) : kBf16Formats, config_.data.folder, pool_),
+      engine_options(config_, state_.step, pool_));
   const CounterRandom random(config_.run.seed, "rollouts");
   const RolloutConfig& rollouts = config_.rollout;
   const std::int64_t first = state_.step * rollouts.prompts_per_step;

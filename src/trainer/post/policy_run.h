@@ -32,7 +32,7 @@ class PolicyRun {
  public:
   /// As TrainingRun; `config.rollout.prompts` and `config.run.from` are there. Throws `Error` for prompts
   /// that cannot be read too.
-  PolicyRun(const TrainConfig& config, const RunFolder& folder, const HashTables& hash_tables,
+  PolicyRun(const TrainConfig& config, const RunFolder& folder, const TokenTables& token_tables,
             TrainingRunOptions options, ThreadPool& pool);
 
   /// As TrainingRun::run: prompts come in the order of the file, again from its beginning at its end.
@@ -50,7 +50,7 @@ class PolicyRun {
 
   const TrainConfig& config_;
   const RunFolder& folder_;
-  const HashTables& hash_tables_;
+  const TokenTables& token_tables_;
   TrainingRunOptions options_;
   ThreadPool& pool_;
   Tokenizer tokenizer_;

@@ -10,9 +10,9 @@
 
 namespace baleen {
 
-RewardObjective::RewardObjective(const TrainConfig& config, const HashTables& hash_tables,
+RewardObjective::RewardObjective(const TrainConfig& config, const TokenTables& token_tables,
                                  const Tokenizer& tokenizer, ThreadPool& pool)
-    : config_(config), tokenizer_(tokenizer), graph_(config.model, hash_tables, pool) {
+    : config_(config), tokenizer_(tokenizer), graph_(config.model, token_tables, pool) {
   if (config.grpo.beta == 0) return;
   reference_.emplace(config.model);
   import_weights(config, *reference_, pool);

@@ -13,7 +13,7 @@ class RewardObjective final : public RolloutObjective {
  public:
   /// All arguments outlive it. With `config.grpo.beta` it holds the weights of `config.run.from`. Throws
   /// `Error` as reading them does.
-  RewardObjective(const TrainConfig& config, const HashTables& hash_tables, const Tokenizer& tokenizer,
+  RewardObjective(const TrainConfig& config, const TokenTables& token_tables, const Tokenizer& tokenizer,
                   ThreadPool& pool);
 
   /// Figures: reward, the mean over the replies; probability_drift, the mean absolute difference of token

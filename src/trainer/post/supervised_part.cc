@@ -22,11 +22,11 @@ class WeightedCrossEntropy final : public TokenObjective<float> {
 
 }  // namespace
 
-SupervisedPart::SupervisedPart(const TrainConfig& config, const HashTables& hash_tables, ThreadPool& pool)
+SupervisedPart::SupervisedPart(const TrainConfig& config, const TokenTables& token_tables, ThreadPool& pool)
     : config_(config),
       shards_(open_training_data(config.sft.folder, DataSplit::kTrain, config.model)),
       batches_(shards_, config.sft.sequence_length, config.sft.rows, config.run.seed),
-      graph_(config.model, hash_tables, pool) {}
+      graph_(config.model, token_tables, pool) {}
 
 double SupervisedPart::add_gradients(std::int64_t step, const Parameters<float>& weights,
                                      const PassOptions& options, Parameters<float>& gradients) {

@@ -13,7 +13,7 @@ namespace baleen {
 class SupervisedPart {
  public:
   /// All arguments outlive it; `config.sft.folder` is there. Throws `Error` as TrainingRun does for its data.
-  SupervisedPart(const TrainConfig& config, const HashTables& hash_tables, ThreadPool& pool);
+  SupervisedPart(const TrainConfig& config, const TokenTables& token_tables, ThreadPool& pool);
 
   /// Adds sft.weight dL/dweights, L the mean of -ln p over the targets of the step's rows; returns L in nats
   /// a token. Rows come in the order of a training run with the same seed.

@@ -37,23 +37,23 @@ std::vector<double> weights_of_targets(const RolloutGroup& group, std::int64_t n
 struct TeacherObjective::Teacher {
   Teacher(const TrainConfig& student, const std::string& folder, ThreadPool& pool)
       : config(config_of_teacher(student, folder)),
-        hash_tables(hash_tables_of(config)),
+        token_tables(token_tables_of(config)),
         weights(config.model),
         head(bind_rows(config.model, weights.table()).head),
-        graph(config.model, hash_tables, pool) {
+        graph(config.model, token_tables, pool) {
     import_weights(config, weights, pool);
   }
 
   TrainConfig config;
-  HashTables hash_tables;
+  TokenTables token_tables;
   Parameters<float> weights;
   TensorRow head;
   TrainingGraph<float> graph;
 };
 
-TeacherObjective::TeacherObjective(const TrainConfig& config, const HashTables& hash_tables,
+TeacherObjective::TeacherObjective(const TrainConfig& config, const TokenTables& token_tables,
                                    std::span<const PolicyPrompt> prompts, ThreadPool& pool)
-    : config_(config), graph_(config.model, hash_tables, pool) {
+    : config_(config), graph_(config.model, token_tables, pool) {
   for (const PolicyPrompt& prompt : prompts) {
     const std::vector<std::string>& domains = config.distill.domains;
     if (!domains.empty() && std::ranges::find(domains, prompt.domain) == domains.end())

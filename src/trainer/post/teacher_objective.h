@@ -14,7 +14,7 @@ class TeacherObjective final : public RolloutObjective {
  public:
   /// All arguments outlive it. Holds the weights of all teachers in float32. Throws `Error`: a teacher that
   /// cannot be read or has another vocabulary, a prompt whose domain no teacher has.
-  TeacherObjective(const TrainConfig& config, const HashTables& hash_tables,
+  TeacherObjective(const TrainConfig& config, const TokenTables& token_tables,
                    std::span<const PolicyPrompt> prompts, ThreadPool& pool);
   ~TeacherObjective() override;
 

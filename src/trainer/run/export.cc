@@ -14,17 +14,19 @@ constexpr std::int64_t kMaxShardBytes = 5'000'000'000;
 
 class TrainedWeights : public WeightSource {
  public:
-  TrainedWeights(const ModelConfig& model, const Parameters<float>& weights, const HashTables& hash_tables,
+  TrainedWeights(const ModelConfig& model, const Parameters<float>& weights, const TokenTables& token_tables,
                  const StorageFormats& formats, ThreadPool& pool)
-      : weights_(weights),
+      : model_(model),
+        weights_(weights),
         rows_(bind_rows(model, weights.table())),
-        hash_tables_(hash_tables),
+        engram_tables_(engram_table_rows(weights.table())),
+        token_tables_(token_tables),
         formats_(formats),
         pool_(pool) {}
 
   void write_plain(const TensorSpec& tensor, const Sink& sink) override {
     if (tensor.storage == Storage::kI64) {
-      sink(std::as_bytes(std::span(hash_tables_[static_cast<std::size_t>(tensor.block)])));
+      sink(std::as_bytes(std::span(token_tables_.experts[static_cast<std::size_t>(tensor.block)])));
       return;
     }
     const std::span<const float> values = values_of(tensor);
@@ -42,12 +44,16 @@ class TrainedWeights : public WeightSource {
 
  private:
   std::span<const float> values_of(const TensorSpec& tensor) {
+    if (tensor.role == TensorRole::kEngramTable)
+      return weights_.values(engram_tables_[*model_.engram_table(tensor.block)]);
     return weights_.values(tensor.place.in(rows_, tensor.block, tensor.expert));
   }
 
+  const ModelConfig& model_;
   const Parameters<float>& weights_;
   RowTree rows_;
-  const HashTables& hash_tables_;
+  std::vector<TensorRow> engram_tables_;  ///< which no tree has
+  const TokenTables& token_tables_;
   StorageFormats formats_;
   ThreadPool& pool_;
 };
@@ -62,7 +68,7 @@ void check_released_layout(const TrainConfig& config) {
 }
 
 void export_model(const std::filesystem::path& folder, const TrainConfig& config,
-                  const Parameters<float>& weights, const HashTables& hash_tables, bool replace,
+                  const Parameters<float>& weights, const TokenTables& token_tables, bool replace,
                   ThreadPool& pool) {
   check_released_layout(config);
   const ModelConfig& model = config.model;
@@ -74,7 +80,7 @@ void export_model(const std::filesystem::path& folder, const TrainConfig& config
                   .other_files = tokenizer_files(config.data.folder),
                   .job = "export"};
   plan.other_files.push_back({"config.json", config_text(model)});
-  TrainedWeights source(model, weights, hash_tables, plan.formats, pool);
+  TrainedWeights source(model, weights, token_tables, plan.formats, pool);
   verify_weights(staged.path(), model, write_weights(plan, source));
   staged.commit();
 }

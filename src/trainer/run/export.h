@@ -21,7 +21,7 @@ void check_released_layout(const TrainConfig& config);
 /// folder appears whole or not at all; an earlier checkpoint in it is replaced where `replace` is set. The
 /// bytes do not depend on the threads. Throws `Error`.
 void export_model(const std::filesystem::path& folder, const TrainConfig& config,
-                  const Parameters<float>& weights, const HashTables& hash_tables, bool replace,
+                  const Parameters<float>& weights, const TokenTables& token_tables, bool replace,
                   ThreadPool& pool);
 
 }  // namespace baleen

@@ -4,13 +4,13 @@
 
 namespace baleen {
 
-GraphWorkers::GraphWorkers(const TrainConfig& config, const HashTables& hash_tables, std::int64_t num_parts,
+GraphWorkers::GraphWorkers(const TrainConfig& config, const TokenTables& token_tables, std::int64_t num_parts,
                            int num_threads) {
   const auto num_workers = static_cast<int>(
       std::min({config.run.concurrent_micro_batches, num_parts, static_cast<std::int64_t>(num_threads)}));
   for (int i = 0; i < num_workers; ++i) {
     const int threads = num_threads / num_workers + (i < num_threads % num_workers ? 1 : 0);
-    workers_.push_back(std::make_unique<Worker>(config, hash_tables, threads));
+    workers_.push_back(std::make_unique<Worker>(config, token_tables, threads));
   }
 }
 

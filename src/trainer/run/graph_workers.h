@@ -14,7 +14,7 @@ class GraphWorkers {
  public:
   /// As many graphs as the configuration's micro-batches at a time, at most one a thread and one for each of
   /// a step's `num_parts` on this rank; they share `num_threads`. The arguments outlive it.
-  GraphWorkers(const TrainConfig& config, const HashTables& hash_tables, std::int64_t num_parts,
+  GraphWorkers(const TrainConfig& config, const TokenTables& token_tables, std::int64_t num_parts,
                int num_threads);
 
   [[nodiscard]] std::vector<LossFunction> losses();
@@ -24,8 +24,8 @@ class GraphWorkers {
     ThreadPool pool;
     TrainingGraph<float> graph;
 
-    Worker(const TrainConfig& config, const HashTables& hash_tables, int num_threads)
-        : pool(num_threads), graph(config.model, hash_tables, pool) {}
+    Worker(const TrainConfig& config, const TokenTables& token_tables, int num_threads)
+        : pool(num_threads), graph(config.model, token_tables, pool) {}
   };
 
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -8,7 +8,9 @@
 #include "model/int4_checkpoint.h"
 #include "model/weight_checks.h"
 #include "model_files/matrix_codec.h"
+#include "model_files/table_rows.h"
 #include "numeric/bf16.h"
+#include "tokenizer/tokenizer.h"
 #include "trainer/graph/finite_values.h"
 
 namespace baleen {
@@ -42,6 +44,17 @@ void decode_matrix(const Checkpoint& checkpoint, const TensorSpec& spec, const S
   });
 }
 
+void decode_table(const Checkpoint& checkpoint, const TensorSpec& spec, std::span<float> values,
+                  ThreadPool& pool) {
+  const std::span<const std::byte> codes = checkpoint.at(spec.name + ".weight").bytes,
+                                   scales = checkpoint.at(spec.name + ".scale").bytes;
+  const std::int64_t width = spec.shape[1];
+  pool.parallel_for(spec.shape[0], [&](std::int64_t row, int) {
+    decode_table_row(codes, scales, row,
+                     values.subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width)));
+  });
+}
+
 void decode_plain(const TensorInfo& tensor, std::span<float> values) {
   if (tensor.dtype == DType::kF32) {
     std::memcpy(values.data(), tensor.bytes.data(), values.size_bytes());
@@ -64,6 +77,8 @@ void import_weights(const TrainConfig& config, Parameters<float>& weights, Threa
     const TensorSpec& spec = weights.spec(i);
     if (spec.is_matrix()) {
       decode_matrix(checkpoint, spec, formats, weights.values(i), pool);
+    } else if (spec.storage == Storage::kFp8Rows) {
+      decode_table(checkpoint, spec, weights.values(i), pool);
     } else if (spec.storage != Storage::kI64) {
       decode_plain(checkpoint.at(spec.name), weights.values(i));
     }
@@ -71,10 +86,12 @@ void import_weights(const TrainConfig& config, Parameters<float>& weights, Threa
   }
 }
 
-HashTables hash_tables_of(const TrainConfig& config) {
-  if (config.run.from.empty()) return make_hash_tables(config.model, config.run.seed);
+namespace {
+
+std::vector<std::vector<std::int64_t>> expert_tables_of(const TrainConfig& config) {
+  if (config.run.from.empty()) return make_token_tables(config.model, config.run.seed).experts;
   const Checkpoint checkpoint = open_checkpoint(config);
-  HashTables tables;
+  std::vector<std::vector<std::int64_t>> tables;
   for (const TensorSpec& spec : tensor_table(config.model)) {
     if (spec.storage != Storage::kI64) continue;
     const TensorInfo& stored = checkpoint.at(spec.name);
@@ -82,6 +99,17 @@ HashTables hash_tables_of(const TrainConfig& config) {
     std::vector<std::int64_t>& table = tables.emplace_back(static_cast<std::size_t>(spec.num_elements()));
     std::memcpy(table.data(), stored.bytes.data(), stored.bytes.size());
   }
+  return tables;
+}
+
+}  // namespace
+
+TokenTables token_tables_of(const TrainConfig& config) {
+  TokenTables tables{.experts = expert_tables_of(config)};
+  if (!config.model.engram) return tables;
+  const Tokenizer tokenizer = Tokenizer::load(config.data.folder);
+  tables.ngrams =
+      std::make_shared<const EngramHashes>(config.model, engram_vocabulary(*config.model.engram, tokenizer));
   return tables;
 }
 

@@ -14,6 +14,7 @@ ModelPart part_of(TensorRole role) {
     case TensorRole::kHead:
       return ModelPart::kHead;
     case TensorRole::kHyperConnection:
+    case TensorRole::kEngramProjection:  // before the block's first mixing
       return ModelPart::kMixing;
     case TensorRole::kRouter:
     case TensorRole::kSharedExpert:
@@ -28,7 +29,8 @@ ModelPart part_of(TensorRole role) {
 
 /// Parameters of a tensor that are multiplied with one token.
 double used_parameters(const ModelConfig& config, const TensorSpec& spec) {
-  if (!spec.is_linear() || spec.role == TensorRole::kEmbedding) return 0;
+  const bool is_looked_up = spec.role == TensorRole::kEmbedding || spec.role == TensorRole::kEngramTable;
+  if (!spec.is_linear() || is_looked_up) return 0;
   const double all = static_cast<double>(spec.shape[0]) * static_cast<double>(spec.shape[1]);
   if (spec.role == TensorRole::kRoutedExpert)
     return all * static_cast<double>(config.num_experts_per_tok) /
@@ -67,7 +69,7 @@ double ModelFlops::attention_keys(std::int64_t block, std::int64_t num_tokens, b
 
 double ModelFlops::score_products(std::int64_t block, std::int64_t num_tokens) const {
   const LayerAttention shape = config_.attention(block);
-  if (!shape.indexed) return 0;
+  if (!shape.selects()) return 0;
   double entries = 0;
   for (std::int64_t tokens = 1; tokens <= num_tokens; ++tokens)
     entries += static_cast<double>(shape.num_entries(tokens));

@@ -17,7 +17,7 @@ RunInputs exported_inputs(const TrainConfig& config) {
   for (const TextFile& file : tokenizer_files(config.data.folder)) files[file.name] = checksum_of(file.text);
   if (config.run.from.empty()) return inputs;  // the tables are a function of the seed
   Checksum tables;
-  for (const std::vector<std::int64_t>& table : hash_tables_of(config))
+  for (const std::vector<std::int64_t>& table : token_tables_of(config).experts)
     tables.add(std::as_bytes(std::span(table)));
   inputs["tables"]["experts of token ids in run.from"] = tables.text();
   return inputs;

@@ -13,9 +13,9 @@ using Bytes = std::vector<std::byte>;
 Bytes copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
 
 /// Of a tensor that is no matrix.
-Bytes plain_bytes(const TensorSpec& tensor, std::span<const float> values, const HashTables& hash_tables) {
+Bytes plain_bytes(const TensorSpec& tensor, std::span<const float> values, const TokenTables& token_tables) {
   if (tensor.storage == Storage::kI64)
-    return copy_of(std::as_bytes(std::span(hash_tables[static_cast<std::size_t>(tensor.block)])));
+    return copy_of(std::as_bytes(std::span(token_tables.experts[static_cast<std::size_t>(tensor.block)])));
   if (tensor.storage == Storage::kF32) return copy_of(std::as_bytes(values));
   const std::vector<Bf16Bits> rounded = bf16_of(values);
   return copy_of(std::as_bytes(std::span(rounded)));
@@ -25,8 +25,9 @@ Bytes plain_bytes(const TensorSpec& tensor, std::span<const float> values, const
 
 std::shared_ptr<const ModelWeights> engine_weights(const ModelConfig& config,
                                                    const Parameters<float>& weights,
-                                                   const HashTables& hash_tables,
-                                                   const StorageFormats& formats, ThreadPool& pool) {
+                                                   const TokenTables& token_tables,
+                                                   const StorageFormats& formats,
+                                                   const std::filesystem::path& tokenizer, ThreadPool& pool) {
   ModelConfig served = config;
   served.dense_format = formats.dense;
   served.expert_format = formats.experts;
@@ -41,8 +42,8 @@ std::shared_ptr<const ModelWeights> engine_weights(const ModelConfig& config,
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const TensorSpec& spec = weights.spec(i);
     const std::vector<TensorHeader> headers = stored_tensors(spec, formats);
-    if (!spec.is_matrix()) {
-      add(headers.front(), plain_bytes(spec, weights.values(i), hash_tables));
+    if (!spec.is_encoded()) {
+      add(headers.front(), plain_bytes(spec, weights.values(i), token_tables));
       continue;
     }
     encode_matrix(spec, weights.values(i), formats, encoded, pool);
@@ -52,7 +53,7 @@ std::shared_ptr<const ModelWeights> engine_weights(const ModelConfig& config,
       add(headers[scale + 1], copy_of(scales[scale]));
   }
   std::ranges::sort(tensors, {}, &TensorInfo::name);
-  return std::make_shared<ModelWeights>(served, Checkpoint("trainer", std::move(tensors), storage));
+  return std::make_shared<ModelWeights>(served, Checkpoint(tokenizer.string(), std::move(tensors), storage));
 }
 
 }  // namespace baleen

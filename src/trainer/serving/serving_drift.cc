@@ -67,13 +67,14 @@ std::vector<double> trainer_logprobs(TrainingGraph<float>& graph, const Paramete
 }  // namespace
 
 ServingDrift measure_serving_drift(const TrainConfig& config, const RunState& state,
-                                   const HashTables& hash_tables, ThreadPool& pool) {
+                                   const TokenTables& token_tables, ThreadPool& pool) {
   const TokenShards shards = open_training_data(config.data.folder, DataSplit::kHeldOut, config.model);
   const BatchSampler sampler(shards, config.data.sequence_length, 1, config.run.seed);
-  TrainingGraph<float> graph(config.model, hash_tables, pool);
+  TrainingGraph<float> graph(config.model, token_tables, pool);
   ForwardWeights weights(config, state, pool);
   const PassOptions options = main_loss_only(pass_options_at(config, state.step));
-  Engine engine(engine_weights(config.model, state.weights, hash_tables, stored_formats(config.model), pool),
+  Engine engine(engine_weights(config.model, state.weights, token_tables, stored_formats(config.model),
+                               config.data.folder, pool),
                 engine_options(config, pool));
   const std::int64_t num_rows = std::min(config.evaluation.rows, sampler.num_rows());
   Progress progress("drift", "rows", num_rows);

@@ -21,6 +21,6 @@ struct ServingDrift {
 /// Over the first `evaluation.rows` held-out rows. Holds an engine with its weights beside the trainer's.
 /// Throws `Error` where there is no held-out data, and as an engine does.
 [[nodiscard]] ServingDrift measure_serving_drift(const TrainConfig& config, const RunState& state,
-                                                 const HashTables& hash_tables, ThreadPool& pool);
+                                                 const TokenTables& token_tables, ThreadPool& pool);
 
 }  // namespace baleen

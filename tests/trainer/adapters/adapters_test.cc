@@ -18,7 +18,7 @@ class AdaptedModel {
  public:
   AdaptedModel()
       : config_(test::tiny_model()),
-        tables_(make_hash_tables(config_, 1)),
+        tables_(make_token_tables(config_, 1)),
         pool_(1),
         weights_(test::random_weights<double>(config_, 1)),
         batch_(test::documents(config_, {13, 6}, 2)) {
@@ -55,7 +55,7 @@ class AdaptedModel {
   }
 
   ModelConfig config_;
-  HashTables tables_;
+  TokenTables tables_;
   ThreadPool pool_;
   Parameters<double> weights_;
   TrainingBatch batch_;

@@ -15,10 +15,12 @@ struct Outcome {
   Parameters<T> gradients;
 };
 
+class TrainingBatches : public testing::TestWithParam<ModelConfig (*)()> {};
+INSTANTIATE_TEST_SUITE_P(Families, TrainingBatches, testing::Values(test::tiny_model, test::tiny_v41_model));
+
 template <class T>
-Outcome<T> run(const TrainingBatch& batch, int threads, bool recompute = true) {
-  const ModelConfig config = test::tiny_model();
-  const HashTables tables = make_hash_tables(config, 3);
+Outcome<T> run(const ModelConfig& config, const TrainingBatch& batch, int threads, bool recompute = true) {
+  const TokenTables tables = test::token_tables(config);
   ThreadPool pool(threads);
   TrainingGraph<T> graph(config, tables, pool);
   Outcome<T> outcome{{}, Parameters<T>(config)};
@@ -40,15 +42,17 @@ void expect_same_bits(const Outcome<T>& one, const Outcome<T>& other) {
         << one.gradients.spec(i).name;
 }
 
-TEST(TrainingBatches, BitsDoNotDependOnThreadsOrRecomputation) {
-  const TrainingBatch batch = test::documents(test::tiny_model(), {130, 40, 1, 77}, 2);
-  const Outcome<float> one = run<float>(batch, 1);
-  expect_same_bits(one, run<float>(batch, 3));
-  expect_same_bits(one, run<float>(batch, 3, false));
+TEST_P(TrainingBatches, BitsDoNotDependOnThreadsOrRecomputation) {
+  const ModelConfig config = GetParam()();
+  const TrainingBatch batch = test::documents(config, {130, 40, 1, 77}, 2);
+  const Outcome<float> one = run<float>(config, batch, 1);
+  expect_same_bits(one, run<float>(config, batch, 3));
+  expect_same_bits(one, run<float>(config, batch, 3, false));
 }
 
-TEST(TrainingBatches, PackedDocumentsDoNotSeeEachOther) {
-  const TrainingBatch both = test::documents(test::tiny_model(), {19, 13}, 2);
+TEST_P(TrainingBatches, PackedDocumentsDoNotSeeEachOther) {
+  const ModelConfig config = GetParam()();
+  const TrainingBatch both = test::documents(config, {19, 13}, 2);
   TrainingBatch first = both;
   TrainingBatch second = both;
   first.tokens.resize(19);
@@ -57,9 +61,9 @@ TEST(TrainingBatches, PackedDocumentsDoNotSeeEachOther) {
   second.tokens.erase(second.tokens.begin(), second.tokens.begin() + 19);
   second.is_target.erase(second.is_target.begin(), second.is_target.begin() + 19);
   second.documents = {{0, 13}};
-  const Outcome<double> packed = run<double>(both, 2);
-  const Outcome<double> a = run<double>(first, 2);
-  const Outcome<double> b = run<double>(second, 2);
+  const Outcome<double> packed = run<double>(config, both, 2);
+  const Outcome<double> a = run<double>(config, first, 2);
+  const Outcome<double> b = run<double>(config, second, 2);
   EXPECT_NEAR(packed.report.loss_sum, a.report.loss_sum + b.report.loss_sum, 1e-11);
   EXPECT_NEAR(packed.report.mtp_loss_sum, a.report.mtp_loss_sum + b.report.mtp_loss_sum, 1e-11);
   EXPECT_NEAR(packed.report.indexer_loss_sum, a.report.indexer_loss_sum + b.report.indexer_loss_sum, 1e-11);
@@ -73,9 +77,9 @@ TEST(TrainingBatches, PackedDocumentsDoNotSeeEachOther) {
   }
 }
 
-TEST(TrainingBatches, GradientsAccumulate) {
-  const ModelConfig config = test::tiny_model();
-  const HashTables tables = make_hash_tables(config, 3);
+TEST_P(TrainingBatches, GradientsAccumulate) {
+  const ModelConfig config = GetParam()();
+  const TokenTables tables = test::token_tables(config);
   ThreadPool pool(1);
   TrainingGraph<double> graph(config, tables, pool);
   const Parameters<double> weights = test::random_weights<double>(config, 1);
@@ -91,13 +95,13 @@ TEST(TrainingBatches, GradientsAccumulate) {
   }
 }
 
-TEST(HashTables, GiveEveryExpertEquallyManyIds) {
+TEST(TokenTables, GiveEveryExpertEquallyManyIds) {
   const ModelConfig config = test::tiny_model();
-  const HashTables tables = make_hash_tables(config, 3);
-  ASSERT_EQ(tables.size(), 1U);
+  const TokenTables tables = make_token_tables(config, 3);
+  ASSERT_EQ(tables.experts.size(), 1U);
   std::vector<std::int64_t> uses(static_cast<std::size_t>(config.n_routed_experts));
   for (std::size_t token = 0; token < static_cast<std::size_t>(config.vocab_size); ++token) {
-    const std::set<std::int64_t> experts{tables[0][2 * token], tables[0][2 * token + 1]};
+    const std::set<std::int64_t> experts{tables.experts[0][2 * token], tables.experts[0][2 * token + 1]};
     EXPECT_EQ(experts.size(), 2U);
     for (const std::int64_t expert : experts) ++uses[static_cast<std::size_t>(expert)];
   }

@@ -25,7 +25,7 @@ void copy_values(const TensorInfo& tensor, std::span<float> to, float (*convert)
 }
 
 /// The values that a checkpoint's codes stand for.
-Parameters<float> decoded(const Checkpoint& checkpoint, const ModelConfig& config, HashTables& tables) {
+Parameters<float> decoded(const Checkpoint& checkpoint, const ModelConfig& config, TokenTables& tables) {
   Parameters<float> weights(config);
   const StorageFormats formats = detect_formats(config, checkpoint);
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -45,8 +45,9 @@ Parameters<float> decoded(const Checkpoint& checkpoint, const ModelConfig& confi
                                       static_cast<std::size_t>(matrix.panel_rows(panel) * matrix.cols)));
       }
     } else if (spec.storage == Storage::kI64) {
-      tables.emplace_back(static_cast<std::size_t>(spec.num_elements()));
-      std::memcpy(tables.back().data(), checkpoint.at(spec.name).bytes.data(), tables.back().size() * 8);
+      tables.experts.emplace_back(static_cast<std::size_t>(spec.num_elements()));
+      std::memcpy(tables.experts.back().data(), checkpoint.at(spec.name).bytes.data(),
+                  tables.experts.back().size() * 8);
     } else if (spec.storage == Storage::kF32) {
       copy_values<float>(checkpoint.at(spec.name), weights.values(i), [](float value) { return value; });
     } else {
@@ -83,7 +84,7 @@ TEST(TrainerForward, HasTheLogitsOfExactPrecision) {
   const test::GoldenFile golden("tests/forward/goldens/tiny-flash.safetensors");
   const ModelConfig config = preset_config("tiny-flash");
   const test::RandomCheckpoint files(config, static_cast<std::uint64_t>(golden.scalar("seed")));
-  HashTables tables;
+  TokenTables tables;
   const Parameters<float> weights = decoded(Checkpoint(files.path()), config, tables);
   ThreadPool pool(2);
   TrainingGraph<float> graph(config, tables, pool);

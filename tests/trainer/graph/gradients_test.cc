@@ -14,11 +14,12 @@ constexpr std::size_t kSamples = 24;  // of a tensor
 struct Tested {
   const char* name;
   PassOptions options;
+  ModelConfig (*model)() = test::tiny_model;
 };
 
-ModelConfig model_of(const PassOptions& options) {
-  ModelConfig config = test::tiny_model();
-  if (options.plain_residual) config.hc_mult = 1;
+ModelConfig model_of(const Tested& tested) {
+  ModelConfig config = tested.model();
+  if (tested.options.plain_residual) config.hc_mult = 1;
   return config;
 }
 
@@ -36,8 +37,8 @@ class ModelGradients : public testing::TestWithParam<Tested> {};
 
 TEST_P(ModelGradients, AreTheCentralDifferences) {
   const PassOptions& options = GetParam().options;
-  const ModelConfig config = model_of(options);
-  const HashTables tables = make_hash_tables(config, 3);
+  const ModelConfig config = model_of(GetParam());
+  const TokenTables tables = test::token_tables(config);
   ThreadPool pool(1);
   TrainingGraph<double> graph(config, tables, pool);
   Parameters<double> weights = test::random_weights<double>(config, 1, options.plain_residual);
@@ -79,8 +80,8 @@ TEST_P(ModelGradients, AreTheCentralDifferences) {
 
 TEST_P(ModelGradients, OfFloatsAreNearThoseOfDoubles) {
   const PassOptions& options = GetParam().options;
-  const ModelConfig config = model_of(options);
-  const HashTables tables = make_hash_tables(config, 3);
+  const ModelConfig config = model_of(GetParam());
+  const TokenTables tables = test::token_tables(config);
   ThreadPool pool(1);
   const TrainingBatch batch = test::documents(config, {18, 1, 9}, 2);
   const auto weights = test::random_weights<float>(config, 1, options.plain_residual);
@@ -108,14 +109,21 @@ INSTANTIATE_TEST_SUITE_P(
         Tested{"AllLosses", {.mtp_weight = kMtpWeight, .indexer_weight = 0.7, .balance_weight = 0.5}},
         Tested{"IndexersOfDenseAttention",
                {.mtp_weight = 0, .recompute = false, .dense_attention = true, .indexer_weight = 0.7}},
-        Tested{"PlainResidual", {.mtp_weight = kMtpWeight, .indexer_weight = 1, .plain_residual = true}}),
+        Tested{"PlainResidual", {.mtp_weight = kMtpWeight, .indexer_weight = 1, .plain_residual = true}},
+        Tested{"SharedLatents", {}, test::tiny_v41_model},
+        Tested{"SharedLatentsAllLosses",
+               {.recompute = false, .indexer_weight = 0.7, .balance_weight = 0.5, .scaled_rope = true},
+               test::tiny_v41_model},
+        Tested{"IndexersOfSharedLatents",
+               {.dense_attention = true, .indexer_weight = 0.7},
+               test::tiny_v41_model}),
     [](const auto& tested) { return tested.param.name; });
 
 /// Gradients of one pass over documents that leave entries out.
-Parameters<float> gradients_of(const PassOptions& options, int num_threads = 1) {
-  ModelConfig config = test::tiny_model();
+Parameters<float> gradients_of(const PassOptions& options, int num_threads = 1,
+                               ModelConfig config = test::tiny_model()) {
   config.index_head_dim = 32;  // which FP4 shares a scale
-  const HashTables tables = make_hash_tables(config, 3);
+  const TokenTables tables = test::token_tables(config);
   ThreadPool pool(num_threads);
   TrainingGraph<float> graph(config, tables, pool);
   Parameters<float> gradients(config);
@@ -143,7 +151,7 @@ double cosine(std::span<const float> x, std::span<const float> y) {
 
 TEST(Bf16Products, ChangeALittleOfLossAndGradientsAndNothingBetweenThreads) {
   const ModelConfig config = test::tiny_model();
-  const HashTables tables = make_hash_tables(config, 3);
+  const TokenTables tables = test::token_tables(config);
   const Parameters<float> weights = test::random_weights<float>(config, 1);
   const TrainingBatch batch = test::documents(config, {40, 7, 66}, 2);
   const auto run = [&](bool bf16, int threads, Parameters<float>& gradients) {
@@ -168,8 +176,12 @@ TEST(Bf16Products, ChangeALittleOfLossAndGradientsAndNothingBetweenThreads) {
   EXPECT_GT(cosine(all_plain, all_rounded), 0.99);
 }
 
-TEST(IndexersLoss, GivesTheTrunkTheSameBits) {
-  const Parameters<float> without = gradients_of({}), with = gradients_of({.indexer_weight = 0.7});
+class IndexersLossOf : public testing::TestWithParam<ModelConfig (*)()> {};
+INSTANTIATE_TEST_SUITE_P(Families, IndexersLossOf, testing::Values(test::tiny_model, test::tiny_v41_model));
+
+TEST_P(IndexersLossOf, GivesTheTrunkTheSameBits) {
+  const Parameters<float> without = gradients_of({}, 1, GetParam()()),
+                          with = gradients_of({.indexer_weight = 0.7}, 1, GetParam()());
   for (std::size_t i = 0; i < with.size(); ++i) {
     const TensorSpec& tensor = with.spec(i);
     if (tensor.storage == Storage::kI64) continue;
@@ -193,11 +205,12 @@ TEST(IndexersLoss, LearnsInTheSameDirectionWhereValuesAreRounded) {
   }
 }
 
-TEST(IndexersLoss, AloneIsWhatItIsBesideTheOthers) {
+TEST_P(IndexersLossOf, AloneIsWhatItIsBesideTheOthers) {
   const PassOptions dense{.dense_attention = true, .indexer_weight = 0.7};
   PassOptions alone = dense;
   alone.indexers_alone = true;
-  const Parameters<float> all = gradients_of(dense), indexers = gradients_of(alone, 3);
+  const Parameters<float> all = gradients_of(dense, 1, GetParam()()),
+                          indexers = gradients_of(alone, 3, GetParam()());
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all.spec(i).role == TensorRole::kIndexer) {
       EXPECT_TRUE(std::ranges::equal(all.values(i), indexers.values(i))) << all.spec(i).name;

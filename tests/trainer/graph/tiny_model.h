@@ -3,6 +3,8 @@
 
 #include <random>
 
+#include "model/engram_tables.h"
+#include "model/model_family.h"
 #include "trainer/graph/model.h"
 
 namespace baleen::test {
@@ -32,6 +34,51 @@ inline ModelConfig tiny_model() {
   c.swiglu_limit = 1;
   c.num_nextn_predict_layers = 1;
   return c;
+}
+
+/// DeepSeek-V4.1: a window alone; latents of two positions that two layers read, by one selection; of one
+/// position that three layers read, of which the first chooses candidates and the second selects among them;
+/// two Engram tables. The last token id is an image's.
+inline ModelConfig tiny_v41_model() {
+  ModelConfig c = tiny_model();
+  c.family = &kDeepSeekV41;
+  c.num_hidden_layers = 6;
+  c.compress_ratios = {0, 2, 2, 1, 1, 1};
+  c.num_hash_layers = 0;
+  c.n_routed_experts = 3;
+  c.num_nextn_predict_layers = 0;
+  c.draft_kind = DraftKind::kNone;
+  c.rms_norm_eps = 1e-20;
+  c.index_topk = 3;
+  c.streams = {.kv_source_layer_ids = {1, 3},
+               .index_source_layer_ids = {1, 3, 4},
+               .candidate_source_layer_id = 3,
+               .candidate_topk_blocks = 3,
+               .candidate_block_size = 2};
+  c.engram = {.layer_ids = {1, 3},
+              .num_embeddings = {},
+              .max_ngram_size = 3,
+              .vocab_size = 5,
+              .n_heads = 2,
+              .head_dim = 4,
+              .pad_token_id = 2,
+              .compressed_vocab_size = 9,
+              .image_token_id = 22};
+  for (const EngramTable& table : engram_tables(*c.engram))
+    c.engram->num_embeddings.push_back(table.num_rows());
+  return c;
+}
+
+/// With n-grams of ids that are folded together, where the model has tables of them.
+inline TokenTables token_tables(const ModelConfig& config, std::uint64_t seed = 3) {
+  TokenTables tables = make_token_tables(config, seed);
+  if (!config.engram) return tables;
+  std::vector<TokenId> compressed(static_cast<std::size_t>(config.vocab_size));
+  for (std::size_t id = 0; id < compressed.size(); ++id)
+    compressed[id] =
+        static_cast<TokenId>(id * 4 % static_cast<std::size_t>(config.engram->compressed_vocab_size));
+  tables.ngrams = std::make_shared<const EngramHashes>(config, std::move(compressed));
+  return tables;
 }
 
 /// Weights that let every part matter, the same in both types.

@@ -98,7 +98,7 @@ TEST(TokenObjective, ReverseKlOverTheWholeVocabulary) {
 
 Parameters<double> gradients_of(const TrainingBatch& batch) {
   const ModelConfig config = test::tiny_model();
-  const HashTables tables = make_hash_tables(config, 3);
+  const TokenTables tables = make_token_tables(config, 3);
   ThreadPool pool(1);
   Parameters<double> gradients(config);
   TrainingGraph<double>(config, tables, pool)

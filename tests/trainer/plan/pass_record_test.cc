@@ -56,7 +56,7 @@ std::int64_t executed(const ModelConfig& config, const PassOptions& options, boo
   }
   const auto weights = test::random_weights<float>(config, 5, options.plain_residual);
   Parameters<float> gradients(weights.table());
-  const HashTables tables = make_hash_tables(config, 2);
+  const TokenTables tables = test::token_tables(config, 2);
   TrainingGraph<float> graph(config, tables, pool);
   flops_executed = 0;
   static_cast<void>(graph.run(weights, batch, options, with_gradients ? &gradients : nullptr));
@@ -115,6 +115,29 @@ TEST(PassRecord, ProductsAreThoseThatAPassExecutes) {
     SCOPED_TRACE("without the MTP block, rounded, products of BF16");
     expect_same(config,
                 {.mtp_weight = 0, .indexer_weight = 1, .rounds_as_released = true, .bf16_products = true});
+  }
+}
+
+TEST(PassRecord, ProductsOfV41AreThoseThatAPassExecutes) {
+  ModelConfig config = test::tiny_v41_model();
+  {
+    SCOPED_TRACE("a step before the indexers learn");
+    expect_same(config, {.recompute = false, .dense_attention = true});
+  }
+  {
+    SCOPED_TRACE("indexers alone");
+    expect_same(config, {.dense_attention = true, .indexer_weight = 1, .indexers_alone = true});
+  }
+  config.index_topk = config.streams->candidate_topk_blocks = 100;
+  {
+    SCOPED_TRACE("a step of the whole model");
+    expect_same(config, {.recompute = false, .indexer_weight = 1, .balance_weight = 1e-4});
+  }
+  {
+    SCOPED_TRACE("with blocks computed again, rounded, products of BF16");
+    config.index_head_dim = config.head_dim = 64;  // which codes share scales in
+    config.engram->head_dim = 32;
+    expect_same(config, {.indexer_weight = 1, .rounds_as_released = true, .bf16_products = true});
   }
 }
 

@@ -104,7 +104,7 @@ interval = 3
                           int num_threads = 2) {
     ThreadPool pool(num_threads);
     const RunFolder folder(folder_ / name);
-    const HashTables tables = hash_tables_of(config);
+    const TokenTables tables = token_tables_of(config);
     PolicyRun run(config, folder, tables, std::move(options), pool);
     run.run();
     return run.state().weights;
@@ -166,7 +166,7 @@ TEST_F(DistillationTest, TextsBesideTheRepliesAreLearned) {
 TEST_F(DistillationTest, AStudentThatIsItsTeacherHasNoLoss) {
   const TrainConfig own = config("teachers = [\"" + student_.path().string() + "\"]");
   ThreadPool pool(2);
-  const HashTables tables = hash_tables_of(own);
+  const TokenTables tables = token_tables_of(own);
   Parameters<float> weights(own.model), gradients(own.model);
   import_weights(own, weights, pool);
   const PolicyPrompt prompt{.tokens = {0, 5, 9}, .mode = {}, .rule = {}, .domain = ""};

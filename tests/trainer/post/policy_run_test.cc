@@ -64,7 +64,7 @@ interval = 3
   Parameters<float> train(const std::string& name, TrainingRunOptions options = {}, int num_threads = 2) {
     ThreadPool pool(num_threads);
     const RunFolder folder(folder_ / name);
-    const HashTables tables = hash_tables_of(config_);
+    const TokenTables tables = token_tables_of(config_);
     PolicyRun run(config_, folder, tables, std::move(options), pool);
     run.run();
     return run.state().weights;
@@ -192,7 +192,9 @@ TEST(Rollouts, LogprobsAreTheEnginesAtTheTemperature) {
   EngineOptions options{.device = {}, .precision = Precision::kExact, .num_threads = 2, .max_sequences = 3};
   options.cache_tokens = 2048;
   options.prefix_cache = true;
-  Engine engine(engine_weights(config.model, weights, hash_tables_of(config), kBf16Formats, pool), options);
+  Engine engine(
+      engine_weights(config.model, weights, token_tables_of(config), kBf16Formats, "models/stories", pool),
+      options);
   const RolloutConfig config_of_rollouts{.group_size = 3, .max_tokens = 5, .temperature = 0.5};
   const std::vector<TokenId> prompt(300, 7);  // longer than a page of the cache
   const std::vector<Rollout> rollouts = sample_group(engine, config_of_rollouts, prompt, 1, 11);

@@ -159,7 +159,7 @@ TEST_F(AddedTensor, IsTrainedAndExported) {
   for (const TensorRow row : {matrix, factors})
     EXPECT_FALSE(std::ranges::equal(weights.values(row), before.values(row))) << spec(row).name;
 
-  export_model(folder / "model", config, weights, make_hash_tables(config_, 1), false, pool_);
+  export_model(folder / "model", config, weights, make_token_tables(config_, 1), false, pool_);
   const ModelWeights reread(config_, Checkpoint(folder / "model"));
   const WeightMatrix& stored = added(reread.tree());
   ASSERT_EQ(stored.rows * stored.cols, std::ssize(weights.values(matrix)));

@@ -70,7 +70,7 @@ double trainer_loss(const TrainConfig& config, const Parameters<float>& weights,
   batch.documents = {{0, batch.num_tokens()}};
   batch.row_begin = {0, batch.num_tokens()};
   batch.num_global_targets = batch.num_tokens() - 1;
-  const HashTables tables = hash_tables_of(config);
+  const TokenTables tables = token_tables_of(config);
   TrainingGraph<float> graph(config.model, tables, pool);
   return graph.run(weights, batch, {.mtp_weight = 0, .scaled_rope = true}, nullptr).loss_sum;
 }
@@ -91,14 +91,14 @@ TEST(Import, AnExportWithoutStepsBetweenLosesNothing) {
   Parameters<float> weights(config.model);
   import_weights(config, weights, pool);
   const TemporaryFolder folder;
-  export_model(folder / "model", config, weights, hash_tables_of(config), false, pool);
+  export_model(folder / "model", config, weights, token_tables_of(config), false, pool);
   TrainConfig again = config;
   again.run.from = folder / "model";
   Parameters<float> reread(config.model);
   import_weights(again, reread, pool);
   for (std::size_t i = 0; i < weights.size(); ++i)
     EXPECT_TRUE(std::ranges::equal(weights.values(i), reread.values(i))) << weights.spec(i).name;
-  EXPECT_EQ(hash_tables_of(config), hash_tables_of(again));
+  EXPECT_EQ(token_tables_of(config).experts, token_tables_of(again).experts);
 }
 
 TEST(Import, AModelOfAnotherShapeIsRefusedWithItsTensors) {

@@ -104,7 +104,7 @@ TEST_F(TrainingRunTest, ADamagedCheckpointIsASentence) {
 TEST_F(TrainingRunTest, AnExportedModelHasTheReleasedLayout) {
   const Parameters<float> weights = train("a", {.stop_step = 1});
   ThreadPool pool(2);
-  export_model(folder_ / "model", config_, weights, make_hash_tables(config_.model, 1), false, pool);
+  export_model(folder_ / "model", config_, weights, make_token_tables(config_.model, 1), false, pool);
   const ModelConfig model = load_config(folder_ / "model");
   EXPECT_EQ(model, config_.model);
   EXPECT_TRUE(mismatches(model, Checkpoint(folder_ / "model")).empty());

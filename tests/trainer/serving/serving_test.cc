@@ -49,15 +49,23 @@ class Serving : public ::testing::Test {
 
   /// A random model with a layer of each ratio and an MTP block.
   void set_layers(std::vector<std::int64_t> ratios) {
-    config_.model = preset_config("tiny-flash");
-    config_.model.num_hidden_layers = std::ssize(ratios);
+    ModelConfig model = preset_config("tiny-flash");
+    model.num_hidden_layers = std::ssize(ratios);
     ratios.push_back(0);
-    config_.model.compress_ratios = std::move(ratios);
-    files_.emplace(config_.model);
+    model.compress_ratios = std::move(ratios);
+    set_model(std::move(model));
+  }
+
+  /// DeepSeek-V4.1 without its draft head.
+  void set_v41() { set_model(without_drafts(preset_config("tiny-v41"))); }
+
+  void set_model(ModelConfig model) {
+    config_.model = std::move(model);
+    files_.emplace(config_.model, 1, config_.data.folder);
     config_.run.from = files_->path();
     weights_ = Parameters<float>(config_.model);
     import_weights(config_, weights_, pool_);
-    tables_ = hash_tables_of(config_);
+    tables_ = token_tables_of(config_);
     std::mt19937 random(7);
     std::normal_distribution<float> normal;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
@@ -67,18 +75,19 @@ class Serving : public ::testing::Test {
 
   static PassOptions rounding(bool rounds) { return {.rounds_as_released = rounds, .scaled_rope = true}; }
 
-  static EngineOptions released() {
-    EngineOptions options{.device = {}, .precision = Precision::kReleased, .num_threads = 2};
+  EngineOptions engine_options(Precision precision = Precision::kReleased) const {
+    EngineOptions options{.device = {}, .precision = precision, .num_threads = 2};
     options.max_batch_tokens = options.max_logit_rows = kTokens;
     options.cache_tokens = 512;
-    options.drafts = true;
+    options.drafts = config_.model.num_draft_blocks() > 0;
     return options;
   }
 
   /// An engine with the weights as they are in memory.
-  std::unique_ptr<Engine> engine() {
-    return std::make_unique<Engine>(
-        engine_weights(config_.model, weights_, tables_, stored_formats(config_.model), pool_), released());
+  std::unique_ptr<Engine> engine(Precision precision = Precision::kReleased) {
+    return std::make_unique<Engine>(engine_weights(config_.model, weights_, tables_,
+                                                   stored_formats(config_.model), config_.data.folder, pool_),
+                                    engine_options(precision));
   }
 
   /// Logits of the main model or of the MTP block, [rows, V].
@@ -101,10 +110,10 @@ class Serving : public ::testing::Test {
   }
 
   /// Of each row |difference| / |row| between the trainer's logits and the engine's, in ascending order.
-  std::vector<double> errors(bool rounds, LogitsOf of) {
+  std::vector<double> errors(bool rounds, LogitsOf of, Precision precision = Precision::kReleased) {
     TrainingGraph<float> graph(config_.model, tables_, pool_);
     const std::vector<float> got = graph.logits(stored(), batch_, rounding(rounds), of);
-    const std::vector<float> expected = served_logits(*engine(), of);
+    const std::vector<float> expected = served_logits(*engine(precision), of);
     EXPECT_EQ(got.size(), expected.size());
     const auto width = static_cast<std::size_t>(config_.model.vocab_size);
     std::vector<double> errors;
@@ -120,6 +129,10 @@ class Serving : public ::testing::Test {
     return errors;
   }
 
+  /// The engine with an export has the logits of one with the weights in memory, and the export's values are
+  /// those that `stored` rounds to.
+  void expect_exported_weights();
+
   void cut_into_documents(std::int64_t length) {
     batch_.documents.clear();
     for (std::int64_t begin = 0; begin < kTokens; begin += length) {
@@ -132,7 +145,7 @@ class Serving : public ::testing::Test {
   std::optional<test::RandomCheckpoint> files_;
   TrainConfig config_;
   Parameters<float> weights_{preset_config("tiny-flash")};
-  HashTables tables_;
+  TokenTables tables_;
   TrainingBatch batch_;
 };
 
@@ -164,10 +177,10 @@ TEST_F(Serving, TheRoundedCacheAndIndexersAreTheEngines) {
   }
 }
 
-TEST_F(Serving, TheRoundedWeightsAreThoseOfAnExport) {
+void Serving::expect_exported_weights() {
   const std::filesystem::path exported = files_->path().parent_path() / "exported";
   export_model(exported, config_, weights_, tables_, false, pool_);
-  Engine of_export(exported, released());
+  Engine of_export(exported, engine_options());
   EXPECT_EQ(served_logits(of_export, LogitsOf::kMain), served_logits(*engine(), LogitsOf::kMain));
   config_.run.from = exported;
   Parameters<float> read(config_.model);
@@ -179,6 +192,29 @@ TEST_F(Serving, TheRoundedWeightsAreThoseOfAnExport) {
     EXPECT_TRUE(std::ranges::equal(read.values(i), rounded.values(i))) << read.spec(i).name;
     EXPECT_TRUE(std::ranges::equal(again.values(i), rounded.values(i))) << read.spec(i).name;
   }
+}
+
+TEST_F(Serving, TheRoundedWeightsAreThoseOfAnExport) { expect_exported_weights(); }
+TEST_F(Serving, TheRoundedWeightsOfV41AreThoseOfAnExport) {
+  set_v41();
+  expect_exported_weights();
+}
+
+// Selections and candidates are made of scores that differ in their last bits alone, so they are the same.
+TEST_F(Serving, TheForwardOfV41HasTheLogitsOfExactPrecision) {
+  set_v41();
+  const std::vector<double> of_rows = errors(false, LogitsOf::kMain, Precision::kExact);
+  RecordProperty("largest", std::to_string(of_rows.back() * 1e6) + "e-6");
+  EXPECT_LT(of_rows.back(), 1e-5);
+}
+
+TEST_F(Serving, TheRoundedForwardOfV41HasTheLogitsOfReleasedPrecision) {
+  set_v41();
+  cut_into_documents(5);
+  const std::vector<double> rounded = errors(true, LogitsOf::kMain), plain = errors(false, LogitsOf::kMain);
+  RecordProperty("main", std::to_string(median(rounded)) + ", not rounded " + std::to_string(median(plain)));
+  EXPECT_LT(median(rounded), 1e-3);
+  EXPECT_GT(median(plain), 0.03);
 }
 
 TEST_F(Serving, GradientsPassTheRoundingsStraightThrough) {
