@@ -190,13 +190,12 @@ ModelConfig read_model(const ConfigFile& file, const std::filesystem::path& from
              kPreset);
     }
   }
+  if (model.dense_format == WeightFormat::kFp8) model.dense_format = model.fp8_format();
+  if (model.num_draft_blocks() == 0) model = without_drafts(std::move(model));
   validate(model, file.label() + ": [model]");
-  if (model.streams) {
-    fail(
-        "{}: {} is not trained so far, whose layers share entries; a preset or a checkpoint of DeepSeek-V4 "
-        "is",
-        file.label(), model.family->name);
-  }
+  file.require(model.num_draft_blocks() == 0 || model.draft_kind != DraftKind::kDspark, kModel,
+               "num_nextn_predict_layers", "0, the model without its DSpark head, which is not trained",
+               fmt::to_string(model.num_draft_blocks()));
   return model;
 }
 
@@ -272,7 +271,7 @@ void check_indexer(const TrainConfig& c, const ConfigFile& file) {
                fmt::format("dense_steps + warmup_steps within run.steps, {}", c.run.steps),
                fmt::format("{} + {}", c.indexer.dense_steps, steps));
   file.require(steps == 0 || c.model.num_layers_of(LayerKind::kCsa) > 0, "indexer", "warmup_steps",
-               "0 for a model without indexers, which are those of layers with compress_ratio 4",
+               "0 for a model without indexers: none of its layers selects among entries of its own",
                fmt::to_string(steps));
   file.require(steps == 0 || c.loss.indexer_weight > 0, "loss", "indexer_weight",
                "above 0 where indexer.warmup_steps train nothing else",
@@ -286,6 +285,7 @@ void check_ablation(const TrainConfig& c, const ConfigFile& file) {
     file.require(holds, "ablation", "plain_residual",
                  fmt::format("false {}, whose models have mixed streams", what), "true");
   };
+  require(!c.model.lags_mixing(), fmt::format("of a {}", c.model.family->name));
   require(c.run.from.empty(), "with run.from");
   require(c.rollout.prompts.empty(), "with [rollout]");
   require(c.lora.rank == 0, "with [lora]");
