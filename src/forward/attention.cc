@@ -103,29 +103,44 @@ void Attention::store(std::int64_t block, const Pass& pass, const HalfBlock& hal
   context_.device.execute<ops::KvStore>(stored(call));
 }
 
+void Attention::store_entries(std::int64_t block, const Pass& pass, const HalfBlock& half) {
+  const Call call = this->call(block, pass);
+  BALEEN_CHECK(call.shape.makes_entries() && call.shape.entry_form == EntryForm::kLatent);
+  project(call, half, entry_products(call));
+  store_latents(call);
+}
+
 Activations<2> Attention::placed(const Call& call, const Activations<2>& all, std::int64_t width) const {
   const RowRange attending = call.attending();
   return rows(all, call.pass.num_rows(), width).slice(attending.begin, attending.end);
 }
 
+std::vector<LinearOutput> Attention::entry_products(const Call& call) const {
+  const auto& [block, pass, weights, shape, values] = call;
+  const CompressorWeights& main = weights.compressor;
+  const CompressorWeights& index = weights.indexer.compressor;
+  const auto product = [&](const WeightMatrix& weight, const Activations<2>& y, std::string_view name,
+                           bool trains_input = true) {
+    return LinearOutput{&weight, placed(call, y, weight.rows), call.shape.compresses(), name, trains_input};
+  };
+  std::vector<LinearOutput> products;
+  if (shape.makes_entries()) products.push_back(product(main.wkv, entry_inputs(call), "compressor.wkv"));
+  if (shape.compresses()) products.push_back(product(main.wgate, values.main_gate, "compressor.wgate"));
+  if (shape.pools_keys()) {
+    products.push_back(product(index.wkv, values.index_kv, "indexer.wkv", false));
+    products.push_back(product(index.wgate, values.index_gate, "indexer.wgate", false));
+  }
+  return products;
+}
+
 void Attention::project(const Call& call, const HalfBlock& half) {
   const auto& [block, pass, weights, shape, values] = call;
   const std::int64_t num_rows = call.num_attending();
-  const CompressorWeights& main = weights.compressor;
-  const CompressorWeights& index = weights.indexer.compressor;
-  const auto entries = [&](const WeightMatrix& weight, const Activations<2>& y, std::string_view name,
-                           bool trains_input = true) {
-    return LinearOutput{&weight, placed(call, y, weight.rows), shape.compresses(), name, trains_input};
-  };
   std::vector<LinearOutput> projections{
       {&weights.wq_a, rows(values.q_latent, num_rows), false, "wq_a"},
       {&weights.wkv, placed(call, values.kv, values.kv.extent(1)), false, "wkv"}};
-  if (shape.makes_entries()) projections.push_back(entries(main.wkv, entry_inputs(call), "compressor.wkv"));
-  if (shape.compresses()) projections.push_back(entries(main.wgate, values.main_gate, "compressor.wgate"));
-  if (shape.pools_keys()) {
-    projections.push_back(entries(index.wkv, values.index_kv, "indexer.wkv", false));
-    projections.push_back(entries(index.wgate, values.index_gate, "indexer.wgate", false));
-  }
+  const std::vector<LinearOutput> products = entry_products(call);
+  projections.insert(projections.end(), products.begin(), products.end());
   if (shape.selects()) {
     projections.push_back({&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false,
                            "indexer.weights_proj", false});

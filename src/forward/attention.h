@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "forward/output_projection.h"
 #include "forward/pass.h"
@@ -78,6 +79,9 @@ class Attention {
   void run(std::int64_t block, const Pass& pass, const HalfBlock& half);
   /// Of a block without entries: writes the same cache rows, and computes nothing else.
   void store(std::int64_t block, const Pass& pass, const HalfBlock& half);
+  /// Of a block that makes latents: writes the entries and index keys that the batch's positions complete, and
+  /// computes nothing else.
+  void store_entries(std::int64_t block, const Pass& pass, const HalfBlock& half);
 
  private:
   /// One block of a pass.
@@ -93,6 +97,8 @@ class Attention {
   };
 
   [[nodiscard]] Call call(std::int64_t block, const Pass& pass);
+  /// Products of u that entries are made of.
+  [[nodiscard]] std::vector<LinearOutput> entry_products(const Call& call) const;
   /// u to the query's latent, and to what the cache is made from.
   void project(const Call& call, const HalfBlock& half);
   /// u by these matrices, the cache's alone or some more.

@@ -111,6 +111,39 @@ void Forward::run_main(const Step& step) {
   streams_.end(pass);
 }
 
+void Forward::run_encoder(const Step& step, const DecoderRows& decoder) {
+  const RowShares shares(layout_, step);
+  const Pass pass{.step = step,
+                  .shares = shares,
+                  .begin = 0,
+                  .end = decoder.begin,
+                  .streams = rows(streams_.arrays().main, shares.kept().size()),
+                  .counts_load = !streams_.is_observed()};
+  attention_.begin(pass);
+  streams_.begin(pass);
+  run_blocks(pass);
+  // Rows of padding get values too, as those of any step have some.
+  std::vector<RowPair> pairs(decoder.rows.begin(), decoder.rows.end());
+  const std::int64_t num_padded = pairs.empty() ? 0 : context_.device.traits().padded_rows(std::ssize(pairs));
+  while (std::ssize(pairs) < num_padded)
+    pairs.push_back({pairs.front().from, static_cast<std::int32_t>(pairs.size())});
+  streams_.hand_rows(decoder.begin, pass, pairs);
+  attention_.store_entries(decoder.begin, pass, streams_.half());
+}
+
+void Forward::run_decoder(const Step& step, std::int64_t begin) {
+  const RowShares shares(layout_, step);
+  const Pass pass{.step = step,
+                  .shares = shares,
+                  .begin = begin,
+                  .end = context_.rank.num_layers(),
+                  .streams = rows(streams_.arrays().drafts, shares.kept().size()),
+                  .counts_load = !streams_.is_observed(),
+                  .resumes = true};
+  attention_.begin(pass);
+  run_blocks(pass);
+}
+
 void Forward::run_drafts(const Step& step, const DraftRun& drafts) {
   const RowShares shares(layout_, step);
   const std::int64_t num_rows = shares.kept().size();
@@ -171,6 +204,26 @@ Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> c
     context_.device.steps().run(StepPart::kMain, [&] { run_main(step); });
   }
   return returned(streams, step);
+}
+
+Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                            const DecoderRows& decoder) {
+  BALEEN_CHECK(layout_.plan().is_one_rank());
+  StepBatches& batches = context_.device.batches();
+  const Step step{batch, batches.begin(batch, chosen)};
+  BALEEN_CHECK_LE(step.rows.num_rows, streams_.arrays().main.extent(0));
+  num_rows_ = step.rows.num_rows;
+  streams_.engram().begin(step);
+  // Steps of two batches are not among those that are captured.
+  run_encoder(step, decoder);
+  if (decoder.batch.num_rows() == 0) {
+    num_rows_ = 0;
+    return rows(streams_.arrays().drafts, 0);
+  }
+  const Step rest{decoder.batch, batches.begin(decoder.batch, chosen)};
+  num_rows_ = rest.rows.num_rows;
+  run_decoder(rest, decoder.begin);
+  return returned(streams_.arrays().drafts, rest);
 }
 
 Activations<3> Forward::run_drafts(const RaggedBatch& batch, std::span<const TokenId> chosen,

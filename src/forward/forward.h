@@ -72,6 +72,13 @@ struct DraftRecord {
   std::function<void(const Rows&)> enter;
 };
 
+/// Of a step whose decoder half (model/decoder_half.h) is computed on some rows alone: these.
+struct DecoderRows {
+  std::int64_t begin = 0;         ///< the half's first block
+  RaggedBatch batch;              ///< the rows as a batch of their own; perhaps none
+  std::span<const RowPair> rows;  ///< ascending: each row's place in the step, and in `batch`
+};
+
 class Forward {
  public:
   /// All of them must outlive this, of `rank` its model; weights, cache and `arena`, which has
@@ -89,6 +96,11 @@ class Forward {
   /// Where ranks share out rows these are the ones that the rank keeps, `kept`.
   /// `chosen`: of a batch with tokens that operations called before leave there (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen = {});
+
+  /// The same in two halves, by one rank: the step's rows go through the encoder half and leave entries for
+  /// the other, through which `decoder.rows` go. Returns their streams alone.
+  [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                                   const DecoderRows& decoder);
 
   /// Runs the blocks of a draft head over a batch of at most max_rows rows, whose tokens and streams are what
   /// the head makes of them; all rows, also where ranks share them out. Returns the streams [T, n, d] after
@@ -171,6 +183,8 @@ class Forward {
 
  private:
   void run_main(const Step& step);
+  void run_encoder(const Step& step, const DecoderRows& decoder);
+  void run_decoder(const Step& step, std::int64_t begin);
   void run_drafts(const Step& step, const DraftRun& drafts);
   void record_drafts(const Step& step, const DraftRecord& record);
   void run_blocks(const Pass& pass);

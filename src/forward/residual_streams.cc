@@ -15,6 +15,7 @@ HalfBlockArrays::HalfBlockArrays(const RankConfig& rank, ActivationArrays& array
   if (!rank.model().lags_mixing()) return;
   pre = arrays.floats(rank.model().hc_mult);
   first = arrays.floats(rank.model().hc_mult);
+  handed = arrays.floats(rank.model().hc_mult);
 }
 
 HalfBlockArrays HalfBlockArrays::from_row(std::int64_t begin) const {
@@ -26,6 +27,7 @@ HalfBlockArrays HalfBlockArrays::from_row(std::int64_t begin) const {
   rest.comb = rows_from(comb, begin);
   rest.pre = rows_from(pre, begin);
   rest.first = rows_from(first, begin);
+  rest.handed = rows_from(handed, begin);
   return rest;
 }
 
@@ -87,6 +89,7 @@ HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, con
   const HalfBlockArrays& values = halves_.of(pass);
   const bool lags = !values.pre.empty();
   const Activations<2> pre = lags ? rows(values.pre, pass.num_kept()) : Activations<2>();
+  const Activations<2>& first = pass.resumes ? values.handed : values.first;
   return {.streams = pass.streams,
           .weights = weights,
           .norm_eps = context_.norm_eps(),
@@ -96,7 +99,7 @@ HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, con
           .u = values.half.u.slice(own.begin, own.end),
           .post = rows(values.post, pass.num_kept()),
           .comb = rows(values.comb, pass.num_kept()),
-          .incoming = lags && is_first ? rows(values.first, pass.num_kept()) : pre,
+          .incoming = lags && is_first ? rows(first, pass.num_kept()) : pre,
           .pre = pre};
 }
 
@@ -141,7 +144,8 @@ HcPostArgs ResidualStreams::left(const Pass& pass) const {
 
 void ResidualStreams::enter_block(std::int64_t block, const Pass& pass) {
   if (block > pass.begin && !stops_before(block)) return;  // entered as the one before it was left
-  if (engram_.has(block)) engram_.run(block, pass);
+  const bool has_engram = engram_.has(block) && !(pass.resumes && block == pass.begin);
+  if (has_engram) engram_.run(block, pass);
   if (means_.of_inputs) take_mean(block, pass);
   context_.device.execute<ops::HcPre, ops::RmsNorm>(mixed_for_attention(block, pass),
                                                     normed_for_attention(block, pass));
@@ -163,6 +167,22 @@ void ResidualStreams::leave_block(std::int64_t block, const Pass& pass) {
   }
   if (!means_.of_inputs) take_mean(block, pass);
   if (observer_ != nullptr) observer_(observer_context_, block, pass.streams);
+}
+
+void ResidualStreams::hand_rows(std::int64_t block, const Pass& pass, std::span<const RowPair> pairs) {
+  if (engram_.has(block)) engram_.run(block, pass);
+  const auto flat = [](const Activations<3>& streams) {
+    return streams.reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
+  };
+  if (!pairs.empty()) {
+    const HalfBlockArrays& values = halves_.of(pass);
+    context_.device.execute<ops::GatherRows>(
+        {.from = flat(pass.streams), .pairs = pairs, .to = flat(arrays_.drafts)});
+    if (!values.pre.empty())
+      context_.device.execute<ops::GatherRows>({.from = values.pre, .pairs = pairs, .to = values.handed});
+  }
+  context_.device.execute<ops::HcPre, ops::RmsNorm>(mixed_for_attention(block, pass),
+                                                    normed_for_attention(block, pass));
 }
 
 Activations<3> ResidualStreams::means_before(std::int64_t layer, const Pass& pass) const {

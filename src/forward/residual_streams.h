@@ -7,6 +7,9 @@
 ///     leave_block      hc_post [, those of the next block's enter_block]     f -> streams [, u]
 ///     end              [send]
 ///
+/// A pass may end before a block that goes on with some of its rows alone: `hand_rows` leaves those for a pass
+/// that resumes, and makes u of all rows once more, for the block's entries.
+///
 /// Where mixing lags (V4.1), `hc_pre` sums streams up by the weights of the half-block before, which go from
 /// half to half; what the last one leaves collapses the streams (`left_mixing`).
 ///
@@ -21,6 +24,7 @@
 #include "forward/engram_module.h"
 #include "forward/pass.h"
 #include "forward/pass_arrays.h"
+#include "ops/gather_rows/gather_rows.h"
 #include "ops/hc_post/hc_post.h"
 #include "ops/hc_pre/hc_pre.h"
 #include "ops/rms_norm/rms_norm.h"
@@ -45,8 +49,9 @@ struct HalfBlockArrays {
   Activations<2> post;  ///< [R, n] float32 weights of `f` in each stream
   Activations<3> comb;  ///< [R, n, n] float32 weights of the streams in each other
   // Where mixing lags; otherwise empty.
-  Activations<2> pre;    ///< [R, n] float32 weights of the streams in the next half-block's u
-  Activations<2> first;  ///< [R, n] those of the first one's: the first stream alone
+  Activations<2> pre;     ///< [R, n] float32 weights of the streams in the next half-block's u
+  Activations<2> first;   ///< [R, n] those of the first one's: the first stream alone
+  Activations<2> handed;  ///< [R, n] what came to rows that a pass resumes with
 };
 
 struct StreamArrays {
@@ -101,6 +106,11 @@ class ResidualStreams {
   /// Takes f of the experts into the streams; sets u for the next block's attention, if one follows and
   /// the streams between are not read.
   void leave_block(std::int64_t block, const Pass& pass);
+
+  /// Behind the last block of a pass, for `block`, which follows: rows of the pass's streams, and of what
+  /// collapses them, come to `arrays().drafts` for a pass that resumes; u is set for the block's attention, of
+  /// all rows.
+  void hand_rows(std::int64_t block, const Pass& pass, std::span<const RowPair> pairs);
 
   void leave_means(StreamMeans means) { means_ = std::move(means); }
   /// From now on `observer`, if it is set, is called after each block.

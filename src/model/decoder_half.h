@@ -1,0 +1,18 @@
+/// Where the decoder half of a model begins: the layers whose entries, and so all that later positions see of
+/// a position beside its window, come from layers before them. DeepSeek-V4.1's layers 20 to 39 read entries
+/// that layer 20 makes of what layer 19 leaves; of a prompt's positions that no window reaches any more they
+/// need compute nothing.                                          (source: releases specification 2.5)
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "model/config.h"
+
+namespace baleen {
+
+/// The first layer of the decoder half, which makes entries for itself and all layers behind it. A failure
+/// says why the model has no such half.
+[[nodiscard]] Result<std::int64_t> decoder_begin(const ModelConfig& config);
+
+}  // namespace baleen
