@@ -6,7 +6,8 @@ TEXT is a file; VARIANT is an argument of `baleen --kernel`, or several with com
 blank: " --isa AVX2". Of the first --tokens tokens of TEXT, prints for the model's own arithmetic and for each
 variant: nats a token, how often the likeliest token is the same, the mean Kullback-Leibler divergence
 from the model's own distribution in nats, and the root of the mean square of the difference of logits over
-that of the logits.
+that of the logits. With --prompt N the first N tokens are a prompt, and the other ones are predicted, as
+" --bounded-replay 128" wants it.
 """
 
 import argparse
@@ -63,6 +64,7 @@ def main():
     parser.add_argument("variants", nargs="+", metavar="VARIANT")
     parser.add_argument("--model", type=pathlib.Path, default=root / "models/stories")
     parser.add_argument("--tokens", type=int, default=2000)
+    parser.add_argument("--prompt", type=int, default=0)
     parser.add_argument("--baleen", type=pathlib.Path, default=root / "build/release/src/app/baleen")
     options = parser.parse_args()
     text = options.text.read_text(encoding="utf-8")
@@ -76,11 +78,13 @@ def main():
             path = folder / name
             more = variant.split() if variant.startswith(" ") else [
                 word for choice in variant.split(",") if choice for word in ("--kernel", choice)]
-            run(options.baleen, "logits", "--model", options.model, "--tokens", folder / "ids", "--out", path, *more)
+            run(options.baleen, "logits", "--model", options.model, "--tokens", folder / "ids", "--out", path,
+                "--prompt-tokens", options.prompt, *more)
             return path
 
         own = logits("own.safetensors", "")
         print(f"{len(ids)} tokens of {options.text.name}, {options.model.name}")
+        ids = ids[max(options.prompt - 1, 0):]
         print(f"{'variant':30} {'nats':>8} {'same best':>10} {'divergence':>11} {'logits':>8}")
         for variant in ["", *options.variants]:
             path = own if not variant else logits("other.safetensors", variant)

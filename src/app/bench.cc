@@ -116,6 +116,10 @@ void run_bench(const BenchFlags& flags) {
     if (load.prompt == 0 || load.decode == 0)
       fail("bench --clients: requests need --prompt and --decode of 1 or more");
     if (load.at > 0 || load.lists_kernels) fail("bench --clients: --at and --kernels are for phases");
+  } else if (options.bounded_replay_tokens > 0) {
+    fail(
+        "bench --bounded-replay: phases want the logits of every step of a prompt, and most would have none; "
+        "--clients measures requests with it");
   }
   load.fit(options);
   const auto engine = make_engine(flags, options);

@@ -5,9 +5,9 @@
 
 namespace baleen {
 
-void ConversationEngine::start_anew() {
+void ConversationEngine::start_anew(std::int64_t prompt_tokens) {
   if (sequence_) engine_.close(*sequence_, false);
-  sequence_ = engine_.open({});
+  sequence_ = engine_.open_prompt({}, prompt_tokens);
   seen_.clear();
 }
 
@@ -22,7 +22,7 @@ Result<Generated> ConversationEngine::reply(const MarkedText& prompt, Generation
   }
   const bool continues =
       sequence_ && seen_.size() < tokens.size() && std::equal(seen_.begin(), seen_.end(), tokens.begin());
-  if (!continues) start_anew();
+  if (!continues) start_anew(std::ssize(tokens));
   request.prompt.assign(tokens.begin() + static_cast<std::ptrdiff_t>(seen_.size()), tokens.end());
   request.history = seen_;
   Result<Generated> generated = generate(engine_, tokenizer_, *sequence_, request, callbacks);

@@ -28,7 +28,8 @@ class ConversationEngine {
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(seen_.size()); }
 
  private:
-  void start_anew();
+  /// With a sequence that will be fed so many tokens before its first reply.
+  void start_anew(std::int64_t prompt_tokens);
 
   StepEngine& engine_;
   const Tokenizer& tokenizer_;

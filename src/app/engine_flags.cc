@@ -98,6 +98,11 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                  "host's cores compute some of them meanwhile, with the same bits wherever an expert lies. "
                  "auto: compute where that is measured to be faster");
   add_engram_option(command, engram);
+  command.integer(
+      "--bounded-replay", bounded_replay, kTokensRange,
+      "Compute the decoder half of a model that has one (DeepSeek-V4.1's layers 20 to 39) on so "
+      "many last tokens of a prompt alone, as 128, and not at all on those before: nearly half of "
+      "a prompt's work. An approximation (docs/bounded_replay.md); 0: on all tokens");
   command.texts("--kernel", kernels,
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");
@@ -211,6 +216,7 @@ EngineOptions EngineFlags::options_without_plan() const {
   options.fetch_ahead = !no_fetch_ahead;
   options.host_experts = host_experts;
   options.engram = engram;
+  options.bounded_replay_tokens = bounded_replay;
   return options;
 }
 

@@ -43,8 +43,9 @@ struct EngineFlags {
   bool no_fetch_ahead = false;
   HostExpertsMode host_experts = HostExpertsMode::kAuto;
   EngramWish engram = EngramWish::kAuto;
-  ParallelPlan parallel;  ///< zeros: one rank
-  BatchOverlap overlap;   ///< when a plan with two micro-batches cuts its steps
+  std::int64_t bounded_replay = 0;  ///< tokens of a prompt; 0: its decoder half is computed on all
+  ParallelPlan parallel;            ///< zeros: one rank
+  BatchOverlap overlap;             ///< when a plan with two micro-batches cuts its steps
   ExpertFlags experts;
   PromptProfileFlag prompts;
 

@@ -22,6 +22,7 @@ constexpr OptionName kNames[] = {
     {"balancing interval", "--balance-interval"},
     {"balancing window", "--balance-window"},
     {"batch tokens", "--global-batch-tokens"},
+    {"bounded replay", "--bounded-replay"},
     {"chunk", "--chunk"},
     {"concurrency", "--max-concurrency"},
     {"context", "--context"},

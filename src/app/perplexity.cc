@@ -57,6 +57,11 @@ double negative_log_likelihood(ModelEngine& engine, std::span<const TokenId> win
 
 void run_perplexity(const PerplexityFlags& flags) {
   EngineOptions options = flags.engine.options();
+  if (options.bounded_replay_tokens > 0) {
+    fail(
+        "--bounded-replay: every token of the text is scored, and those of a prompt would have no logits; "
+        "leave it out, or see what it changes by `logits --prompt-tokens`");
+  }
   const std::string text = read_text_file(flags.text);
   ModelFolder folder = open_model_folder(flags.engine.model);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);

@@ -130,7 +130,8 @@ void run_once(const RunFlags& flags) {
   if (request.sampling.num_logprobs >= 0) {
     callbacks.on_token = [&](const SampledToken& token) { print_logprobs(tokenizer, token); };
   }
-  const Result<Generated> generated = generate(engine, tokenizer, *engine.open({}), request, callbacks);
+  const SequenceId sequence = *engine.open_prompt({}, std::ssize(request.prompt));
+  const Result<Generated> generated = generate(engine, tokenizer, sequence, request, callbacks);
   if (flags.chat) {
     reply.finish();
   } else {

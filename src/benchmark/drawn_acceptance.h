@@ -48,6 +48,10 @@ class AcceptingEngine final : public StepEngine {
   void foresee(SequenceId sequence, std::span<const TokenId> tokens) override {
     engine_.foresee(sequence, tokens);
   }
+  [[nodiscard]] std::optional<SequenceId> open_prompt(std::span<const TokenId> tokens,
+                                                      std::int64_t prompt_tokens) override {
+    return engine_.open_prompt(tokens, prompt_tokens);
+  }
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
   [[nodiscard]] std::optional<Failure> queue(std::span<const StepInput> inputs) override;
   [[nodiscard]] Result<StepOutput> collect() override;

@@ -1,5 +1,7 @@
 #include "engine/draft_session.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "engine/engine_limits.h"
 #include "engine/finite_values.h"
@@ -44,13 +46,18 @@ Failure DraftSession::not_numbers() const {
 ConstActivations<2> DraftSession::follow(std::span<const StepInput> inputs, const StepBatch& batch,
                                          ConstActivations<3> streams, std::span<const TokenId> chosen) {
   std::vector<FollowedPart> parts;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    // Nothing is before a sequence's own first position: it is at the beginning, or behind a found prefix.
-    parts.push_back({.continues = batch.slices()[i].start > sequences_.opened_at(inputs[i].sequence),
-                     .wants_logits = inputs[i].wanted == WantedLogits::kAll && inputs[i].wants_draft_logits});
+  const RaggedBatch rows = batch.last_rows();
+  for (std::size_t i = 0; i < rows.slices.size(); ++i) {
+    const StepInput& input = inputs[batch.last_inputs()[i]];
+    // Nothing is before a sequence's own first position: it is at the beginning, behind a found prefix, or
+    // where the decoder half begins.
+    const std::int64_t first =
+        std::max(sequences_.opened_at(input.sequence), sequences_.decoder_begin(input.sequence));
+    parts.push_back({.continues = rows.slices[i].start > first,
+                     .wants_logits = input.wanted == WantedLogits::kAll && input.wants_draft_logits});
   }
-  const std::int64_t num_rows = head_->follow(
-      {.batch = batch.rows(), .parts = parts, .streams = streams, .chosen = chosen}, logits_.all());
+  const std::int64_t num_rows =
+      head_->follow({.batch = rows, .parts = parts, .streams = streams, .chosen = chosen}, logits_.all());
   if (num_rows == 0) return {};
   return logits_.read(logits_.first_rows(num_rows));
 }

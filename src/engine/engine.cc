@@ -49,6 +49,11 @@ void Engine::foresee(SequenceId sequence, std::span<const TokenId> tokens) {
   runner_.foresee(sequence, tokens);
 }
 
+std::optional<SequenceId> Engine::open_prompt(std::span<const TokenId> tokens, std::int64_t prompt_tokens) {
+  if (options_.bounded_replay_tokens == 0) return open(tokens);
+  return runner_.open(tokens, prompt_tokens - options_.bounded_replay_tokens);
+}
+
 Failure Engine::locate_bad_logits() { return not_numbers(config(), runner_.first_bad_block()); }
 
 Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {

@@ -56,6 +56,8 @@ class Engine final : public ModelEngine {
 
   [[nodiscard]] EngineLimits limits() const override { return runner_.limits(); }
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  [[nodiscard]] std::optional<SequenceId> open_prompt(std::span<const TokenId> tokens,
+                                                      std::int64_t prompt_tokens) override;
   void foresee(SequenceId sequence, std::span<const TokenId> tokens) override;
   void keep_tail(SequenceId sequence, std::int64_t end) override;
   [[nodiscard]] PrefixLookup lookup(SequenceId sequence) const override;

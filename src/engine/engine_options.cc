@@ -6,6 +6,7 @@
 #include "drafts/draft_head.h"
 #include "drafts/heads/draft_heads.h"
 #include "engine/engine_limits.h"
+#include "model/decoder_half.h"
 #include "model/expert_transport.h"
 #include "model/rank_layout.h"
 #include "parallel/thread_pool.h"
@@ -114,6 +115,29 @@ void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   if (const auto refused = overlap_violation(plan)) fail("{}", *refused);
 }
 
+/// Throws where prompts cannot be computed in part.
+void check_bounded_replay(const EngineOptions& options, const ModelConfig& config) {
+  const std::int64_t tokens = options.bounded_replay_tokens;
+  if (tokens == 0) return;
+  if (const Result<std::int64_t> begin = decoder_begin(config); !begin)
+    fail("‹bounded replay›: this model has no decoder half: {}; leave it out", begin.error());
+  if (tokens < config.sliding_window) {
+    fail("‹bounded replay› {}: the tokens behind a prompt see a window of {}; expected at least as many",
+         tokens, config.sliding_window);
+  }
+  if (!options.parallel.is_one_rank()) {
+    fail(
+        "‹bounded replay›, with {}: ranks do not share out the rows of half a model so far; leave it out, or "
+        "use one rank",
+        to_text(options.parallel));
+  }
+  if (options.disk) {
+    fail(
+        "‹bounded replay›, with ‹disk cache›: pages of prompts whose decoder half was not computed are not "
+        "kept on disk; leave out one");
+  }
+}
+
 /// After the other options.
 void settle_draft_head(EngineOptions& options, const ModelConfig& config) {
   if (!options.drafts) return;
@@ -155,6 +179,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   settle_messages(options);
   check_ranks(options, config);
   check_host_experts(options);
+  check_bounded_replay(options, config);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {
     fail("draft tokens: {} wanted, 0 to {} possible", options.max_draft_tokens, kMaxDraftTokens);

@@ -51,10 +51,9 @@ ConstActivations<3> MainPass::stacked(const ConstActivations<2>& streams) const 
   return streams.reshaped<3>({streams.extent(0), c.hc_mult, c.hidden_size});
 }
 
-ConstActivations<3> MainPass::run(const RaggedBatch& batch) { return all_rows(forward_.run(batch)); }
-
-ConstActivations<3> MainPass::run(const RaggedBatch& batch, std::span<const TokenId> chosen) {
-  return all_rows(forward_.run(batch, chosen));
+ConstActivations<3> MainPass::run(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                                  const std::optional<DecoderRows>& decoder) {
+  return all_rows(decoder ? forward_.run(batch, chosen, *decoder) : forward_.run(batch, chosen));
 }
 
 ConstActivations<3> MainPass::all_rows(const ConstActivations<3>& kept) {
@@ -88,21 +87,24 @@ void MainPass::logits(ConstActivations<3> streams, std::span<const std::int64_t>
 }
 
 std::optional<std::int64_t> MainPass::first_bad_block(const RaggedBatch& batch,
+                                                      const std::optional<DecoderRows>& decoder,
                                                       std::span<const std::int64_t> rows) {
   struct Search {
     const Forward& forward;
     Memory& memory;
     std::span<const std::int64_t> wanted_rows;
+    const std::optional<DecoderRows>& halves;
     std::optional<std::int64_t> bad_block;
-  } search{forward_, model_.device().memory(), rows, std::nullopt};
+  } search{forward_, model_.device().memory(), rows, decoder, std::nullopt};
   forward_.observe_blocks(
       [](void* context, std::int64_t block, ConstActivations<3> streams) {
-        auto& [forward, memory, wanted_rows, bad_block] = *static_cast<Search*>(context);
+        auto& [forward, memory, wanted_rows, halves, bad_block] = *static_cast<Search*>(context);
         if (bad_block) return;
         const RowRange kept = forward.kept();
         std::vector<std::byte> row(
             static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
-        for (const std::int64_t wanted : wanted_rows) {
+        for (std::int64_t wanted : wanted_rows) {
+          if (halves && block < halves->begin) wanted = halves->rows[static_cast<std::size_t>(wanted)].from;
           if (wanted < kept.begin || wanted >= kept.end) continue;
           const std::int64_t own = wanted - kept.begin;
           memory.download(row, streams.slice(own, own + 1).address());
@@ -111,7 +113,7 @@ std::optional<std::int64_t> MainPass::first_bad_block(const RaggedBatch& batch,
         }
       },
       &search);
-  static_cast<void>(forward_.run(batch));
+  static_cast<void>(decoder ? forward_.run(batch, {}, *decoder) : forward_.run(batch));
   forward_.observe_blocks(nullptr, nullptr);
   if (!search.bad_block) return std::nullopt;
   return *search.bad_block + model_.layout().stage().begin;

@@ -29,15 +29,17 @@ class MainPass {
   MainPass(DeviceModel& model, const KvCache& cache, const EngineOptions& options, Arena& arena);
 
   /// Streams [rows, n, d] after the last layer, valid until the next call. Of a stage before the last only
-  /// the next one has use of them.
-  [[nodiscard]] ConstActivations<3> run(const RaggedBatch& batch);
-  /// The same of a batch with tokens that operations called before leave at `chosen` (StepBatches::begin).
-  [[nodiscard]] ConstActivations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
+  /// the next one has use of them. `chosen`: of a batch with tokens that operations called before leave there
+  /// (StepBatches::begin). `decoder`: the rows of the decoder half, whose streams these then are; nothing: it
+  /// has all.
+  [[nodiscard]] ConstActivations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                                        const std::optional<DecoderRows>& decoder);
   /// Logits [rows, V] of these rows of streams, in the order of `rows`; at most max_logit_rows.
   void logits(ConstActivations<3> streams, std::span<const std::int64_t> rows, Activations<2> out);
-  /// Runs the batch again, looking at these rows after every block: the first block of the whole model with
-  /// values that are not finite, of those that this device runs.
+  /// Runs the batch again, looking at these rows, of those that `run` returns, after every block: the first
+  /// block of the whole model with values that are not finite, of those that this device runs.
   [[nodiscard]] std::optional<std::int64_t> first_bad_block(const RaggedBatch& batch,
+                                                            const std::optional<DecoderRows>& decoder,
                                                             std::span<const std::int64_t> rows);
 
   /// How many tokens each block sent to each routed expert of the model, rows of [blocks, E]; drafts count

@@ -7,15 +7,26 @@
 #include "base/progress.h"
 #include "engine/finite_values.h"
 #include "engine/step_inputs.h"
+#include "model/decoder_half.h"
 
 namespace baleen {
+namespace {
+
+/// The first layer of the half that bounded replay computes in part; nothing without it.
+std::optional<std::int64_t> replayed_half(const ModelConfig& config, const EngineOptions& options) {
+  if (options.bounded_replay_tokens == 0) return std::nullopt;
+  return decoder_begin(config).value();
+}
+
+}  // namespace
 
 ModelRunner::ModelRunner(DeviceModel& model, const ModelConfig& config, const EngineOptions& options)
     : model_(model),
       options_(options),
       limits_(engine_limits(config, options)),
       admission_(config, limits_, cache_.capacity(), /*may_be_empty=*/model.layout().plan().dp > 1,
-                 sequences_, queued_) {
+                 sequences_, queued_),
+      batch_(sequences_, replayed_half(config, options)) {
   // The plan is a promise: what was reserved is what was computed.
   BALEEN_CHECK_EQ(arenas_.device.peak_bytes(), arenas_.device.size_bytes());
 }
@@ -42,8 +53,8 @@ void ModelRunner::capture_steps() {
   }
 }
 
-std::optional<SequenceId> ModelRunner::open(std::span<const TokenId> prompt) {
-  const std::optional<SequenceId> sequence = sequences_.open(prompt);
+std::optional<SequenceId> ModelRunner::open(std::span<const TokenId> prompt, std::int64_t decoder_begin) {
+  const std::optional<SequenceId> sequence = sequences_.open(prompt, decoder_begin);
   if (sequence) foreseen_.open(*sequence, prompt);
   return sequence;
 }
@@ -54,7 +65,7 @@ ConstActivations<3> ModelRunner::run(std::span<const StepInput> inputs) {
   batch_.lay_out(inputs);
   promotion_.before_step(batch_.num_rows());
   foreseen_.before_step(inputs);
-  const ConstActivations<3> streams = pass_.run(batch_.rows());
+  const ConstActivations<3> streams = pass_.run(batch_.rows(), {}, batch_.decoder_rows());
   foreseen_.step_is_under_way();
   return streams;
 }
@@ -108,7 +119,7 @@ void ModelRunner::begin(std::span<const StepInput> inputs, std::int64_t num_link
   std::vector<std::vector<std::int64_t>> drafts(inputs.size());
   if (drafts_) drafts = drafts_->queue(inputs, num_links, left);
   QueuedStep step = queued_.next(inputs, std::move(drafts), batch_);
-  const ConstActivations<3> streams = pass_.run(batch_.rows(), left);
+  const ConstActivations<3> streams = pass_.run(batch_.rows(), left, batch_.decoder_rows());
   const Activations<2> logits = wanted_logits(streams);
   const std::vector<SampleRow> draws = draws_of(inputs);
   Device& device = model_.device();

@@ -53,8 +53,9 @@ class ModelRunner {
   [[nodiscard]] const DraftHead* draft_head() const { return drafts_ ? &drafts_->head() : nullptr; }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const { return pass_.expert_load(); }
 
-  /// As StepEngine::open and foresee.
-  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt);
+  /// As SequenceTable::open, and StepEngine::foresee.
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt,
+                                               std::int64_t decoder_begin = 0);
   void foresee(SequenceId sequence, std::span<const TokenId> tokens) { foreseen_.foresee(sequence, tokens); }
   /// The next step will check drafts behind these tokens; on ranks without the draft head too.
   void foresee(std::span<const DraftInput> inputs, std::int64_t depth) { foreseen_.foresee(inputs, depth); }
@@ -82,7 +83,7 @@ class ModelRunner {
   /// Runs the latest step with results again, looking at the wanted rows after every block: the first block
   /// of the whole model with values that are not finite.
   [[nodiscard]] std::optional<std::int64_t> first_bad_block() {
-    return pass_.first_bad_block(batch_.rows(), batch_.wanted_rows());
+    return pass_.first_bad_block(batch_.rows(), batch_.decoder_rows(), batch_.wanted_rows());
   }
 
   /// What is wrong with drafts (StepEngine::draft).
@@ -113,7 +114,7 @@ class ModelRunner {
   const EngineOptions& options_;
   EngineLimits limits_;
   KvCache cache_{cache_geometry(model_.rank(), options_), model_.plan().capacity, model_.device().memory()};
-  SequenceTable sequences_{cache_, options_.reserved_tails};
+  SequenceTable sequences_{cache_, options_.reserved_tails, options_.bounded_replay_tokens > 0};
   StepArenas arenas_{model_};
   MainPass pass_{model_, cache_, options_, arenas_.device};
   TokenChooser chooser_{model_.device(), options_.max_logit_rows, arenas_.device};
@@ -121,7 +122,7 @@ class ModelRunner {
   std::unique_ptr<DraftSession> drafts_ = open_drafts();  ///< null without
   QueuedSteps queued_{options_.max_logit_rows, model_.device().host_visible_memory()};
   StepAdmission admission_;
-  StepBatch batch_{sequences_};  ///< the latest step's
+  StepBatch batch_;  ///< the latest step's
   ForeseenTokens foreseen_{sequences_, model_.engram(), options_.max_batch_tokens};
   ExpertPromotion promotion_{pass_, model_.experts()};
 };

@@ -20,7 +20,8 @@ PoolUse pool_use(const PageAllocator& pool, std::int64_t cached, std::int64_t in
 
 }  // namespace
 
-SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails) : cache_(cache) {
+SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails, bool bounds_replay)
+    : cache_(cache), bounds_replay_(bounds_replay) {
   if (!cache.geometry().shares_prefixes) return;
   const RadixTreeOptions options{
       .window_tokens = cache.geometry().window_tokens,
@@ -33,10 +34,10 @@ SequenceTable::~SequenceTable() {
   while (!sequences_.empty()) close(sequences_.begin()->first, false);
 }
 
-std::optional<SequenceId> SequenceTable::open(std::span<const TokenId> prompt) {
+std::optional<SequenceId> SequenceTable::open(std::span<const TokenId> prompt, std::int64_t decoder_begin) {
   SequencePages pages(cache_);
   if (!pages.ok()) return std::nullopt;
-  Sequence sequence{.pages = std::move(pages)};
+  Sequence sequence{.pages = std::move(pages), .decoder_begin = std::max<std::int64_t>(decoder_begin, 0)};
   if (tree_ && !prompt.empty()) start_from_cache(sequence, prompt);
   const auto id = static_cast<SequenceId>(next_id_++);
   sequences_.emplace(id, std::move(sequence));
@@ -48,7 +49,9 @@ std::int64_t SequenceTable::cached_tokens(std::span<const TokenId> prompt) {
 }
 
 void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId> prompt) {
-  const std::span<const TokenId> prefix = prompt.first(prompt.size() - 1);
+  std::int64_t most_found = std::ssize(prompt) - 1;
+  if (bounds_replay_) most_found = std::min(most_found, sequence.decoder_begin);
+  const std::span<const TokenId> prefix = prompt.first(static_cast<std::size_t>(most_found));
   PrefixMatch found = tree_->match(prefix);
   if (found.num_tokens > 0) move_lock(sequence, found.node);
   if (archive_) found = extend_from_disk(sequence, prefix, std::move(found));
@@ -61,13 +64,15 @@ void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId
   sequence.tokens.assign(prefix.begin(), prefix.begin() + sequence.opened_at);
   sequence.keys.resize(std::min(sequence.keys.size(), sequence.tokens.size() / kPageTokens));
   sequence.step_begin = sequence.settled = sequence.opened_at;
-  sequence.lookup = tree_->explain(prompt, sequence.opened_at);
+  sequence.lookup = tree_->explain(prompt.first(prefix.size() + 1), sequence.opened_at);
+  sequence.lookup.prompt_tokens = std::ssize(prompt);
   if (sequence.lookup.lost_tokens > 0) want_tail(sequence, sequence.opened_at + sequence.lookup.lost_tokens);
+  if (bounds_replay_) want_tail(sequence, sequence.decoder_begin);
 }
 
-void SequenceTable::want_tail(Sequence& sequence, std::int64_t end) {
+void SequenceTable::want_tail(Sequence& sequence, std::int64_t end) const {
   end = end / kPageTokens * kPageTokens;
-  if (end <= std::max(sequence.settled, sequence.replay_end)) return;
+  if (end <= std::max(sequence.settled, sequence.replay_end) || end > shareable(sequence, end)) return;
   const auto at = std::ranges::lower_bound(sequence.tails, end, std::greater<>());
   if (at == sequence.tails.end() || *at != end) sequence.tails.insert(at, end);
 }
@@ -195,7 +200,7 @@ void SequenceTable::settle(SequenceId id, std::int64_t length) {
   // Before window rows are left behind.
   if (archive_) archive(sequence, sequence.settled / kPageTokens, length / kPageTokens, false);
   // What a step may take back is not shared.
-  leave_tails(sequence, length - cache_.geometry().max_draft_tokens);
+  leave_tails(sequence, shareable(sequence, length - cache_.geometry().max_draft_tokens));
   sequence.pages.leave_behind(length);
   sequence.settled = length;
 }
@@ -213,8 +218,16 @@ void SequenceTable::truncate(SequenceId id, std::int64_t length) {
   sequence.pages.shrink(length);
 }
 
+std::int64_t SequenceTable::shareable(const Sequence& sequence, std::int64_t end) const {
+  return bounds_replay_ ? std::min(end, sequence.decoder_begin) : end;
+}
+
 void SequenceTable::share(SequenceId id) {
-  Sequence& sequence = sequences_.at(id);
+  // The tail before the decoder half was left as the sequence came past.
+  if (!bounds_replay_) share_all(sequences_.at(id));
+}
+
+void SequenceTable::share_all(Sequence& sequence) {
   leave_tails(sequence, sequence.settled);
   share_pages(sequence, sequence.settled / kPageTokens, sequence.settled);
 }
@@ -239,8 +252,8 @@ RadixNode* SequenceTable::share_pages(Sequence& sequence, std::int64_t num_pages
 }
 
 void SequenceTable::close(SequenceId id, bool keep) {
-  if (keep) share(id);
-  const Sequence& sequence = sequences_.at(id);
+  Sequence& sequence = sequences_.at(id);
+  if (keep) share_all(sequence);
   if (sequence.lock) tree_->unlock(*sequence.lock);
   sequences_.erase(id);
 }

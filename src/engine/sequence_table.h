@@ -30,6 +30,11 @@
 ///     block 1         [~~~~~~~~~~~~~~~|===================]          = exact
 ///     last block      [~~~~~~~~~~~~~~~~~~~~~~~|===========]          exact for a window before P
 ///
+/// With bounded replay (EngineOptions::bounded_replay_tokens) window rows of the decoder half exist from where
+/// a sequence's begins, and are what that makes of them. So no sequence reads those of others: a
+/// prefix is found up to where the decoder half begins, and an open sequence shares its pages up to there; those behind
+/// it when it ends. Entries and window rows of the encoder half are the same for all.
+///
 /// Pool accounts: free + cached + in_use = total in each, checked whenever it is read.
 #pragma once
 
@@ -53,15 +58,21 @@ class SequenceTable {
  public:
   /// Shares prefixes iff the cache's geometry says so. `cache` outlives this. `reserved_tails`: see
   /// RadixTreeOptions.
-  explicit SequenceTable(KvCache& cache, std::int64_t reserved_tails = 0);
+  /// `bounds_replay`: sequences have decoder halves that begin where `open` says.
+  explicit SequenceTable(KvCache& cache, std::int64_t reserved_tails = 0, bool bounds_replay = false);
   ~SequenceTable();
 
   /// From now on pages go to and come from `disk`, which outlives this; what there is goes at once, as far as
   /// its queue holds it. Once, and only where prefixes are shared.
   void attach(DiskTier& disk);
 
-  /// As StepEngine::open.
-  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt);
+  /// As StepEngine::open. `decoder_begin`: where the decoder half of the sequence begins, if that is beyond 0.
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt,
+                                               std::int64_t decoder_begin = 0);
+  /// That a query sees raw rows of.
+  [[nodiscard]] std::int64_t window_tokens() const { return cache_.geometry().window_tokens; }
+  /// Positions before go through the encoder half alone.
+  [[nodiscard]] std::int64_t decoder_begin(SequenceId id) const { return sequences_.at(id).decoder_begin; }
   /// Tokens of `prompt` that the tree holds, as `open` would find them. They count as used last.
   [[nodiscard]] std::int64_t cached_tokens(std::span<const TokenId> prompt);
   [[nodiscard]] bool contains(SequenceId id) const { return sequences_.contains(id); }
@@ -124,6 +135,7 @@ class SequenceTable {
     SequencePages pages;
     std::vector<TokenId> tokens;
     std::int64_t opened_at = 0;
+    std::int64_t decoder_begin = 0;
     std::int64_t step_begin = 0;      ///< length before the last step
     std::int64_t settled = 0;         ///< positions before were computed by steps that have ended
     std::optional<PrefixLock> lock;   ///< holds what is borrowed
@@ -141,9 +153,12 @@ class SequenceTable {
   };
 
   void start_from_cache(Sequence& sequence, std::span<const TokenId> prompt);
-  static void want_tail(Sequence& sequence, std::int64_t end);
+  void want_tail(Sequence& sequence, std::int64_t end) const;
   /// Leaves tails at those positions up to `end` that are wanted.
   void leave_tails(Sequence& sequence, std::int64_t end);
+  /// Positions before may be shared while the sequence is open, of `end` that are there.
+  [[nodiscard]] std::int64_t shareable(const Sequence& sequence, std::int64_t end) const;
+  void share_all(Sequence& sequence);
   /// Shares the first `num_pages` pages, and lets window pages go that no position from `next` on sees. Where
   /// the pages end in the tree, or null when nothing was shared.
   RadixNode* share_pages(Sequence& sequence, std::int64_t num_pages, std::int64_t next);
@@ -167,6 +182,7 @@ class SequenceTable {
   [[nodiscard]] PageCounts owned() const;
 
   KvCache& cache_;
+  bool bounds_replay_;
   std::unique_ptr<RadixTree> tree_;       ///< null without prefix sharing
   std::unique_ptr<PageArchive> archive_;  ///< null without a disk tier
   std::map<SequenceId, Sequence> sequences_;

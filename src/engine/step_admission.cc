@@ -47,8 +47,17 @@ std::optional<Failure> StepAdmission::check(std::span<const StepInput> inputs) c
       if (token == kNoToken && count == 1 && queued_.choice_of(input.sequence)) continue;
       if (auto bad = check_token(token, length + i)) return bad;
     }
+    const std::int64_t decoder_begin = sequences_.decoder_begin(input.sequence),
+                       wanted = num_wanted_of(input);
+    if (wanted > 0 && length + count - wanted < decoder_begin) {
+      return failure(
+          "logits of position {} are wanted, which went through the encoder half alone: bounded replay of "
+          "this "
+          "prompt begins at {}; open the sequence without it",
+          length + count - wanted, decoder_begin);
+    }
     num_rows += count;
-    num_wanted += num_wanted_of(input);
+    num_wanted += wanted;
   }
   if (is_too_few(num_rows) || num_rows > limits_.max_batch_tokens) {
     return failure("a step of {} tokens: this engine takes 1 to {}", num_rows, limits_.max_batch_tokens);

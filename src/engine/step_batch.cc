@@ -1,5 +1,7 @@
 #include "engine/step_batch.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "engine/queued_steps.h"
 #include "engine/step_inputs.h"
@@ -10,26 +12,79 @@ void StepBatch::clear() {
   tokens_.clear();
   slices_.clear();
   wanted_rows_.clear();
+  last_inputs_.clear();
+  decoder_.reset();
+  decoder_tokens_.clear();
+  decoder_slices_.clear();
+  decoder_pairs_.clear();
+}
+
+void StepBatch::set_token(std::int64_t row, TokenId token) {
+  tokens_[static_cast<std::size_t>(row)] = token;
+  for (const RowPair& pair : decoder_pairs_) {
+    if (pair.from == row) decoder_tokens_[static_cast<std::size_t>(pair.to)] = token;
+  }
+}
+
+void StepBatch::divide(std::span<const std::int64_t> decoder_begins) {
+  const auto is_bounded = [&](std::size_t i) {
+    const std::int64_t begin = decoder_begins[i];
+    return begin > 0 && slices_[i].window_at(slices_[i].start, sequences_.window_tokens()).begin < begin;
+  };
+  bool divides = false;
+  for (std::size_t i = 0; i < slices_.size(); ++i) divides = divides || is_bounded(i);
+  std::vector<std::int64_t> last_row(tokens_.size(), -1);
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    SequenceSlice slice = slices_[i];
+    const std::int64_t skipped = std::max<std::int64_t>(decoder_begins[i] - slice.start, 0);
+    if (divides && skipped >= slice.num_tokens) continue;
+    last_inputs_.push_back(i);
+    if (!divides) continue;
+    const std::int64_t first = slice.first_row + skipped;
+    slice.first_row = std::ssize(decoder_tokens_);
+    slice.num_tokens -= skipped;
+    slice.start += skipped;
+    slice.window_begin = std::max(slice.window_begin, decoder_begins[i]);
+    slice.tokens_before = {};  // rows of tables of n-grams are read before
+    decoder_slices_.push_back(slice);
+    for (std::int64_t row = first; row < first + slice.num_tokens; ++row) {
+      last_row[static_cast<std::size_t>(row)] = std::ssize(decoder_tokens_);
+      decoder_pairs_.push_back(
+          {static_cast<std::int32_t>(row), static_cast<std::int32_t>(decoder_tokens_.size())});
+      decoder_tokens_.push_back(tokens_[static_cast<std::size_t>(row)]);
+    }
+  }
+  if (!divides) return;
+  for (std::int64_t& row : wanted_rows_) {
+    row = last_row[static_cast<std::size_t>(row)];
+    BALEEN_CHECK_LE(0, row);
+  }
+  decoder_ = DecoderRows{.begin = *decoder_begin_,
+                         .batch = {.tokens = decoder_tokens_, .slices = decoder_slices_},
+                         .rows = decoder_pairs_};
 }
 
 void StepBatch::lay_out(std::span<const StepInput> inputs) {
   clear();
-  std::vector<std::int64_t> for_the_host;
+  std::vector<std::int64_t> for_the_host, decoder_begins;
   for (const StepInput& input : inputs) {
     const std::int64_t first_row = std::ssize(tokens_), count = num_rows_of(input);
     tokens_.insert(tokens_.end(), input.tokens.begin(), input.tokens.end());
     tokens_.resize(static_cast<std::size_t>(first_row + count), kNoToken);
     slices_.push_back(sequences_.slice(input.sequence, first_row, count));
+    decoder_begins.push_back(sequences_.decoder_begin(input.sequence));
     const std::int64_t first_wanted = count - num_wanted_of(input);
     BALEEN_CHECK(input.draws.empty() || std::ssize(input.draws) == count - first_wanted);
     std::vector<std::int64_t>& rows = input.draws.empty() ? for_the_host : wanted_rows_;
     for (std::int64_t i = first_wanted; i < count; ++i) rows.push_back(first_row + i);
   }
   wanted_rows_.insert(wanted_rows_.end(), for_the_host.begin(), for_the_host.end());
+  divide(decoder_begins);
 }
 
 void StepBatch::lay_out(const QueuedStep& step) {
   clear();
+  std::vector<std::int64_t> decoder_begins;
   for (const QueuedPart& part : step.parts) {
     if (!sequences_.contains(part.sequence)) continue;
     const std::int64_t first_row = std::ssize(tokens_), count = part.end - part.begin;
@@ -37,10 +92,12 @@ void StepBatch::lay_out(const QueuedStep& step) {
     const auto tokens = all.subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(count));
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     slices_.push_back(sequences_.slice(part.sequence, first_row, count));
+    decoder_begins.push_back(sequences_.decoder_begin(part.sequence));
     slices_.back().start = part.begin;
     slices_.back().tokens_before = all.first(static_cast<std::size_t>(part.begin));
     for (std::int64_t i = count - part.num_choices; i < count; ++i) wanted_rows_.push_back(first_row + i);
   }
+  divide(decoder_begins);
 }
 
 }  // namespace baleen

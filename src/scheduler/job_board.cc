@@ -85,7 +85,8 @@ std::optional<SequenceId> JobBoard::open(Contender& contender) {
   std::span<const TokenId> tokens = job.tokens;
   // What the cache holds has no logits: a scored prompt may begin with the part of it that is scored already.
   if (job.wants_all_rows) tokens = tokens.first(static_cast<std::size_t>(job.num_scored));
-  const std::optional<SequenceId> sequence = engine_.open(tokens);
+  const std::optional<SequenceId> sequence =
+      job.wants_all_rows ? engine_.open(tokens) : engine_.open_prompt(tokens, job.prompt_tokens);
   if (!sequence || job.wants_all_rows) return sequence;
   for (const std::int64_t end : job.request.section_ends) engine_.keep_tail(*sequence, end);
   return sequence;

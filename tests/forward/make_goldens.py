@@ -12,6 +12,7 @@ PRESET.safetensors   logits in `exact` of a random checkpoint that `baleen init 
 PRESET-f32-scales.safetensors   the same with FP8 experts and F32 scales that are no powers of two (`OddScales`)
 tiny-v41.safetensors   the same of DeepSeek-V4.1 (v41_oracle.py) with an embedding divided by 4096; of short prompts
                      also in `released`
+tiny-v41-bounded.safetensors   the same weights behind a prompt whose decoder half is computed on its last tokens alone
 PRESET-nvfp4.safetensors   the same with the layers' experts in NVFP4, scales no powers of two (`OddNvfp4`), and MXFP4 in the MTP block
 stories_nll.json     ids of 20 held-out stories and the sums of their negative log-likelihoods in `released`
 operations.safetensors   inputs and outputs of single operations of models/stories in `released`, layer by kind
@@ -85,6 +86,18 @@ def v41_golden(seed):
             'short_begins': begins, 'short_length': np.array([length]),
             'released.norm': np.linalg.norm(rows, axis=1).astype(F32),
             'released.projection': (rows @ tensors['directions'].T.astype(np.float64)).astype(F32)})
+
+def v41_bounded_golden(seed, prompt=300, replay=128):
+    """Logits of a prompt's last tokens, which alone went through the decoder half, and of tokens behind it."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = os.path.join(parent, 'model')
+        subprocess.run([BALEEN, 'init', folder, '--preset', 'tiny-v41', '--seed', str(seed), '--tokenizer', MODEL], check=True,
+                       stdout=subprocess.DEVNULL)
+        m, state = v41_oracle.open_model(folder, 'exact'), v41_oracle.State()
+        ids = np.random.default_rng(6).integers(0, m.cfg['vocab_size'], prompt + 140)
+        rows = [m.bounded_prompt(state, ids[:prompt], replay), m.step(state, ids[prompt:])]
+        save('tiny-v41-bounded.safetensors', described(ids, {'logits': np.concatenate(rows)}, np.array([0, replay - 1, replay]))
+             | {'seed': np.array([seed]), 'prompt_tokens': np.array([prompt]), 'replay': np.array([replay])})
 
 # ------------------------------------------------------------------ held-out stories
 def story_ids():
@@ -181,6 +194,7 @@ logits_golden('tiny-real-heads', 2)
 logits_golden('tiny-flash', 3, 'f32-scales')
 logits_golden('tiny-flash', 4, 'nvfp4')
 v41_golden(5)
+v41_bounded_golden(5)
 stories = story_ids()
 operations_golden((stories[0] + stories[1])[:280])
 stories_golden(stories)

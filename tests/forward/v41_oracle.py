@@ -126,6 +126,7 @@ class V41Model(oracle.Model):
         self.cfg, self.quant = config, precision == 'released'
         self.ck = arrays if isinstance(arrays, oracle.Checkpoint) else Arrays(arrays, set(quantised))
         self.eps, self.kept, self.keep, self.cache = F32(config['rms_norm_eps']), {}, None, {}
+        self.window_begin, self.has_entries = 0, False   # of a prompt's decoder half
         self.hashes = EngramHashes(config, compressed) if config['engram_layer_ids'] else None
 
     def linear(self, x, name):
@@ -249,14 +250,14 @@ class V41Model(oracle.Model):
         if self.quant: kv = bf16(fp8_sim(kv, GROUP))
         window = appended(state.window, layer, kv)
         if layer in c['kv_source_layer_ids']:
-            self.make_entries(x, layer, state)
+            if not self.has_entries: self.make_entries(x, layer, state)
             found['keys'], found['entries'] = state.keys[layer], state.entries[layer]
         if layer in c['index_source_layer_ids']: self.select(x, qr, layer, state, found)
         sink, scale = self.w(p + '.attn_sink'), F32(width ** -0.5)
         out = np.empty((num, heads, width), F32)
         for row in range(num):
             at = begin + row
-            keys = window[max(0, at - c['sliding_window'] + 1):at + 1]
+            keys = window[max(self.window_begin, at - c['sliding_window'] + 1):at + 1]
             if ratio: keys = np.concatenate([keys, found['entries'][found['top'][row]]])
             score = (q[row] @ keys.T) * scale
             most = score.max(-1, keepdims=True)
@@ -278,24 +279,50 @@ class V41Model(oracle.Model):
         return (weight * F32(self.cfg['routed_scaling_factor'])).astype(F32), chosen
 
     # -- the model
-    def step(self, state, ids):
-        """Logits [T, V] of `ids`, which follow what `state` has seen."""
-        ids = list(ids)
-        x = np.repeat(self.w('embed.weight')[ids][:, None], self.cfg['hc_mult'], 1)
-        pre, found = self.first_pre(len(ids)), {}
-        for layer in range(self.cfg['num_hidden_layers']):
+    def layers(self, layers, x, pre, found, state, ids, engram_in_first=True):
+        """Streams behind these layers, and what collapses them."""
+        for layer in layers:
             p = f'layers.{layer}'
-            if layer in self.cfg['engram_layer_ids']: x = self.engram(x, layer, state.ids, ids)
+            if layer in self.cfg['engram_layer_ids'] and (engram_in_first or layer != layers[0]):
+                x = self.engram(x, layer, state.ids, ids)
             next_pre, post, comb = self.mixes(x, p + '.hc_attn')
             u = self.norm(self.collapse(x, pre), p + '.attn_norm')
             x, pre = self.hc_post(self.attention(u, layer, state, found), x, post, comb), next_pre
             next_pre, post, comb = self.mixes(x, p + '.hc_ffn')
             u = self.norm(self.collapse(x, pre), p + '.ffn_norm')
             x, pre = self.hc_post(self.moe(u, p + '.ffn', ids, p), x, post, comb), next_pre
+        return x, pre
+
+    def embedded(self, ids):
+        return np.repeat(self.w('embed.weight')[ids][:, None], self.cfg['hc_mult'], 1), self.first_pre(len(ids))
+
+    def logits(self, x, pre, state, ids, found):
         state.position += len(ids)
         state.ids = (state.ids + ids)[1 - self.cfg['engram_max_ngram_size']:]
         self.last_found = found
         return (self.norm(self.collapse(x, pre), 'norm') @ self.w('head.weight').T).astype(F32)
+
+    def step(self, state, ids):
+        """Logits [T, V] of `ids`, which follow what `state` has seen."""
+        ids, found = list(ids), {}
+        x, pre = self.layers(range(self.cfg['num_hidden_layers']), *self.embedded(ids), found, state, ids)
+        return self.logits(x, pre, state, ids, found)
+
+    def bounded_prompt(self, state, ids, replay):
+        """Logits of the last `replay` of `ids`, with which `state` begins: the others go through the encoder half alone,
+        and layers of the decoder half, which begins with the last that makes entries, see their rows' windows alone."""
+        ids, found = list(ids), {}
+        half, num, begin = self.cfg['kv_source_layer_ids'][-1], self.cfg['num_hidden_layers'], max(0, len(ids) - replay)
+        x, pre = self.layers(range(half), *self.embedded(ids), found, state, ids)
+        if half in self.cfg['engram_layer_ids']: x = self.engram(x, half, state.ids, ids)
+        self.make_entries(self.norm(self.collapse(x, pre), f'layers.{half}.attn_norm'), half, state)
+        nothing = np.full((begin, self.cfg['head_dim']), np.nan, F32)
+        rest = State(begin, [], {layer: nothing for layer in range(half, num)}, state.entries, state.keys, state.pending)
+        self.window_begin, self.has_entries = begin, True
+        x, pre = self.layers(range(half, num), x[begin:], pre[begin:], found, rest, ids[begin:], engram_in_first=False)
+        self.window_begin, self.has_entries = 0, False
+        state.window |= rest.window
+        return self.logits(x, pre, state, ids, found)
 
 
 def open_model(folder, precision='exact', kind=V41Model):

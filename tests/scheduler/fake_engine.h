@@ -46,6 +46,11 @@ class FakeEngine : public StepEngine {
 
   [[nodiscard]] EngineLimits limits() const override;
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  [[nodiscard]] std::optional<SequenceId> open_prompt(std::span<const TokenId> tokens,
+                                                      std::int64_t prompt_tokens) override {
+    opened_prompts.push_back(prompt_tokens);
+    return open(tokens);
+  }
   /// What is said here is what the sequence is fed next.
   void foresee(SequenceId sequence, std::span<const TokenId> tokens) override;
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
@@ -63,11 +68,12 @@ class FakeEngine : public StepEngine {
   /// Called with every step before it runs; a sentence makes it fail and spoils its sequences.
   std::function<std::string(const std::vector<FakeStepPart>&)> on_step;
   bool drafts_fail = false;
-  std::int64_t num_opened = 0;    ///< sequences, since the start
-  std::int64_t num_chosen = 0;    ///< tokens
-  std::int64_t num_foreseen = 0;  ///< parts of steps whose first token was foreseen
-  std::int64_t num_ahead = 0;     ///< steps that were begun while another was under way
-  std::int64_t num_queued = 0;    ///< steps that the loop did not wait for
+  std::int64_t num_opened = 0;               ///< sequences, since the start
+  std::int64_t num_chosen = 0;               ///< tokens
+  std::vector<std::int64_t> opened_prompts;  ///< `prompt_tokens`, in the order of calls
+  std::int64_t num_foreseen = 0;             ///< parts of steps whose first token was foreseen
+  std::int64_t num_ahead = 0;                ///< steps that were begun while another was under way
+  std::int64_t num_queued = 0;               ///< steps that the loop did not wait for
   /// Called at the beginning of `collect`: the time that a device takes, if a test wants one.
   std::function<void()> on_collect;
 

@@ -192,6 +192,8 @@ TEST(Scheduler, HigherPriorityTakesTheSlotOfALowerOne) {
   expect_reply(*slow.reply, expected_reply(low, 256000));
   EXPECT_EQ(slow.reply->summary->preemptions, 1);
   EXPECT_EQ(world.scheduler.stats().preemptions, 1);
+  // What was chosen before the preemption is no part of the prompt.
+  EXPECT_EQ(world.engine.opened_prompts, (std::vector<std::int64_t>{10, 10, 10}));
 }
 
 TEST(Scheduler, NobodyYieldsToWhatWouldNotFitAnyway) {
