@@ -5,8 +5,8 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/experts/cuda/expert_activation.cuh"
-#include "ops/matmul/sm80/few_tokens.cuh"
 #include "ops/matmul/cuda/many_tokens.cuh"
+#include "ops/matmul/sm80/few_tokens.cuh"
 #include "ops/operation/kernel_time.h"
 
 namespace baleen::sm80 {

@@ -4,8 +4,8 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/matmul/sm80/few_tokens.cuh"
 #include "ops/matmul/cuda/many_tokens.cuh"
+#include "ops/matmul/sm80/few_tokens.cuh"
 
 namespace baleen::sm80 {
 namespace {
