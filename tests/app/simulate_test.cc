@@ -38,6 +38,22 @@ TEST(Simulate, TableAndJson) {
   EXPECT_EQ(nlohmann::json::parse(json.out)["plan"]["tp"], 4);
 }
 
+TEST(Simulate, TablesOfNGramsLieWhereTheyAreWanted) {
+  const auto v41 = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments{"v41-flash", "--num-devices", "4", "--tp", "4", "--decode"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return simulate(arguments);
+  };
+  const auto expect = [](const ProgramResult& result, const std::string& line) {
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find(line), std::string::npos) << result.out;
+  };
+  expect(v41({}), "tables of n-grams    202.758  in the host's memory, of which a token reads 48 rows\n");
+  expect(v41({"--engram", "disk", "--disk-gbps", "5"}), "202.758  on disk, of which a token reads 48 rows\n");
+  expect_failure(v41({"--engram", "disk"}), 1, "GB are missing on a device");  // of a disk nothing is said
+  expect_failure(v41({"--num-mtp-tokens", "6"}), 1, "--num-mtp-tokens 6: the DSpark head drafts 5 at most");
+}
+
 TEST(Simulate, WritesFilesWholeOrNotAtAll) {
   const test::TemporaryFolder folder;
   const std::string html = folder / "step.html", trace = folder / "step.json";
