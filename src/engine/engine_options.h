@@ -63,9 +63,9 @@ struct EngineOptions {
   /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies
   /// `drafts`.
   std::int64_t max_draft_tokens = 0;
-  /// Bounded replay: of a prompt (`StepEngine::open_prompt`) the decoder half of the model (model/decoder_half.h)
-  /// is computed on so many last tokens alone, at least a window; 0: on all of them. An approximation:
-  /// windows of these tokens end where they begin.
+  /// Bounded replay: of a prompt (`StepEngine::open_prompt`) the decoder half of the model
+  /// (model/decoder_half.h) is computed on so many last tokens alone, at least a window; 0: on all of them.
+  /// An approximation: windows of these tokens end where they begin.
   std::int64_t bounded_replay_tokens = 0;
   /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
   bool prefix_cache = false;

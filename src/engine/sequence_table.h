@@ -30,10 +30,10 @@
 ///     block 1         [~~~~~~~~~~~~~~~|===================]          = exact
 ///     last block      [~~~~~~~~~~~~~~~~~~~~~~~|===========]          exact for a window before P
 ///
-/// With bounded replay (EngineOptions::bounded_replay_tokens) window rows of the decoder half exist from where
-/// a sequence's begins, and are what that makes of them. So no sequence reads those of others: a
-/// prefix is found up to where the decoder half begins, and an open sequence shares its pages up to there; those behind
-/// it when it ends. Entries and window rows of the encoder half are the same for all.
+/// With bounded replay (EngineOptions::bounded_replay_tokens) window rows of the decoder half exist from
+/// where a sequence's begins, and are what that makes of them. So no sequence reads those of others: a prefix
+/// is found up to where the decoder half begins, and an open sequence shares its pages up to there; those
+/// behind it when it ends. Entries and window rows of the encoder half are the same for all.
 ///
 /// Pool accounts: free + cached + in_use = total in each, checked whenever it is read.
 #pragma once
@@ -66,7 +66,7 @@ class SequenceTable {
   /// its queue holds it. Once, and only where prefixes are shared.
   void attach(DiskTier& disk);
 
-  /// As StepEngine::open. `decoder_begin`: where the decoder half of the sequence begins, if that is beyond 0.
+  /// As StepEngine::open. `decoder_begin`: where the decoder half of the sequence begins; below 0 as 0.
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt,
                                                std::int64_t decoder_begin = 0);
   /// That a query sees raw rows of.

@@ -133,10 +133,10 @@ class StepEngine : public SequenceKeeper {
   /// starts before their end, and logits are exact from the position behind them on (the prompt's last token
   /// is always behind). May evict cached prefixes, and reads from disk before it returns.
   [[nodiscard]] virtual std::optional<SequenceId> open(std::span<const TokenId> prompt) = 0;
-  /// The same of `tokens` that begin with a prompt of `prompt_tokens`. With EngineOptions::bounded_replay_tokens
-  /// the last tokens of the prompt, and all behind it, go through the whole model, those before them through
-  /// its encoder half alone: their logits are not to be had. What the cache holds is used up to there, so
-  /// that the sequence comes to the same bits whatever was found.
+  /// The same of `tokens` that begin with a prompt of `prompt_tokens`. With bounded replay
+  /// (EngineOptions::bounded_replay_tokens) the last tokens of the prompt, and all behind it, go through the
+  /// whole model, those before them through its encoder half alone: their logits are not to be had. What the
+  /// cache holds is used up to there, so that the sequence comes to the same bits whatever was found.
   [[nodiscard]] virtual std::optional<SequenceId> open_prompt(std::span<const TokenId> tokens,
                                                               std::int64_t /*prompt_tokens*/) {
     return open(tokens);

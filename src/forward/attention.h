@@ -79,8 +79,8 @@ class Attention {
   void run(std::int64_t block, const Pass& pass, const HalfBlock& half);
   /// Of a block without entries: writes the same cache rows, and computes nothing else.
   void store(std::int64_t block, const Pass& pass, const HalfBlock& half);
-  /// Of a block that makes latents: writes the entries and index keys that the batch's positions complete, and
-  /// computes nothing else.
+  /// Of a block that makes latents: writes the entries and index keys that the batch's positions complete,
+  /// and computes nothing else.
   void store_entries(std::int64_t block, const Pass& pass, const HalfBlock& half);
 
  private:

@@ -7,8 +7,8 @@
 ///     leave_block      hc_post [, those of the next block's enter_block]     f -> streams [, u]
 ///     end              [send]
 ///
-/// A pass may end before a block that goes on with some of its rows alone: `hand_rows` leaves those for a pass
-/// that resumes, and makes u of all rows once more, for the block's entries.
+/// A pass may end before a block that goes on with some of its rows alone: `hand_rows` leaves those for a
+/// pass that resumes, and makes u of all rows once more, for the block's entries.
 ///
 /// Where mixing lags (V4.1), `hc_pre` sums streams up by the weights of the half-block before, which go from
 /// half to half; what the last one leaves collapses the streams (`left_mixing`).
@@ -107,9 +107,9 @@ class ResidualStreams {
   /// the streams between are not read.
   void leave_block(std::int64_t block, const Pass& pass);
 
-  /// Behind the last block of a pass, for `block`, which follows: rows of the pass's streams, and of what
-  /// collapses them, come to `arrays().drafts` for a pass that resumes; u is set for the block's attention, of
-  /// all rows.
+  /// Behind the last block of a pass, for `block`, which follows: rows of the pass's streams come to
+  /// `arrays().drafts` for a pass that resumes, with what collapses them; u is set for the block's attention,
+  /// of all rows.
   void hand_rows(std::int64_t block, const Pass& pass, std::span<const RowPair> pairs);
 
   void leave_means(StreamMeans means) { means_ = std::move(means); }

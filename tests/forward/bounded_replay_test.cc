@@ -1,6 +1,6 @@
 // Bounded replay of V4.1's decoder half: which rows go through which layers, what a sequence comes to against
-// the NumPy forward pass (v41_oracle.py), and that neither pieces, batch composition, prefixes that were found,
-// sequences that come back nor drafts show in it.
+// the NumPy forward pass (v41_oracle.py), and that neither pieces, batch composition, prefixes that were
+// found, sequences that come back nor drafts show in it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -54,9 +54,9 @@ void make_scales_small(std::span<std::byte> scales) {
   }
 }
 
-/// The golden's weights, with an embedding divided by 4096, and so with all that a norm follows at once: streams
-/// begin so small, and queries, rows, latents, index keys and keys of n-grams are, that an epsilon of 1e-6
-/// would be most of their mean square. What comes behind the norms is the golden's.
+/// The golden's weights, with an embedding divided by 4096, and so with all that a norm follows at once:
+/// streams begin so small, and queries, rows, latents, index keys and keys of n-grams are, that an epsilon of
+/// 1e-6 would be most of their mean square. What comes behind the norms is the golden's.
 class V41Folder {
  public:
   V41Folder() {
