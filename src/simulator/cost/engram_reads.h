@@ -36,9 +36,9 @@ class EngramReads {
 
   std::optional<EngramPlace> place_;  ///< none: no tables, or on the device
   double row_bytes_ = 0;
-  double rows_of_token_ = 0;       ///< of one table
-  double bytes_per_second_ = 0;    ///< of the link
-  double seconds_of_a_round_ = 0;  ///< of reads that are under way together, from a disk
+  double rows_of_token_ = 0;       ///< a token reads so many from one table
+  double bytes_per_second_ = 0;    ///< the link's rate
+  double seconds_of_a_round_ = 0;  ///< a disk's, for reads that are under way together
 };
 
 }  // namespace baleen

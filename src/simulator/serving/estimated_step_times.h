@@ -42,7 +42,7 @@ class EstimatedStepTimes final : public StepTimes {
   bool drafts_;
   double imbalance_, hash_imbalance_;
   std::vector<std::unique_ptr<RankModel>> stages_;
-  std::vector<EngramReads> tables_;    ///< of each stage
+  std::vector<EngramReads> tables_;    ///< each stage has one
   std::size_t ops_of_later_link_ = 0;  ///< the last ones of a step with two drafts
 };
 

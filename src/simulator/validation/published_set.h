@@ -97,8 +97,8 @@ struct ValidatedRow {
 /// Every row on its own device. Throws `Error` for a device or model that is not known.
 [[nodiscard]] std::vector<ValidatedRow> validate_published(const std::vector<PublishedRow>& rows);
 
-/// Rows of which errors say the same: deployments, those of them that are blind, kernels and messages; rows that
-/// calibrate have no errors.
+/// Rows of which errors say the same: deployments, those of them that are blind, kernels and messages; rows
+/// that calibrate have no errors.
 enum class RowGroup : std::uint8_t { kDeployments, kBlind, kKernels, kCalibrates };
 
 [[nodiscard]] RowGroup group_of(const PublishedRow& row);

@@ -29,7 +29,7 @@ template <class T>
 void index_keys_backward(const GraphContext<T>& context, std::int64_t block, const AttentionRows& w,
                          const std::vector<std::int64_t>& entry_begin, const SharedOfBlocks<T>& shared);
 
-/// `sum` of `count` values, zeros when it is first asked for: gradients of several layers add up in it.
+/// `sum` of `count` values, zeros at first: gradients of several layers add up in it.
 template <class T>
 T* summed(Values<T>& sum, std::int64_t count) {
   return sum.empty() ? zeros(sum, count) : sum.data();

@@ -15,8 +15,8 @@ namespace baleen {
 void import_weights(const TrainConfig& config, Parameters<float>& weights, ThreadPool& pool);
 
 /// The tables of experts of `config.run.from`, or new ones by the run's seed where there is no such
-/// checkpoint; n-grams by the tokenizer of the data. Throws `Error` as above, for ids that are no experts, and
-/// for a tokenizer whose compressed vocabulary has another size than the model's.
+/// checkpoint; n-grams by the tokenizer of the data. Throws `Error` as above, for ids that are no experts,
+/// and for a tokenizer whose compressed vocabulary has another size than the model's.
 [[nodiscard]] TokenTables token_tables_of(const TrainConfig& config);
 
 }  // namespace baleen

@@ -95,8 +95,8 @@ TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
   EXPECT_TRUE(copy.tree().blocks.back().moe.routed.empty());
 }
 
-/// A kernel brings missing pieces of an expert in a slot from the host's memory: of experts on disk slots have
-/// all pieces or none, also of those that a guess had begun to fetch before they went there.
+/// A kernel brings missing pieces of an expert in a slot from the host's memory: of experts on disk slots
+/// have all pieces or none, also of those that a guess had begun to fetch before they went there.
 TEST_P(ExpertStoreOf, SlotsHaveNoPartsOfExpertsOnDisk) {
   const std::int64_t num_blocks = weights_->config().num_hidden_layers;
   const auto num_experts = static_cast<std::int32_t>(weights_->config().n_routed_experts);

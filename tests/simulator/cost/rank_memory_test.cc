@@ -87,8 +87,8 @@ TEST(RankMemory, RanksLeaveExpertsToTheHostToo) {
   }
 }
 
-/// V4.1's tables lie in the nearest memory with room, beside what else is there; without one they count as the
-/// device's, which then has too little.
+/// V4.1's tables lie in the nearest memory with room, beside what else is there; without one they count as
+/// the device's, which then has too little.
 TEST(RankMemory, TablesOfNGramsLieWhereThereIsRoom) {
   const ModelConfig config = preset_config("v41-flash");
   const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};

@@ -52,8 +52,8 @@ constexpr Known kPro{.preset = "pro",
                      .share_of_v32_cache = 0.1048};
 
 /// Bytes from the published list of tensors, less those that are left unread; the others from the sizes of
-/// config.json: 38 layers read 512 entries of 288 bytes, 3 sources score n / 2 keys of 68 bytes, the fourth n,
-/// four layers the keys of 16,384 candidates at most.
+/// config.json: 38 layers read 512 entries of 288 bytes, 3 sources score n / 2 keys of 68 bytes, the fourth
+/// n, four layers the keys of 16,384 candidates at most.
 constexpr Known kV41Flash{.preset = "v41-flash",
                           .bytes_beside_experts = 213'318'146'904,
                           .bytes_of_experts = 295'997'276'160,

@@ -112,7 +112,8 @@ class RecordedCosts : public testing::TestWithParam<const char*> {
 };
 
 /// Three sequences in every phase: whole prompts, chunks, single tokens, across the ends of blocks of 4 and
-/// 128 and of pairs, behind more entries than the indexer selects, and more blocks of them than are candidates.
+/// 128 and of pairs, behind more entries than the indexer selects, and more blocks of them than are
+/// candidates.
 TEST_P(RecordedCosts, EveryStepOfARaggedBatch) {
   const SequenceId a = *engine_->open({}), b = *engine_->open({}), c = *engine_->open({});
   std::map<SequenceId, std::int64_t> lengths;

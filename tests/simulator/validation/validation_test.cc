@@ -67,7 +67,8 @@ TEST(Published, MedianIsOverFiguresThatCalibrateNothing) {
   EXPECT_DOUBLE_EQ(median_error(rows, RowGroup::kDeployments), 0.15);
 }
 
-/// What one device does is a share of what all do; rates of a reply, of replies and of prompts are three things.
+/// What one device does is a share of what all do; rates of a reply, of replies and of prompts are three
+/// things.
 TEST(Published, FiguresOfADeployment) {
   const std::string text = R"([{"id":"a","title":"t","device":"h200","source":"s","unknown":"u","blind":true,
     "model":"v41-flash","plan":{"num_devices":4,"tp":4},

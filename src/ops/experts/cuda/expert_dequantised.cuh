@@ -32,7 +32,7 @@
 
 namespace baleen::BALEEN_ARCH::dequantised {
 
-inline constexpr int kWarps = 16;  ///< of a block: those of a scale group of 128
+inline constexpr int kWarps = 16;  ///< a block has: a scale group of 128 has as many
 inline constexpr int kThreads = kWarps * kWarpLanes;
 /// Where groups have 32. A call with few tokens has few blocks, those of a shared expert with twice the bytes
 /// of others: smaller ones are shared out more evenly over multiprocessors.

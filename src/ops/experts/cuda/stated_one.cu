@@ -356,7 +356,7 @@ __device__ void for_each_sum(const Blocks& blocks, const OneMemory& memory, cons
 /// Both products' first, on all multiprocessors. `shared`: how the shared expert's row blocks are split;
 /// `down`: the second kernel's.
 template <bool kWhole>
-__global__ void __launch_bounds__(kMostThreads, 1)
+__global__ void __launch_bounds__(kMaxThreads, 1)
     stated_inner_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, EvenSplit shared,
                             EvenSplit down, NextBehindWait order) {
   extern __shared__ __align__(128) std::byte dynamic[];
@@ -398,7 +398,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 /// The other, and the sums. The token's experts were known when the first kernel let this one begin, so that
 /// weights come while that one still runs.
 template <bool kWhole>
-__global__ void __launch_bounds__(kMostThreads, 1)
+__global__ void __launch_bounds__(kMaxThreads, 1)
     stated_down_one_kernel(const __grid_constant__ OneParams p, OneExtents extents, EvenSplit outputs,
                            NextAtOnce order) {
   extern __shared__ __align__(128) std::byte dynamic[];
@@ -458,7 +458,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 /// where too many row blocks would be one's.
 template <class State>
 struct OneGrid {
-  EvenSplit split;  ///< of the shared expert's row blocks, or of those of outputs
+  EvenSplit split;  ///< splits the shared expert's row blocks, or those of outputs
   OneExtents extents;
 
   [[nodiscard]] std::int64_t bytes() const {
@@ -544,7 +544,7 @@ void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents
     if (early) prefer_shared_memory(reinterpret_cast<const void*>(kernel), kStatedLaunch);
     launch_kernel(kStatedLaunch, kernel,
                   {.grid = dim3(static_cast<unsigned>(grid.split.num_blocks)),
-                   .threads = early ? kMostThreads / 2 : kMostThreads,
+                   .threads = early ? kMaxThreads / 2 : kMaxThreads,
                    .shared_bytes = grid.bytes()},
                   context.stream, params, grid.extents, splits...);
   };

@@ -26,10 +26,10 @@ namespace baleen::BALEEN_ARCH::stated_one {
 using namespace stated;
 using SharedRow = dequantised::RowReader<WeightFormat::kFp8>;
 
-inline constexpr int kMostThreads = 512;
+inline constexpr int kMaxThreads = 512;
 inline constexpr int kRows = 16;           ///< rows of a row block
 inline constexpr int kChunk = 4;           ///< slices of FP4 that a warp has under way in registers
-inline constexpr int kAskedChunks = 16;    ///< of a block, on their way to the L2
+inline constexpr int kAskedChunks = 16;    ///< a block has so many on their way to the L2
 inline constexpr int kSharedAhead = 2;     ///< slices of FP8 that a warp has under way
 inline constexpr int kSlicePairs = 16;     ///< pieces of 16 bytes: a slice's inputs as BF16
 inline constexpr int kEighths = 4;         ///< eight inputs of each group of a slice
@@ -73,7 +73,7 @@ struct OneExtents {
   int num_columns;        ///< rows of activations of routed experts
   int num_slices;         ///< slices of one
   int num_shared_slices;  ///< slices of the shared expert's activations
-  int num_row_blocks;     ///< of both kinds, the shared expert's first
+  int num_row_blocks;     ///< counts both kinds, the shared expert's first
   int num_shared_row_blocks;
 
   /// From row to row of slices' values: odd, so that rows lie in different banks.
