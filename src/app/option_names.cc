@@ -36,6 +36,7 @@ constexpr OptionName kNames[] = {
     {"device", "--device"},
     {"disk cache", "--cache-dir"},
     {"draft acceptance", "--mtp-acceptance"},
+    {"draft depth", "--speculate"},
     {"drafts", "--num-mtp-tokens"},
     {"expert format", "--experts"},
     {"expert map", "--expert-map"},

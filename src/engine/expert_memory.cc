@@ -44,8 +44,21 @@ std::int64_t largest_expert_bytes(const ModelConfig& config, const StorageFormat
   return std::max(bytes, ExpertBlock(config, formats.draft_experts->weight).bytes());
 }
 
+/// `MovableExperts::num_draft_experts`
+std::int64_t other_draft_experts(const ModelConfig& config, bool drafts) {
+  if (!drafts || config.num_draft_blocks() == 0) return 0;
+  const std::int64_t count = config.num_routed_experts(config.num_hidden_layers);
+  return count == config.n_routed_experts ? 0 : count;
+}
+
 /// What wants all experts of a rank in its GPU's memory; empty: nothing does.
-std::string_view why_all_on_gpu(const EngineOptions& options) {
+std::string why_all_on_gpu(const MovableExperts& experts, const EngineOptions& options) {
+  if (experts.num_draft_experts > 0) {
+    return fmt::format(
+        "‹draft depth› runs blocks of {} experts beside layers of {}, and what leaves a GPU is as many of "
+        "each",
+        experts.num_draft_experts, experts.counts.num_experts);
+  }
   if (options.balance.enabled) return "‹balancing› moves experts from one GPU's memory to another's";
   if (options.parallel.dual_batch_overlap)
     return "‹micro-batch overlap› would copy experts of the host twice a step";
@@ -61,7 +74,8 @@ MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& 
                      .num_selected = config.num_experts_per_tok},
           .block_bytes = largest_expert_bytes(config, formats, options.drafts),
           .bytes_beside = device_bytes_beside_experts(config, formats),
-          .in_place = formats.experts == WeightFormat::kBF16};
+          .in_place = formats.experts == WeightFormat::kBF16,
+          .num_draft_experts = other_draft_experts(config, options.drafts)};
 }
 
 MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree, const ParallelPlan& plan,
@@ -79,7 +93,8 @@ MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree, c
           .block_bytes = block_bytes,
           .bytes_beside = device_bytes_beside_experts(tree),
           .in_place = routed.front().w1.format == WeightFormat::kBF16,
-          .num_sharing = plan.num_devices};
+          .num_sharing = plan.num_devices,
+          .num_draft_experts = other_draft_experts(rank.model(), options.drafts)};
 }
 
 std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
@@ -95,7 +110,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
                                      options.gpu_weight_bytes.value_or(plan.weight_bytes));
   if (plan.weight_bytes <= room) return std::nullopt;
-  if (const std::string_view why = why_all_on_gpu(options); !why.empty()) {
+  if (const std::string why = why_all_on_gpu(experts, options); !why.empty()) {
     return failure(
         "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a "
         "smaller ‹context›, ‹chunk› or ‹sequences›",

@@ -21,6 +21,9 @@ struct MovableExperts {
   std::int64_t bytes_beside = 0;  ///< what all other weights take, on the device
   bool in_place = false;          ///< BF16: read where they lie
   std::int64_t num_sharing = 1;   ///< ranks, which share what they may take of the host's memory
+  /// Experts that a block of the draft head has, where it is run and a layer has another number (V4.1); 0:
+  /// as many. A store has as many of each block, so such a model's experts do not leave the GPU.
+  std::int64_t num_draft_experts = 0;
 };
 
 /// Of one rank that has the whole model.

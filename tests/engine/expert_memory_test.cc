@@ -60,6 +60,24 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
             std::string::npos);
 }
 
+/// Blocks of V4.1's draft head have 128 experts, its layers 384.
+TEST(ExpertsOnTheHost, NotBesideADraftHeadWithOtherNumbers) {
+  const ModelConfig config = preset_config("v41-flash");
+  const std::int64_t free_bytes = std::int64_t{139} << 30;
+  for (const bool drafts : {false, true}) {
+    const EngineOptions options = resolved(
+        {.device = planned_gpu(), .max_batch_tokens = 512, .cache_tokens = 8192, .drafts = drafts}, config);
+    MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+    const auto failed = leave_experts_to_host(plan, movable(config, options), options, free_bytes);
+    ASSERT_EQ(failed.has_value(), drafts);
+    if (failed) {
+      EXPECT_NE(failed->message.find("‹draft depth› runs blocks of 128 experts beside layers of 384"),
+                std::string::npos)
+          << failed->message;
+    }
+  }
+}
+
 TEST(ExpertsOnTheHost, FlashOnOne80GbCard) {
   const ModelConfig config = preset_config("flash");
   const std::int64_t free_bytes = std::int64_t{78} << 30;
