@@ -3,8 +3,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <set>
-#include <utility>
 
 #include "cuda/cuda_error.h"
 #include "cuda/shared_memory_limit.h"
@@ -17,16 +15,6 @@ std::int64_t most_shared_bytes(const char* name) {
   check_cuda(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu), name);
   const std::int64_t limit = shared_memory_limit(gpu);
   return limit > 0 ? std::min<std::int64_t>(most, limit) : most;
-}
-
-void prefer_shared_memory(const void* kernel, const char* name) {
-  thread_local std::set<std::pair<int, const void*>> preferring;  // by GPU
-  int gpu = 0;
-  check_cuda(cudaGetDevice(&gpu), name);
-  if (!preferring.emplace(gpu, kernel).second) return;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                  cudaSharedmemCarveoutMaxShared),
-             name);
 }
 
 }  // namespace baleen

@@ -65,7 +65,9 @@ TEST(V41Config, FewestLayersAreAModel) {
     const ModelConfig config = preset_config(preset);
     const std::int64_t fewest = fewest_layers(config);
     EXPECT_NO_THROW(validate(with_layers(config, fewest), preset)) << preset;
-    if (fewest > 1) EXPECT_THROW(static_cast<void>(with_layers(config, fewest - 1)), Error) << preset;
+    if (fewest > 1) {
+      EXPECT_THROW(static_cast<void>(with_layers(config, fewest - 1)), Error) << preset;
+    }
   }
 }
 

@@ -2,14 +2,11 @@
 // another. What a call waits for is its weights, so all multiprocessors have as many bytes of them, all warps
 // of one too (stated_one_rows.cuh), and more of them are under way at all times than registers have room for.
 //
-// Where kernels begin early, a block has half of a multiprocessor's registers, and one of the second kernel
-// lies beside one of the first: it has planned and has weights on their way when that one ends. Elsewhere a
-// block has them all, and the first kernel ends with asking for what the second one begins with. Either
-// begins with weights of the shared expert, which are known before the ids are.
+// A block has all of a multiprocessor's registers, and the first kernel ends with asking for what the second
+// one begins with. Either begins with weights of the shared expert, which are known before the ids are.
 #include <algorithm>
 #include <cstddef>
 
-#include "cuda/block_memory.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/experts/cuda/stated_launch.cuh"
@@ -222,7 +219,7 @@ __device__ void ask_for(const std::uint8_t* from, int bytes) {
 }
 
 /// By all threads, as they end: rows of w2 that the second kernel's block with this one's number begins with.
-/// `down`: how that one's are split; of no blocks: it begins early.
+/// `down`: how that one's are split.
 __device__ void ask_for_down(const OneParams& p, const OnePlan& plan, const EvenSplit& down) {
   if (static_cast<int>(blockIdx.x) >= down.num_blocks) return;
   const BlockOutputs outputs(down, static_cast<int>(blockIdx.x));
@@ -539,17 +536,15 @@ void multiply_one_stated(const ExpertsArgs& args, const DispatchExtents& extents
   const bool whole = are_whole(products.routed[0], products.width) &&
                      are_whole(products.routed[1], products.width) &&
                      are_whole(products.routed[2], products.inner_width);
-  const bool early = context.stream.starts_early;
   const auto launch = [&](auto kernel, const auto& grid, const auto&... splits) {
-    if (early) prefer_shared_memory(reinterpret_cast<const void*>(kernel), kStatedLaunch);
     launch_kernel(kStatedLaunch, kernel,
                   {.grid = dim3(static_cast<unsigned>(grid.split.num_blocks)),
-                   .threads = early ? kMaxThreads / 2 : kMaxThreads,
+                   .threads = kMaxThreads,
                    .shared_bytes = grid.bytes()},
                   context.stream, params, grid.extents, splits...);
   };
   launch(whole ? stated_inner_one_kernel<true> : stated_inner_one_kernel<false>, inner, inner.split,
-         early ? EvenSplit{} : down.split);
+         down.split);
   launch(whole ? stated_down_one_kernel<true> : stated_down_one_kernel<false>, down, down.split);
   if (!adds_up) combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
