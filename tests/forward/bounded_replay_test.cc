@@ -320,7 +320,7 @@ TEST(BoundedReplay, WhatItCannotBeCombinedWithIsRefused) {
       "‹bounded replay›, with ‹disk cache›: pages of prompts whose decoder half was not computed are not "
       "kept on disk; leave out one");
   asked = options();
-  asked.parallel.num_devices = asked.parallel.tp = asked.parallel.moe_tp = 2;
+  asked.parallel.num_devices = asked.parallel.tp = 2;
   EXPECT_THAT(refusal(asked, config), testing::HasSubstr("ranks do not share out the rows of half a model"));
 }
 

@@ -83,15 +83,14 @@ std::string step_json(const StepReport& report) {
   for (const StageEstimate& stage : e.stages) {
     Json parts;
     for (const auto& [name, bytes] : stage.memory.parts()) parts[std::string(name)] = bytes;
-    json["memory"].push_back(
-        {{"layers", {stage.stage.begin, stage.stage.end}},
-         {"bytes", parts},
-         {"total", stage.memory.total()},
-         {"host_experts", stage.memory.experts.num_on_host},
-         {"disk_experts", stage.memory.experts.num_on_disk},
-         {"host_expert_bytes", stage.memory.host_expert_bytes},
-         {"engram_place",
-          stage.memory.engram_place ? Json(engram_place_name(*stage.memory.engram_place)) : Json()}});
+    Json memory = {{"layers", {stage.stage.begin, stage.stage.end}},
+                   {"bytes", parts},
+                   {"total", stage.memory.total()},
+                   {"host_experts", stage.memory.experts.num_on_host},
+                   {"disk_experts", stage.memory.experts.num_on_disk},
+                   {"host_expert_bytes", stage.memory.host_expert_bytes}};
+    if (const auto& place = stage.memory.engram_place) memory["engram_place"] = engram_place_name(*place);
+    json["memory"].push_back(std::move(memory));
   }
   json["device_memory_bytes"] = e.device_memory_bytes;
   json["fits"] = e.fits();

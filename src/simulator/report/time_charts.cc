@@ -20,9 +20,9 @@ constexpr std::size_t kNumPlaces = static_cast<std::size_t>(StepPlace::kCount);
 std::string tick_seconds(double value) { return si_text(value, "s"); }
 
 /// Of `RankMemory::parts`, in their order.
-constexpr std::array<const char*, 9> kMemoryStyles{"c-memory", "c-csa",           "c-hca",
-                                                   "c-window", "c-compute",       "c-outside",
-                                                   "c-draft",  "c-communication", "c-latency"};
+constexpr std::array<const char*, 10> kMemoryStyles{
+    "c-memory",  "c-csa",   "c-hca",           "c-window",      "c-compute",
+    "c-outside", "c-draft", "c-communication", "c-host-copies", "c-latency"};
 
 }  // namespace
 
