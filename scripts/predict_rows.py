@@ -2,9 +2,10 @@
 """predict_rows.py --num-devices N [--program BALEEN] [--out FILE.jsonl]: the rows of bench/rows.json for a host with N
 GPUs: what the simulator predicts, what was measured, what bounds it, what must be reached.
 
-Without --kept the simulator is asked, and --out keeps its answers, a JSON line each; with --add those that it has stay as
-they are, and rows that it has none of are added. With --kept FILE.jsonl predictions made earlier stand beside the measured values: of --results, as measure_rows.py and sm90_ranks_bench leave them
-(rows-h200-xN.jsonl, ranks-h200-xN.csv), before those in bench/results.
+Without --kept the simulator is asked, and --out keeps its answers, a JSON line each; with --add those that it has
+stay as they are, and rows that it has none of are added. With --kept FILE.jsonl predictions made earlier stand beside
+the measured values: of --results, as measure_rows.py and sm90_ranks_bench leave them (rows-h200-xN.jsonl,
+ranks-h200-xN.csv), before those in bench/results.
 
 A row is calibrated when its own measured value is part of the profile (messages of the hosts that they were measured on),
 blind when nothing of this many GPUs has been measured."""
