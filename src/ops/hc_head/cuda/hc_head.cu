@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void hc_head(const HcHeadArgs& args, CudaContext& context) {
   const std::int64_t num_rows = args.streams.extent(0), width = args.streams.extent(2);
+  if (num_rows == 0) return;  // of no rows a given mixing is as empty as one that is not given
   BALEEN_CHECK(args.precision == Precision::kReleased);
   BALEEN_CHECK_EQ(args.streams.extent(1), kHcStreams);
   BALEEN_CHECK_EQ(width % kValues, 0);
@@ -112,7 +113,6 @@ void hc_head(const HcHeadArgs& args, CudaContext& context) {
   BALEEN_CHECK(is_given ||
                (args.weights.fn.extent(0) == kHcStreams && args.weights.fn.extent(1) == kHcStreams * width));
   BALEEN_CHECK(args.y.extent(0) == num_rows && args.y.extent(1) == width && args.y.stride(0) % kValues == 0);
-  if (num_rows == 0) return;
   launch_kernel(
       "hc_head", hc_head_kernel, {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = kThreads},
       context.stream,
