@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """check_gpu_ranks.py BALEEN [--ranks N] [--rehearse]: the program's commands over N ranks on GPUs (default: as many as there
-are, at least two), with models/stories. Where there are fewer GPUs than ranks, ranks share them if the program can.
+are, at least two), with models/stories, and its logits with a random model of DeepSeek-V4.1's shapes. Where there are fewer
+GPUs than ranks, ranks share them if the program can.
 
 Expert, data, pipeline, sequence and context parallel plans give the logits of one GPU, bit for bit, wherever experts lie, as
 threads and, where there are mpirun and a GPU for each rank, as processes; where NCCL is found, by it too,
@@ -23,13 +24,14 @@ import tempfile
 import urllib.request
 
 MODEL = "models/stories"
+V41 = ["--preset", "tiny-v41", "--tokenizer", MODEL]  # `baleen init` makes it
 NUM_TOKENS = 300
 COMMAND_SECONDS = 120
 END_SECONDS = 40
 PROMPTS = [f"Tell me a story about animal number {i}." for i in range(12)]
 # Experts change places several times while the prompts are answered.
 BALANCE = ["--balance-first", 20, "--balance-interval", 20, "--balance-window", 20, "--balance-gain", 0]
-NUM_LAYERS = 6  # of the model: stages of a pipeline have one at least
+MOST_STAGES = {"v4": 6, "v41": 2}  # of a pipeline: a layer each at least; V4.1's layers share entries within a stage
 
 
 def num_gpus():
@@ -59,14 +61,14 @@ def devices(ranks, rehearse):
     return ["--devices", ",".join(str(rank % NUM_GPUS) for rank in range(ranks))]
 
 
-def plans_with_bits_of_one_rank(ranks):
+def plans_with_bits_of_one_rank(ranks, most_stages):
     """(ranks, options of the plan): of all of them, and of fewer."""
     plans = [(ranks, "--dp", ranks), (ranks, "--ep", ranks), (ranks, "--cp", ranks),
              (ranks, "--tp", ranks, "--o-proj-tp", 1, "--sequence-parallel"),
              (ranks, "--dp", ranks, "--redundant-experts", ranks),
              (ranks, "--dp", ranks, "--expert-placement", "round-robin"),
              (ranks, "--dp", ranks, "--prefill-groups", ranks // 2)]
-    stages = max(stages for stages in range(1, NUM_LAYERS + 1) if ranks % stages == 0)
+    stages = max(stages for stages in range(1, most_stages + 1) if ranks % stages == 0)
     plans.append((ranks, "--pp", stages, "--dp", ranks // stages))
     if ranks > 2:
         plans += [(2, "--dp", 2), (ranks, "--pp", 2, "--dp", ranks // 2),
@@ -79,9 +81,9 @@ def check(holds, sentence):
         sys.exit(f"check_gpu_ranks.py: {sentence}")
 
 
-def run(baleen, command, *options, processes=0, several_hosts=False):
+def run(baleen, command, model, *options, processes=0, several_hosts=False):
     """`processes`: that many ranks started by mpirun; 0: one process. `several_hosts`: NCCL takes each for a host of its own."""
-    words = [baleen, command, "--model", MODEL, *options]
+    words = [baleen, command, "--model", model, *options]
     mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     environment = dict(os.environ)
     if several_hosts:
@@ -96,7 +98,7 @@ def run(baleen, command, *options, processes=0, several_hosts=False):
     return done.stdout
 
 
-def check_logits(baleen, ranks, rehearse):
+def check_logits(baleen, model, most_stages, ranks, rehearse):
     with tempfile.TemporaryDirectory() as folder:
         ids, out = pathlib.Path(folder, "ids"), pathlib.Path(folder, "logits")
         ids.write_text(" ".join(str((37 * i + 11) % 4000) for i in range(NUM_TOKENS)))
@@ -105,11 +107,11 @@ def check_logits(baleen, ranks, rehearse):
 
         def logits(*options, processes=0, several_hosts=False):
             out.unlink(missing_ok=True)
-            run(baleen, "logits", *fixed, *options, processes=processes, several_hosts=several_hosts)
+            run(baleen, "logits", model, *fixed, *options, processes=processes, several_hosts=several_hosts)
             return out.read_bytes()
 
         one = logits("--device", "cpu" if rehearse else "cuda:0")
-        for count, *plan in plans_with_bits_of_one_rank(ranks):
+        for count, *plan in plans_with_bits_of_one_rank(ranks, most_stages):
             options = [*devices(count, rehearse), *plan]
             check(logits(*options) == one, f"{' '.join(plan)}: other logits than one rank's")
             print(f"{' '.join(plan)}: the logits of one rank")
@@ -180,7 +182,11 @@ def main():
     parser.add_argument("--rehearse", action="store_true")
     options = parser.parse_args()
     check(NUM_GPUS > 0 or options.rehearse, "nvidia-smi names no GPU; --rehearse runs CPU ranks")
-    check_logits(options.program, options.ranks, options.rehearse)
+    check_logits(options.program, MODEL, MOST_STAGES["v4"], options.ranks, options.rehearse)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([options.program, "init", *V41, folder], stdout=subprocess.DEVNULL, check=True, timeout=COMMAND_SECONDS)
+        print("a model of DeepSeek-V4.1's shapes:")
+        check_logits(options.program, folder, MOST_STAGES["v41"], options.ranks, options.rehearse)
     ranks = options.ranks
     by_nccl = [["--dp", ranks, "--messages", "nccl"]] if goes_by_nccl(ranks, options.rehearse) else []
     replies = [check_server(options.program, ranks, options.rehearse, *plan)
