@@ -68,34 +68,34 @@ struct RowLeaves {
 /// "compressor.*": ratio r, entries of width h, w = 2 for r = 4 and 1 otherwise.
 template <class Leaves>
 struct CompressorWeightsOf {
-  Leaves::Table ape;     ///< [r, w h]; latents have none
-  Leaves::Matrix wkv;    ///< [w h, d] BF16
-  Leaves::Matrix wgate;  ///< [w h, d] BF16; none with r = 1
-  Leaves::Vector norm;   ///< [h]
+  typename Leaves::Table ape;     ///< [r, w h]; latents have none
+  typename Leaves::Matrix wkv;    ///< [w h, d] BF16
+  typename Leaves::Matrix wgate;  ///< [w h, d] BF16; none with r = 1
+  typename Leaves::Vector norm;   ///< [h]
 };
 using CompressorWeights = CompressorWeightsOf<ViewLeaves>;
 
 template <class Leaves>
 struct IndexerWeightsOf {
-  Leaves::Matrix wq_b;          ///< [H_I c_I, R_q]
-  Leaves::Matrix weights_proj;  ///< [H_I, d] BF16
+  typename Leaves::Matrix wq_b;          ///< [H_I c_I, R_q]
+  typename Leaves::Matrix weights_proj;  ///< [H_I, d] BF16
   CompressorWeightsOf<Leaves> compressor;
   // Where keys are made of latents.
-  Leaves::Matrix wk;      ///< [c_I, c] BF16
-  Leaves::Vector k_norm;  ///< [c_I]
+  typename Leaves::Matrix wk;      ///< [c_I, c] BF16
+  typename Leaves::Vector k_norm;  ///< [c_I]
 };
 
 /// "attn.*"
 template <class Leaves>
 struct AttentionWeightsOf {
-  Leaves::Vector sink;                     ///< [H]
-  Leaves::Matrix wq_a;                     ///< [R_q, d]
-  Leaves::Vector q_norm;                   ///< [R_q]
-  Leaves::Matrix wq_b;                     ///< [H c, R_q]
-  Leaves::Matrix wkv;                      ///< [c, d]
-  Leaves::Vector kv_norm;                  ///< [c]
-  Leaves::Matrix wo_a;                     ///< [G R_o, H c / G]
-  Leaves::Matrix wo_b;                     ///< [d, G R_o]
+  typename Leaves::Vector sink;            ///< [H]
+  typename Leaves::Matrix wq_a;            ///< [R_q, d]
+  typename Leaves::Vector q_norm;          ///< [R_q]
+  typename Leaves::Matrix wq_b;            ///< [H c, R_q]
+  typename Leaves::Matrix wkv;             ///< [c, d]
+  typename Leaves::Vector kv_norm;         ///< [c]
+  typename Leaves::Matrix wo_a;            ///< [G R_o, H c / G]
+  typename Leaves::Matrix wo_b;            ///< [d, G R_o]
   CompressorWeightsOf<Leaves> compressor;  ///< layers that make entries of a projection have one
   IndexerWeightsOf<Leaves> indexer;        ///< layers that select, or make keys, have one
 };
@@ -104,21 +104,21 @@ using AttentionWeights = AttentionWeightsOf<ViewLeaves>;
 /// "ffn.*"
 template <class Leaves>
 struct MoeWeightsOf : Leaves::Placement {
-  Leaves::Matrix gate;         ///< [E, d] BF16
-  Leaves::Vector bias;         ///< [E], empty in hash layers
-  Leaves::IdTable hash_table;  ///< [V, k], empty elsewhere
+  typename Leaves::Matrix gate;         ///< [E, d] BF16
+  typename Leaves::Vector bias;         ///< [E], empty in hash layers
+  typename Leaves::IdTable hash_table;  ///< [V, k], empty elsewhere
   /// All experts, or on a rank among others those of its slots by local id.
   std::vector<typename Leaves::Expert> routed;
-  Leaves::Expert shared;
+  typename Leaves::Expert shared;
 };
 using MoeWeights = MoeWeightsOf<ViewLeaves>;
 
 /// "engram.*", of layers that read a table of n-grams; the table is no weight of the tree (engram/).
 template <class Leaves>
 struct EngramWeightsOf {
-  Leaves::Matrix wkv;          ///< [(n + 1) d, values of the rows that a token reads]
-  Leaves::Bf16Table q_weight;  ///< [n, d]
-  Leaves::Bf16Table k_weight;  ///< [n, d]
+  typename Leaves::Matrix wkv;          ///< [(n + 1) d, values of the rows that a token reads]
+  typename Leaves::Bf16Table q_weight;  ///< [n, d]
+  typename Leaves::Bf16Table k_weight;  ///< [n, d]
 };
 using EngramWeights = EngramWeightsOf<ViewLeaves>;
 
@@ -126,10 +126,10 @@ using EngramWeights = EngramWeightsOf<ViewLeaves>;
 template <class Leaves>
 struct BlockWeightsOf {
   EngramWeightsOf<Leaves> engram;
-  Leaves::Mixing hc_attn;
-  Leaves::Mixing hc_ffn;
-  Leaves::Vector attn_norm;
-  Leaves::Vector ffn_norm;
+  typename Leaves::Mixing hc_attn;
+  typename Leaves::Mixing hc_ffn;
+  typename Leaves::Vector attn_norm;
+  typename Leaves::Vector ffn_norm;
   AttentionWeightsOf<Leaves> attention;
   MoeWeightsOf<Leaves> moe;
 };
@@ -147,10 +147,10 @@ using DraftBlockWeights = DraftBlockWeightsOf<ViewLeaves>;
 
 template <class Leaves>
 struct WeightTreeOf {
-  Leaves::Bf16Table embedding;  ///< [V, d]
-  Leaves::Matrix head;          ///< [V, d]
-  Leaves::Vector norm;          ///< [d]
-  Leaves::Mixing hc_head;
+  typename Leaves::Bf16Table embedding;  ///< [V, d]
+  typename Leaves::Matrix head;          ///< [V, d]
+  typename Leaves::Vector norm;          ///< [d]
+  typename Leaves::Mixing hc_head;
   std::vector<BlockWeightsOf<Leaves>> blocks;       ///< main layers, then those of the draft head
   std::vector<DraftBlockWeightsOf<Leaves>> drafts;  ///< one for each block behind the main layers
 
