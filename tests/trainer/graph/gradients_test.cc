@@ -9,7 +9,7 @@ namespace baleen {
 namespace {
 
 constexpr double kMtpWeight = 0.3;
-constexpr std::size_t kSamples = 24;  // of a tensor
+constexpr std::size_t kSamples = 8;  // of a tensor
 
 struct Tested {
   const char* name;
