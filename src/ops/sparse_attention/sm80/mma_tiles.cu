@@ -18,10 +18,10 @@
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/named_barrier.h"
 #include "ops/sparse_attention/cuda/grouped_rows.cuh"
-#include "ops/sparse_attention/cuda/mma_tile_work.cuh"
-#include "ops/sparse_attention/cuda/mma_tiles.h"
+#include "ops/sparse_attention/sm80/mma_tile_work.cuh"
+#include "ops/sparse_attention/sm80/mma_tiles.h"
 
-namespace baleen::BALEEN_ARCH::mma_tiles {
+namespace baleen::sm80::mma_tiles {
 namespace {
 
 constexpr int kWarps = 8;
@@ -627,4 +627,4 @@ void attend(const AttentionLaunch& launch, CudaContext& context) {
   if (plan.parts > 1) gather(launch, plan, context);
 }
 
-}  // namespace baleen::BALEEN_ARCH::mma_tiles
+}  // namespace baleen::sm80::mma_tiles
