@@ -27,8 +27,9 @@ std::unique_ptr<DeviceWeights> copy_to(Device& device, const ModelShare& share) 
   const GpuFormats formats(share.weights, pool);
   if (!formats.text().empty() && share.layout.rank() == 0) log_line("{}", formats.text());
   const bool has_store = share.plan.experts.num_blocks > 0;
-  return std::make_unique<DeviceWeights>(formats.tree(), device.memory(),
-                                         has_store ? share.experts.staying : kAllBlocks);
+  return std::make_unique<DeviceWeights>(
+      formats.tree(), device.memory(), has_store ? share.experts.staying : kAllBlocks,
+      share.plan.host_embedding_bytes > 0 ? &device.host_visible_memory() : nullptr);
 }
 
 /// Routed experts of layers in two memories, null where the plan has them in one.
@@ -188,7 +189,7 @@ std::unique_ptr<Device> DeviceModel::open_device(const EngineOptions& options) {
 std::optional<Failure> DeviceModel::place_tables(const Device& device, const EngineOptions& options) {
   MemoryPlan& plan = share_.plan;
   const std::int64_t num_ranks = std::max<std::int64_t>(1, share_.layout.plan().num_devices);
-  const std::int64_t free_on_host = available_memory_bytes() - num_ranks * plan.host_expert_bytes;
+  const std::int64_t free_on_host = available_memory_bytes() - num_ranks * plan.host_weight_bytes();
   std::optional<Failure> failed;
   const auto place = [&](std::int64_t of_rank) {
     failed = place_engram(plan, config(), options, device.free_bytes(), of_rank);

@@ -46,6 +46,11 @@ WeightTree with_experts_of(const BlockRange& blocks, WeightTree tree) {
   return tree;
 }
 
+WeightTree without_embedding_if(bool leaves, WeightTree tree) {
+  if (leaves) tree.embedding = {};
+  return tree;
+}
+
 /// Of the one FP8 matrix whose inputs are not quantised.
 void check_bf16_scales(const WeightTree& tree) {
   constexpr float kMaxScale = 0x1p8F;
@@ -85,6 +90,11 @@ std::int64_t device_weight_bytes(const RankConfig& rank, const StorageFormats& f
   return bytes;
 }
 
+std::int64_t device_embedding_bytes(const RankConfig& rank) {
+  if (!rank.share().embedding) return 0;
+  return Arena::bytes_for<Bf16Bits>(rank.model().vocab_size * rank.model().hidden_size);
+}
+
 void make_all(const WeightTree& tree, ThreadPool& pool) {
   if (tree.made == nullptr) return;
   std::vector<std::span<const std::byte>> arrays;
@@ -103,8 +113,10 @@ void make_all(const WeightTree& tree, ThreadPool& pool) {
   }
 }
 
-DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const BlockRange& with_experts)
-    : tree_(with_experts_of(with_experts, host)), arena_(device_weight_bytes(tree_), memory) {
+DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const BlockRange& with_experts,
+                             Memory* embedding_memory)
+    : tree_(without_embedding_if(embedding_memory != nullptr, with_experts_of(with_experts, host))),
+      arena_(device_weight_bytes(tree_), memory) {
   check_bf16_scales(tree_);
   constexpr std::int64_t kMegabyte = 1'000'000;
   Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);
@@ -117,6 +129,13 @@ DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const Block
     progress.update(arena_.mark() / kMegabyte);
   });
   BALEEN_CHECK_EQ(arena_.peak_bytes(), arena_.size_bytes());
+  if (embedding_memory == nullptr || host.embedding.size() == 0) return;
+  const std::span bytes(reinterpret_cast<const std::byte*>(host.embedding.data()),
+                        static_cast<std::size_t>(host.embedding.size()) * sizeof(Bf16Bits));
+  embedding_.emplace(std::ssize(bytes), *embedding_memory);
+  const AcquiredBytes acquired(tree_.made.get(), bytes);
+  embedding_memory->upload(embedding_->data(), bytes);
+  tree_.embedding = {reinterpret_cast<const Bf16Bits*>(embedding_->data()), host.embedding.extents()};
 }
 
 }  // namespace baleen

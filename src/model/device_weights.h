@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "model/rank_config.h"
 #include "model/tensor_table.h"
@@ -30,6 +31,9 @@ inline constexpr BlockRange kAllBlocks{.end = std::numeric_limits<std::int64_t>:
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree,
                                                const BlockRange& with_experts = kAllBlocks);
 
+/// What the embedding takes of that; 0: the rank has none.
+[[nodiscard]] std::int64_t device_embedding_bytes(const RankConfig& rank);
+
 /// Makes all bytes that `tree` reads and that files have in another form (`WeightTree::made`), to stay: for a
 /// device that reads the host's memory.
 void make_all(const WeightTree& tree, ThreadPool& pool);
@@ -40,11 +44,13 @@ void make_all(const WeightTree& tree, ThreadPool& pool);
 class DeviceWeights {
  public:
   /// Copies everything but the routed experts of blocks outside `with_experts`, which lie elsewhere: the tree
-  /// has none of them. With a progress line where that takes seconds. Throws `Error` when `memory`, which
-  /// must outlive this, has not enough, and for FP8 scales of `wo_a` that are no BF16 numbers below 2^8
-  /// (F32 scales may be anything): kernels bring its weights to BF16, and a scale that was rounded on the
-  /// way would change a whole block.
-  DeviceWeights(const WeightTree& host, Memory& memory, const BlockRange& with_experts = kAllBlocks);
+  /// has none of them. The embedding goes to `embedding_memory`, which the device reads at the same
+  /// addresses; null: to `memory`, too. With a progress line where that takes seconds. Throws `Error` when a
+  /// memory, both of which must outlive this, has not enough, and for FP8 scales of `wo_a` that are no BF16
+  /// numbers below 2^8 (F32 scales may be anything): kernels bring its weights to BF16, and a scale that was
+  /// rounded on the way would change a whole block.
+  DeviceWeights(const WeightTree& host, Memory& memory, const BlockRange& with_experts = kAllBlocks,
+                Memory* embedding_memory = nullptr);
 
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
   /// For who changes what lies at its addresses, or says where routed experts lie.
@@ -53,6 +59,7 @@ class DeviceWeights {
  private:
   WeightTree tree_;
   Arena arena_;
+  std::optional<Buffer> embedding_;  ///< none: it is in the arena
 };
 
 }  // namespace baleen

@@ -122,10 +122,10 @@ class CudaOffloadRanks : public testing::Test {
       ExpertCounts counts = experts.counts;
       counts.num_on_host = static_cast<std::int64_t>(share * static_cast<double>(counts.num_in_all()));
       counts.num_slots = suitable_slots(counts);
-      on_gpu =
-          std::max(on_gpu, experts.bytes_beside + ExpertStore::device_bytes(counts, experts.block_bytes));
+      on_gpu = std::max(on_gpu, experts.bytes_beside - experts.embedding_bytes +
+                                    ExpertStore::device_bytes(counts, experts.block_bytes));
       const double kept = (1 - on_disk) * static_cast<double>(counts.num_on_host) + 1;
-      on_host = std::max(on_host, ExpertReader::host_bytes(experts.block_bytes) +
+      on_host = std::max(on_host, experts.embedding_bytes + ExpertReader::host_bytes(experts.block_bytes) +
                                       static_cast<std::int64_t>(kept) * experts.block_bytes);
     }
     some.gpu_weight_bytes = on_gpu;

@@ -44,7 +44,7 @@ EngineOptions options() {
 }
 
 /// `some` with room on the GPU for `share` of the layers' routed experts, and on the host for `host_share` of
-/// the others; the rest is on disk.
+/// the others; the rest is on disk. The embedding lies on the host.
 EngineOptions with_share(const ModelWeights& weights, double share, EngineOptions some,
                          double host_share = 1) {
   const ModelConfig& config = weights.config();
@@ -54,10 +54,12 @@ EngineOptions with_share(const ModelWeights& weights, double share, EngineOption
   ExpertCounts counts = experts.counts;
   counts.num_on_host = static_cast<std::int64_t>((1 - share) * static_cast<double>(counts.num_in_all()));
   counts.num_slots = suitable_slots(counts);
-  some.gpu_weight_bytes = experts.bytes_beside + ExpertStore::device_bytes(counts, block_bytes);
+  some.gpu_weight_bytes =
+      experts.bytes_beside - experts.embedding_bytes + ExpertStore::device_bytes(counts, block_bytes);
   if (host_share == 1) return some;
   const auto on_host = static_cast<std::int64_t>(host_share * static_cast<double>(counts.num_on_host));
-  some.host_expert_bytes = ExpertReader::host_bytes(block_bytes) + (on_host + 1) * block_bytes;
+  some.host_expert_bytes =
+      experts.embedding_bytes + ExpertReader::host_bytes(block_bytes) + (on_host + 1) * block_bytes;
   return some;
 }
 
@@ -192,6 +194,7 @@ TEST_P(CudaOffload, LogitsDoNotDependOnWhereExpertsLie) {
     Engine parted(checkpoint.path(), with_share(whole.weights(), share, options(), host_share));
     ASSERT_NE(parted.experts(), nullptr);
     EXPECT_GT(parted.plan().experts.num_away(), 0);
+    EXPECT_GT(parted.plan().host_embedding_bytes, 0);
     EXPECT_EQ(parted.plan().experts.num_on_disk > 0, host_share < 1);
     expect_same(all_logits(parted, 300), want);
     swap_as_many_as_can_be(*parted.experts());
@@ -284,6 +287,19 @@ TEST(CudaOffloadV41, DraftsDoNotDependOnWhereExpertsLie) {
     expect_batches(parted, want.batch, kBatches);
     expect_counts(parted);
   }
+}
+
+/// Of a model that lies on the GPU otherwise.
+TEST(CudaOffloadEmbedding, LogitsDoNotDependOnWhereItLies) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(config_of("tiny-flash"));
+  Engine whole(checkpoint.path(), options());
+  EngineOptions some = options();
+  some.gpu_weight_bytes = whole.plan().weight_bytes - 1;
+  Engine parted(checkpoint.path(), some);
+  EXPECT_EQ(parted.experts(), nullptr);
+  EXPECT_EQ(parted.plan().weight_bytes + parted.plan().host_embedding_bytes, whole.plan().weight_bytes);
+  expect_same(all_logits(parted, 300), all_logits(whole, 300));
 }
 
 /// The released shapes of an expert, each with bytes of its own.
