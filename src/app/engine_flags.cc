@@ -84,10 +84,10 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                   "Positions the cache holds; 0: the model's whole context");
   command.bytes(
       "--gpu-weights-bytes", gpu_weight_bytes, kWeightBytesRange,
-      "Most that weights take of the GPU's memory; routed experts beyond lie in pinned memory of the host. "
-      "0: what is free");
+      "Most that weights take of the GPU's memory; beyond, the embedding and routed experts lie in pinned "
+      "memory of the host. 0: what is free");
   command.bytes("--host-experts-bytes", host_expert_bytes, kWeightBytesRange,
-                "Most pinned memory that those experts take, the rest is read from disk; 0: what they need");
+                "Most pinned memory that these take, experts beyond are read from disk; 0: what they need");
   command.flag("--no-fetch-ahead", no_fetch_ahead,
                "Those experts come only when the router has chosen them, not by a guess before");
   command.choice("--host-experts", host_experts,

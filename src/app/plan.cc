@@ -251,6 +251,7 @@ nlohmann::ordered_json plan_json(const std::string& model, const PlannedDevice& 
           {"host_experts", plan.experts.num_on_host},
           {"disk_experts", plan.experts.num_on_disk},
           {"host_expert_bytes", plan.host_expert_bytes},
+          {"host_embedding_bytes", plan.host_embedding_bytes},
           {"engram_place", plan.engram_place ? nlohmann::ordered_json(engram_place_name(*plan.engram_place))
                                              : nlohmann::ordered_json()},
           {"engram_bytes", plan.engram_bytes},
@@ -368,9 +369,10 @@ void add_plan_command(Options& command) {
   command.integer("--speculate", flags->drafts, kDraftsRange, "Tokens drafted for each step");
   command.bytes("--gpu-weights-bytes", flags->gpu_weight_bytes, kWeightBytesRange,
                 "Most that weights take of a GPU's memory; 0: what is free");
-  command.bytes("--host-experts-bytes", flags->host_expert_bytes, kWeightBytesRange,
-                "Most pinned memory of the host for experts that do not fit on a GPU; 0: what they need. The "
-                "rest is read from disk");
+  command.bytes(
+      "--host-experts-bytes", flags->host_expert_bytes, kWeightBytesRange,
+      "Most pinned memory of the host for the embedding and experts that do not fit on a GPU; 0: what "
+      "they need. The rest is read from disk");
   add_engram_option(command, flags->engram);
   flags->machine.add_to(command);
   command.flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");

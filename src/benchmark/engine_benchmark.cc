@@ -167,6 +167,7 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
       {"disk_experts", engine.plan().experts.num_on_disk},
       {"expert_slots", engine.plan().experts.num_slots},
       {"host_expert_bytes", engine.plan().host_expert_bytes},
+      {"host_embedding_bytes", engine.plan().host_embedding_bytes},
       {"host_computes", places && places->computed},
       {"imposed_link_bytes_per_second", engine.options().imposed_link_rate
                                             ? nlohmann::ordered_json(*engine.options().imposed_link_rate)

@@ -75,9 +75,10 @@ struct EngineOptions {
   /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
   std::int64_t reserved_tails = 0;
   std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
-  /// The most that weights may take of each GPU's memory; none: what is free. Routed experts that do not fit
-  /// lie in pinned memory of the host, of which those of all ranks may take `host_expert_bytes`, each an
-  /// equal part; none: what they need. Those that do not fit there either are read from disk.
+  /// The most that weights may take of each GPU's memory; none: what is free. Where they do not fit, the
+  /// embedding and then routed experts lie in pinned memory of the host, of which those of all ranks may take
+  /// `host_expert_bytes`, each an equal part; none: what they need. Experts that do not fit there either are
+  /// read from disk.
   std::optional<std::int64_t> gpu_weight_bytes;
   std::optional<std::int64_t> host_expert_bytes;
   /// Whether such experts are fetched ahead of the router's choice, by a guess.

@@ -37,80 +37,25 @@ std::int64_t fewest_away(const MovableExperts& experts, std::int64_t room) {
   return num_away;
 }
 
-/// Of an expert of any block that is run.
-std::int64_t largest_expert_bytes(const ModelConfig& config, const StorageFormats& formats, bool drafts) {
-  const std::int64_t bytes = ExpertBlock(config, formats.experts).bytes();
-  if (!drafts || config.num_draft_blocks() == 0 || !formats.draft_experts) return bytes;
-  return std::max(bytes, ExpertBlock(config, formats.draft_experts->weight).bytes());
-}
-
-/// `MovableExperts::num_draft_experts`
-std::int64_t other_draft_experts(const ModelConfig& config, bool drafts) {
-  if (!drafts || config.num_draft_blocks() == 0) return 0;
-  const std::int64_t count = config.num_routed_experts(config.num_hidden_layers);
-  return count == config.n_routed_experts ? 0 : count;
+/// `MovableExperts::staying`
+BlockRange staying_experts(const RankConfig& rank, const EngineOptions& options) {
+  return {rank.num_layers(), options.drafts ? rank.num_blocks() : rank.num_layers()};
 }
 
 /// What wants all experts of a rank in its GPU's memory; empty: nothing does.
-std::string why_all_on_gpu(const MovableExperts& experts, const EngineOptions& options) {
-  if (experts.num_draft_experts > 0) {
-    return fmt::format(
-        "‹draft depth› runs blocks of {} experts beside layers of {}, and what leaves a GPU is as many of "
-        "each",
-        experts.num_draft_experts, experts.counts.num_experts);
-  }
+std::string why_all_on_gpu(const EngineOptions& options) {
   if (options.balance.enabled) return "‹balancing› moves experts from one GPU's memory to another's";
   if (options.parallel.dual_batch_overlap)
     return "‹micro-batch overlap› would copy experts of the host twice a step";
   return "";
 }
 
-}  // namespace
-
-MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& formats,
-                               const EngineOptions& options) {
-  return {.counts = {.num_blocks = options.drafts ? config.num_blocks() : config.num_hidden_layers,
-                     .num_experts = config.n_routed_experts,
-                     .num_selected = config.num_experts_per_tok},
-          .block_bytes = largest_expert_bytes(config, formats, options.drafts),
-          .bytes_beside = device_bytes_beside_experts(config, formats),
-          .in_place = formats.experts == WeightFormat::kBF16,
-          .num_draft_experts = other_draft_experts(config, options.drafts)};
-}
-
-MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree, const ParallelPlan& plan,
-                               const EngineOptions& options) {
-  const std::vector<ExpertWeights>& routed = tree.blocks.front().moe.routed;
-  const std::int64_t num_blocks = options.drafts ? rank.num_blocks() : rank.num_layers();
-  std::int64_t block_bytes = 0;
-  for (std::int64_t block = 0; block < num_blocks; ++block)
-    block_bytes = std::max(block_bytes, ExpertBlock(tree.block(block).moe.routed.front()).bytes());
-  return {.counts = {.num_blocks = num_blocks,
-                     .num_experts = std::ssize(routed),
-                     .num_selected = rank.model().num_experts_per_tok,
-                     .num_routed = rank.model().n_routed_experts,
-                     .num_groups = plan.dp},
-          .block_bytes = block_bytes,
-          .bytes_beside = device_bytes_beside_experts(tree),
-          .in_place = routed.front().w1.format == WeightFormat::kBF16,
-          .num_sharing = plan.num_devices,
-          .num_draft_experts = other_draft_experts(rank.model(), options.drafts)};
-}
-
-std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
-                                             const EngineOptions& options, std::int64_t free_bytes) {
-  const DeviceTraits device = device_traits(options);
-  if (device.shares_host_memory) {
-    if (!options.gpu_weight_bytes && !options.host_expert_bytes) return std::nullopt;
-    return failure(
-        "‹GPU weight bytes› and ‹host expert bytes› are for a GPU: on {} the weights lie in the host's "
-        "memory anyway",
-        device_name(options.device));
-  }
-  const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
-                                     options.gpu_weight_bytes.value_or(plan.weight_bytes));
-  if (plan.weight_bytes <= room) return std::nullopt;
-  if (const std::string why = why_all_on_gpu(experts, options); !why.empty()) {
+/// Leaves so many experts of `plan` to the host's memory and to disk that its weights take at most `room` on
+/// the device, and experts at most `host_budget` of the host's memory; none: what they need.
+std::optional<Failure> place_experts(MemoryPlan& plan, const MovableExperts& experts,
+                                     const EngineOptions& options, std::int64_t room,
+                                     std::optional<std::int64_t> host_budget) {
+  if (const std::string why = why_all_on_gpu(options); !why.empty()) {
     return failure(
         "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a "
         "smaller ‹context›, ‹chunk› or ‹sequences›",
@@ -122,15 +67,15 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (taken > room) {
     return failure(
         "the weights that have to be on the GPU take {}, where {} are left for weights: all but the routed "
-        "experts, and buffers for copies of two layers' experts; try a smaller ‹context›, ‹chunk› or "
+        "experts{}, and buffers for copies of two layers' experts; try a smaller ‹context›, ‹chunk› or "
         "‹sequences›, or a larger ‹GPU weight bytes›",
-        size_text(taken), size_text(room));
+        size_text(taken), size_text(room),
+        experts.staying.empty() ? "" : " of layers (‹draft depth› 0 leaves out those of the draft head)");
   }
   ExpertCounts placed = counts_of(experts, num_away);
   const auto host_bytes = [&] { return ExpertStore::host_bytes(placed, experts.block_bytes); };
   const std::int64_t wanted = host_bytes();
-  const std::int64_t most_on_host =
-      options.host_expert_bytes ? *options.host_expert_bytes / experts.num_sharing : wanted;
+  const std::int64_t most_on_host = host_budget.value_or(wanted);
   // What the host's memory does not hold stays on disk. A store with experts there needs room to read them.
   while (host_bytes() > most_on_host && placed.num_on_host > 0) {
     const std::int64_t excess = host_bytes() - most_on_host;
@@ -153,6 +98,71 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   plan.host_expert_bytes = host_bytes();
   plan.disk_expert_bytes = placed.num_on_disk * experts.block_bytes;
   return std::nullopt;
+}
+
+}  // namespace
+
+MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& formats,
+                               const EngineOptions& options) {
+  const BlockRange staying = staying_experts(config, options);
+  return {.counts = {.num_blocks = config.num_hidden_layers,
+                     .num_experts = config.n_routed_experts,
+                     .num_selected = config.num_experts_per_tok},
+          .block_bytes = ExpertBlock(config, formats.experts).bytes(),
+          .staying = staying,
+          .bytes_beside = device_weight_bytes(config, formats, staying),
+          .embedding_bytes = device_embedding_bytes(config),
+          .in_place = formats.experts == WeightFormat::kBF16};
+}
+
+MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree, const ParallelPlan& plan,
+                               const EngineOptions& options) {
+  const std::vector<ExpertWeights>& routed = tree.blocks.front().moe.routed;
+  const BlockRange staying = staying_experts(rank, options);
+  return {.counts = {.num_blocks = rank.num_layers(),
+                     .num_experts = std::ssize(routed),
+                     .num_selected = rank.model().num_experts_per_tok,
+                     .num_routed = rank.model().n_routed_experts,
+                     .num_groups = plan.dp},
+          .block_bytes = ExpertBlock(routed.front()).bytes(),
+          .staying = staying,
+          .bytes_beside = device_weight_bytes(tree, staying),
+          .embedding_bytes = device_embedding_bytes(rank),
+          .in_place = routed.front().w1.format == WeightFormat::kBF16,
+          .num_sharing = plan.num_devices};
+}
+
+std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
+                                             const EngineOptions& options, std::int64_t free_bytes) {
+  const DeviceTraits device = device_traits(options);
+  if (device.shares_host_memory) {
+    if (!options.gpu_weight_bytes && !options.host_expert_bytes) return std::nullopt;
+    return failure(
+        "‹GPU weight bytes› and ‹host expert bytes› are for a GPU: on {} the weights lie in the host's "
+        "memory anyway",
+        device_name(options.device));
+  }
+  const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
+                                     options.gpu_weight_bytes.value_or(plan.weight_bytes));
+  if (plan.weight_bytes <= room) return std::nullopt;
+  std::optional<std::int64_t> host_budget;
+  if (options.host_expert_bytes) host_budget = *options.host_expert_bytes / experts.num_sharing;
+  // The embedding goes first: a token reads one row of it, of an expert all.
+  const std::int64_t embedding = experts.embedding_bytes;
+  if (embedding > 0 && embedding <= host_budget.value_or(embedding)) {
+    MemoryPlan without = plan;
+    without.weight_bytes -= embedding;
+    without.host_embedding_bytes = embedding;
+    MovableExperts beside = experts;
+    beside.bytes_beside -= embedding;
+    std::optional<std::int64_t> left = host_budget;
+    if (left) *left -= embedding;
+    if (without.weight_bytes <= room || !place_experts(without, beside, options, room, left)) {
+      plan = without;
+      return std::nullopt;
+    }
+  }
+  return place_experts(plan, experts, options, room, host_budget);
 }
 
 }  // namespace baleen

@@ -35,9 +35,10 @@ struct MemoryPlan {
   std::string why_not_scratch;        ///< what keeps it from being known; empty: it is
   std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
   // Where the weights do not fit on a device, of the blocks that are run:
-  ExpertCounts experts;                ///< no blocks: everything is on the device
-  std::int64_t host_expert_bytes = 0;  ///< pinned, of this rank; not part of the total
-  std::int64_t disk_expert_bytes = 0;  ///< size of the experts that are in neither memory
+  ExpertCounts experts;                   ///< no blocks: everything is on the device
+  std::int64_t host_expert_bytes = 0;     ///< pinned, of this rank; not part of the total
+  std::int64_t disk_expert_bytes = 0;     ///< size of the experts that are in neither memory
+  std::int64_t host_embedding_bytes = 0;  ///< pinned, of this rank; 0: the embedding is on the device
   // Of a rank whose layers read tables of n-grams (engram_memory.h):
   std::optional<EngramPlace> engram_place;  ///< none: it has no such layers
   std::int64_t engram_table_bytes = 0;      ///< size of the tables, wherever they lie
@@ -45,6 +46,8 @@ struct MemoryPlan {
   std::int64_t host_engram_bytes = 0;  ///< pinned, likewise; not part of the total
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
+  /// Pinned memory of the host that weights take, of this rank.
+  [[nodiscard]] std::int64_t host_weight_bytes() const { return host_expert_bytes + host_embedding_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {
     return weight_bytes + int8_copy_bytes + cache_bytes() + activation_bytes + scratch_bytes + logit_bytes +
            message_bytes + engram_bytes + overhead_bytes;

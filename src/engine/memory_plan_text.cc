@@ -41,6 +41,11 @@ std::string experts_text(const MemoryPlan& plan) {
   return text;
 }
 
+std::string embedding_text(const MemoryPlan& plan) {
+  return line_if_any("on the host", plan.host_embedding_bytes,
+                     " pinned: the embedding, of which a row is read for each token");
+}
+
 std::string engram_text(const MemoryPlan& plan) {
   if (!plan.engram_place) return "";
   const EngramPlace place = *plan.engram_place;
@@ -70,9 +75,9 @@ std::string to_text(const MemoryPlan& plan) {
   const std::string why_not_scratch =
       plan.why_not_scratch.empty() ? "" : fmt::format("  (not known: {})", plan.why_not_scratch);
   return line_if_any("weights", plan.weight_bytes) + line_if_any("int8 copies", plan.int8_copy_bytes) +
-         experts_text(plan) + cache_text(plan) + line("activations", plan.activation_bytes) +
-         line("scratch", plan.scratch_bytes, why_not_scratch) + line("logits", plan.logit_bytes) +
-         line_if_any("messages", plan.message_bytes) + engram_text(plan) +
+         embedding_text(plan) + experts_text(plan) + cache_text(plan) +
+         line("activations", plan.activation_bytes) + line("scratch", plan.scratch_bytes, why_not_scratch) +
+         line("logits", plan.logit_bytes) + line_if_any("messages", plan.message_bytes) + engram_text(plan) +
          line_if_any("CUDA", plan.overhead_bytes, "  (context, kernels, captured graphs)") +
          line("in all", plan.total_bytes(),
               plan.weight_bytes == 0 ? ", reserved at start and resident as it is used"

@@ -39,19 +39,15 @@ void walk(WeightTree& tree, Visit visit) {
   }
 }
 
-std::int64_t table_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats,
-                         bool with_experts) {
-  std::int64_t bytes = 0;
-  for (const TensorSpec& spec : table) {
-    if (!spec.place.exists() || (spec.expert >= 0 && !with_experts)) continue;
-    for (const HeldArray& array : held_arrays(spec, formats))
-      bytes += spec.count * Arena::bytes_for<std::byte>(array.size_bytes());
+WeightTree with_experts_of(const BlockRange& blocks, WeightTree tree) {
+  for (std::int64_t block = 0; block < std::ssize(tree.blocks); ++block) {
+    if (!blocks.has(block)) tree.blocks[static_cast<std::size_t>(block)].moe.routed.clear();
   }
-  return bytes;
+  return tree;
 }
 
-WeightTree without_experts(WeightTree tree) {
-  for (BlockWeights& block : tree.blocks) block.moe.routed.clear();
+WeightTree without_embedding_if(bool leaves, WeightTree tree) {
+  if (leaves) tree.embedding = {};
   return tree;
 }
 
@@ -75,24 +71,28 @@ void check_bf16_scales(const WeightTree& tree) {
 
 }  // namespace
 
-std::int64_t device_weight_bytes(const WeightTree& tree) {
-  WeightTree copy = tree;
+std::int64_t device_weight_bytes(const WeightTree& tree, const BlockRange& with_experts) {
+  WeightTree copy = with_experts_of(with_experts, tree);
   std::int64_t bytes = 0;
   walk(copy,
        [&](const std::byte*& /*data*/, std::int64_t size) { bytes += Arena::bytes_for<std::byte>(size); });
   return bytes;
 }
 
-std::int64_t device_weight_bytes(const RankConfig& rank, const StorageFormats& formats) {
-  return table_bytes(rank_table(rank), formats, true);
+std::int64_t device_weight_bytes(const RankConfig& rank, const StorageFormats& formats,
+                                 const BlockRange& with_experts) {
+  std::int64_t bytes = 0;
+  for (const TensorSpec& spec : rank_table(rank)) {
+    if (!spec.place.exists() || (spec.expert >= 0 && !with_experts.has(spec.block))) continue;
+    for (const HeldArray& array : held_arrays(spec, formats))
+      bytes += spec.count * Arena::bytes_for<std::byte>(array.size_bytes());
+  }
+  return bytes;
 }
 
-std::int64_t device_bytes_beside_experts(const RankConfig& rank, const StorageFormats& formats) {
-  return table_bytes(rank_table(rank), formats, false);
-}
-
-std::int64_t device_bytes_beside_experts(const WeightTree& tree) {
-  return device_weight_bytes(without_experts(tree));
+std::int64_t device_embedding_bytes(const RankConfig& rank) {
+  if (!rank.share().embedding) return 0;
+  return Arena::bytes_for<Bf16Bits>(rank.model().vocab_size * rank.model().hidden_size);
 }
 
 void make_all(const WeightTree& tree, ThreadPool& pool) {
@@ -113,8 +113,9 @@ void make_all(const WeightTree& tree, ThreadPool& pool) {
   }
 }
 
-DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, RoutedExperts routed)
-    : tree_(routed == RoutedExperts::kCopied ? host : without_experts(host)),
+DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const BlockRange& with_experts,
+                             Memory* embedding_memory)
+    : tree_(without_embedding_if(embedding_memory != nullptr, with_experts_of(with_experts, host))),
       arena_(device_weight_bytes(tree_), memory) {
   check_bf16_scales(tree_);
   constexpr std::int64_t kMegabyte = 1'000'000;
@@ -128,6 +129,13 @@ DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, RoutedExper
     progress.update(arena_.mark() / kMegabyte);
   });
   BALEEN_CHECK_EQ(arena_.peak_bytes(), arena_.size_bytes());
+  if (embedding_memory == nullptr || host.embedding.size() == 0) return;
+  const std::span bytes(reinterpret_cast<const std::byte*>(host.embedding.data()),
+                        static_cast<std::size_t>(host.embedding.size()) * sizeof(Bf16Bits));
+  embedding_.emplace(std::ssize(bytes), *embedding_memory);
+  const AcquiredBytes acquired(tree_.made.get(), bytes);
+  embedding_memory->upload(embedding_->data(), bytes);
+  tree_.embedding = {reinterpret_cast<const Bf16Bits*>(embedding_->data()), host.embedding.extents()};
 }
 
 }  // namespace baleen

@@ -77,7 +77,7 @@ void place_tables(MemoryPlan& plan, const RankModel& model, const EngineOptions&
   if (!device.memory_levels.empty()) {
     const std::int64_t bytes = device.memory_levels.front().bytes;
     free_on_host = bytes == 0 ? std::numeric_limits<std::int64_t>::max()
-                              : bytes - model.plan().num_devices * plan.host_expert_bytes;
+                              : bytes - model.plan().num_devices * plan.host_weight_bytes();
   }
   const bool has_disk = device.memory_levels.size() > 1;
   const auto failed = place_engram(plan, model.config().model(), options,
@@ -128,7 +128,7 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   const std::int64_t messages = message_bytes(model, load);
   if (!load.keeps_experts) leave_experts_to_host(plan, model, full, device, messages);
   place_tables(plan, model, full, device, messages);
-  return {.weights = plan.experts.num_away() > 0 ? plan.weight_bytes : weights,
+  return {.weights = plan.host_weight_bytes() + plan.disk_expert_bytes > 0 ? plan.weight_bytes : weights,
           .pages = plan.page_bytes,
           .window_pages = plan.window_bytes,
           .compressor_state = plan.state_bytes,
@@ -141,6 +141,7 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
           .experts = plan.experts,
           .host_expert_bytes = plan.host_expert_bytes,
           .disk_expert_bytes = plan.disk_expert_bytes,
+          .host_embedding_bytes = plan.host_embedding_bytes,
           .engram_place = plan.engram_place,
           .engram_table_bytes = plan.engram_table_bytes};
 }

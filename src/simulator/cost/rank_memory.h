@@ -33,6 +33,7 @@ struct RankMemory {
   ExpertCounts experts;                ///< no blocks: all weights lie on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned
   std::int64_t disk_expert_bytes = 0;
+  std::int64_t host_embedding_bytes = 0;    ///< pinned; 0: the embedding lies on the device
   std::optional<EngramPlace> engram_place;  ///< none: the rank reads no tables of n-grams
   std::int64_t engram_table_bytes = 0;      ///< size of these, wherever they lie
 
@@ -57,9 +58,9 @@ struct RankLoad {
 
 [[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload,
                                  EngramWish engram = EngramWish::kAuto);
-/// Where everything does not fit on the device and its profile has a memory behind its own, routed experts
-/// are left to that as the engine leaves them, and tables of n-grams lie in the nearest that has room. Tables
-/// for which neither a host nor a disk is known count as the device's.
+/// Where everything does not fit on the device and its profile has a memory behind its own, embedding and
+/// routed experts are left to that as the engine leaves them, and tables of n-grams lie in the nearest that
+/// has room. Tables for which neither a host nor a disk is known count as the device's.
 [[nodiscard]] RankMemory rank_memory(const RankModel& model, const RankLoad& load,
                                      const DeviceProfile& device);
 

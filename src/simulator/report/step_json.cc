@@ -88,7 +88,8 @@ std::string step_json(const StepReport& report) {
                    {"total", stage.memory.total()},
                    {"host_experts", stage.memory.experts.num_on_host},
                    {"disk_experts", stage.memory.experts.num_on_disk},
-                   {"host_expert_bytes", stage.memory.host_expert_bytes}};
+                   {"host_expert_bytes", stage.memory.host_expert_bytes},
+                   {"host_embedding_bytes", stage.memory.host_embedding_bytes}};
     if (const auto& place = stage.memory.engram_place) memory["engram_place"] = engram_place_name(*place);
     json["memory"].push_back(std::move(memory));
   }

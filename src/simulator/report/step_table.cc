@@ -66,6 +66,10 @@ std::string memory_text(const StepReport& report) {
   text += fmt::format("{:<18}{:>10.3f}  of {:.3f}: ", "in all", static_cast<double>(e.memory_bytes) * kGB,
                       static_cast<double>(e.device_memory_bytes) * kGB);
   text += (free >= 0 ? fmt::format("{:.3f} are left\n", free) : fmt::format("{:.3f} too much\n", -free));
+  if (const std::int64_t bytes = fullest->memory.host_embedding_bytes; bytes > 0) {
+    text += fmt::format("{:<18}{:>10.3f}  the embedding, of which a row is read for each token\n",
+                        "on the host", static_cast<double>(bytes) * kGB);
+  }
   if (const ExpertCounts& experts = fullest->memory.experts; experts.num_on_host > 0) {
     text += fmt::format(
         "{:<18}{:>10.3f}  {} of {} routed experts ({:.1f}%), {} when they are needed\n", "on the host",

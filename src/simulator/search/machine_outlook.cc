@@ -103,16 +103,16 @@ class PlacedStages {
       const std::int64_t on_host = host_bytes_of(device);
       if (fits_)
         fits_ &= !place_engram(plan, model.config, options_, device.memory_bytes,
-                               on_host == 0 ? kUnbounded : on_host - plan.host_expert_bytes);
+                               on_host == 0 ? kUnbounded : on_host - plan.host_weight_bytes());
       fits_ &= plan.total_bytes() <= device.memory_bytes;
     }
     // Nothing is known of how quickly comes what lies farther than the profile reaches.
     const bool needs_disk = plan.experts.num_on_disk > 0 || plan.engram_place == EngramPlace::kDisk;
-    const bool needs_host = plan.experts.num_on_host > 0 || plan.engram_place == EngramPlace::kHost;
+    const bool needs_host = plan.host_weight_bytes() > 0 || plan.engram_place == EngramPlace::kHost;
     const std::size_t levels_needed = needs_disk ? 2 : needs_host ? 1 : 0;
     fits_ &= device.memory_levels.size() >= levels_needed;
     if (!fits_) return;
-    start_bytes_ += plan.weight_bytes + plan.host_expert_bytes;
+    start_bytes_ += plan.weight_bytes + plan.host_weight_bytes();
     if (plan.engram_place == EngramPlace::kDevice || plan.engram_place == EngramPlace::kHost)
       start_bytes_ += plan.engram_table_bytes;
     RankMemory memory;
@@ -188,7 +188,7 @@ DevicePlacement placed_on_device(const SimulatedModel& model, const EngineOption
   placed.why_not = leave_experts_to_host(placed.memory, movable_experts(model.config, model.formats, options),
                                          options, device_memory_bytes);
   const std::int64_t free_on_host =
-      host_memory_bytes == 0 ? kUnbounded : host_memory_bytes - placed.memory.host_expert_bytes;
+      host_memory_bytes == 0 ? kUnbounded : host_memory_bytes - placed.memory.host_weight_bytes();
   if (!placed.why_not)
     placed.why_not = place_engram(placed.memory, model.config, options, device_memory_bytes, free_on_host);
   placed.fits = !placed.why_not && placed.memory.total_bytes() <= device_memory_bytes;
@@ -258,7 +258,7 @@ std::vector<MachineChange> helpful_changes(const SimulatedModel& model, const De
       constexpr std::int64_t kModule = 32'000'000'000;
       const std::int64_t beside = host_memory_bytes - *options.host_expert_bytes;
       const std::int64_t tables = tables_on_disk ? with_share_of_tables(plan.engram_table_bytes) : 0;
-      const std::int64_t all = beside + plan.host_expert_bytes + plan.disk_expert_bytes + tables;
+      const std::int64_t all = beside + plan.host_weight_bytes() + plan.disk_expert_bytes + tables;
       for (const std::int64_t bytes : {2 * host_memory_bytes, (all + kModule - 1) / kModule * kModule}) {
         if (bytes <= host_memory_bytes || (bytes != 2 * host_memory_bytes && bytes < 2 * host_memory_bytes))
           continue;

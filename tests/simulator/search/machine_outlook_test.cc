@@ -57,7 +57,7 @@ TEST(MachineOutlook, ACardOf24GigabytesBeside32RunsFlashFromDisk) {
   EXPECT_GT(small.one_stream_zipf, 1.5 * small.one_stream) << "what is used most lies nearest";
   EXPECT_GT(small.streams, small.one_stream);
   // What is on the device and on the host is read at start.
-  EXPECT_EQ(small.start_bytes, placed.memory.weight_bytes + placed.memory.host_expert_bytes);
+  EXPECT_EQ(small.start_bytes, placed.memory.weight_bytes + placed.memory.host_weight_bytes());
   EXPECT_NEAR(small.start_seconds, static_cast<double>(small.start_bytes) / 5e9, 1e-6);
 
   const MachineOutlook large = outlook_of(machine("rtx-4090", 0));
