@@ -66,7 +66,7 @@ TEST(BoundedReplayOfRanks, PipelinesHaveOneRanksBits) {
 
 TEST(BoundedReplayOfRanks, RowsThatAreSharedOutHaveOneRanksBits) {
   expect_one_ranks_bits({.cp = 2});
-  expect_one_ranks_bits({.cp = 3, .redundant_experts = 1});
+  expect_one_ranks_bits({.cp = 4});
   expect_one_ranks_bits({.cp = 2, .dp = 2, .pp = 2});
   expect_one_ranks_bits({.tp = 2, .o_proj_tp = 1, .sequence_parallel = true});
 }
