@@ -211,11 +211,10 @@ struct RankCall {
 };
 
 struct RankReply {
-  using Value =
-      std::variant<calls::Nothing, calls::Tokens, calls::Opened, calls::Room, calls::BadBlock,
-                   calls::StepRows, calls::Transferred, DecoderUse, PrefixLookup, CacheUse,
-                   std::vector<RadixNodeSummary>, std::vector<std::vector<std::int64_t>>,
-                   std::optional<ExpertPlaceStats>>;
+  using Value = std::variant<calls::Nothing, calls::Tokens, calls::Opened, calls::Room, calls::BadBlock,
+                             calls::StepRows, calls::Transferred, DecoderUse, PrefixLookup, CacheUse,
+                             std::vector<RadixNodeSummary>, std::vector<std::vector<std::int64_t>>,
+                             std::optional<ExpertPlaceStats>>;
 
   Value value = {};  ///< has the call's type, or nothing: from a rank that failed or was not called
   std::optional<std::string> failure = std::nullopt;
