@@ -50,6 +50,7 @@ struct DecoderBatch {
       part.num_tokens -= part.num_encoded;
       part.num_encoded = 0;
     }
+    std::erase_if(parts, [](const QueryPart& part) { return part.num_tokens == 0; });
     return parts;
   }
 };
@@ -133,7 +134,7 @@ class StepRecorder {
                                    {.begin = decoder_begin(model_.config().model()).value(),
                                     .batch = decoder.rows.view(),
                                     .rows = decoder.pairs,
-                                    .any = true}));
+                                    .any = !decoder.pairs.empty()}));
   }
   /// What collapses streams; empty where that has weights of its own.
   [[nodiscard]] Activations<2> mixing_rows(std::int64_t count) {

@@ -28,8 +28,9 @@ struct Workload {
   /// Last tokens of a prompt that the decoder half of the model (model/decoder_half.h) is computed on; 0:
   /// all.
   std::int64_t bounded_replay = 0;
-  double imbalance = 1;       ///< heaviest rank's share of routed tokens over the mean, >= 1
-  double hash_imbalance = 1;  ///< as `imbalance`, in layers routed by token id
+  std::int64_t prompt_behind = 0;  ///< tokens of each prompt that later steps compute
+  double imbalance = 1;            ///< heaviest rank's share of routed tokens over the mean, >= 1
+  double hash_imbalance = 1;       ///< as `imbalance`, in layers routed by token id
   double zipf = 0;  ///< tokens choose the expert of rank r with a probability of 1/r^zipf; 0: evenly
   double guessed_experts = 0;  ///< share of chosen experts on the host that is fetched ahead by a guess
 

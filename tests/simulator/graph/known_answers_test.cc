@@ -199,6 +199,13 @@ TEST(BoundedReplay, DecoderHalfHasTheRowsThatGoOn) {
       }
     }
     EXPECT_EQ(num_experts, 40 - first);
+    // None of a piece whose prompt goes on: layer 20 makes its entries alone.
+    const Workload piece{.query_length = 500, .bounded_replay = 128, .prompt_behind = 500};
+    for (const GraphOp& op : record_step(*model, rank_batch(piece, one), piece, {}).ops) {
+      if (op.name == "experts") {
+        EXPECT_LT(first + op.block, 20);
+      }
+    }
   }
 }
 
