@@ -41,6 +41,14 @@ void add_engram_option(Options& command, EngramWish& engram) {
                  "with room beside all else; on a CPU the file's map");
 }
 
+void add_bounded_replay_option(Options& command, std::int64_t& tokens) {
+  command.integer(
+      "--bounded-replay", tokens, kTokensRange,
+      "Compute the decoder half of a model that has one (DeepSeek-V4.1's layers 20 to 39) on so "
+      "many last tokens of a prompt alone, as 128, and not at all on those before: nearly half of "
+      "a prompt's work. An approximation (docs/bounded_replay.md); 0: on all tokens");
+}
+
 void EngineFlags::add_to(Options& command) {
   add_all_but_chunk_to(command);
   command.integer("--chunk", chunk, kStepTokensRange, "Prompt tokens a step");
@@ -98,11 +106,7 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                  "host's cores compute some of them meanwhile, with the same bits wherever an expert lies. "
                  "auto: compute where that is measured to be faster");
   add_engram_option(command, engram);
-  command.integer(
-      "--bounded-replay", bounded_replay, kTokensRange,
-      "Compute the decoder half of a model that has one (DeepSeek-V4.1's layers 20 to 39) on so "
-      "many last tokens of a prompt alone, as 128, and not at all on those before: nearly half of "
-      "a prompt's work. An approximation (docs/bounded_replay.md); 0: on all tokens");
+  add_bounded_replay_option(command, bounded_replay);
   command.texts("--kernel", kernels,
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");

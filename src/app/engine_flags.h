@@ -24,6 +24,8 @@ void add_model_option(Options& command, std::string& model);
 
 /// Adds `--engram`.
 void add_engram_option(Options& command, EngramWish& engram);
+/// Adds `--bounded-replay`.
+void add_bounded_replay_option(Options& command, std::int64_t& tokens);
 
 struct EngineFlags {
   std::string model;

@@ -41,6 +41,7 @@ struct PlanFlags {
   std::int64_t gpu_weight_bytes = 0;
   std::int64_t host_expert_bytes = 0;
   EngramWish engram = EngramWish::kAuto;
+  std::int64_t bounded_replay = 0;
   bool no_prefix_cache = false;
   std::int64_t num_devices = 1;
   bool json = false;
@@ -93,6 +94,7 @@ EngineOptions engine_options(const PlanFlags& flags, const DeviceChoice& device,
   if (flags.gpu_weight_bytes > 0) options.gpu_weight_bytes = flags.gpu_weight_bytes;
   if (flags.host_expert_bytes > 0) options.host_expert_bytes = flags.host_expert_bytes;
   options.engram = flags.engram;
+  options.bounded_replay_tokens = flags.bounded_replay;
   return resolved(options, config);
 }
 
@@ -157,7 +159,10 @@ std::string outlook_text(const MachineOutlook& outlook, const OutlookLoad& load,
     text += fmt::format("  {:<20}{:>8.1f} and {:.1f} tokens/s together\n",
                         fmt::format("{} streams", load.num_streams), outlook.streams, outlook.streams_zipf);
   }
-  text += fmt::format("  a prompt            {:>8.0f} tokens/s\n", outlook.prompt_tokens_per_second);
+  text += fmt::format("  a prompt            {:>8.0f} tokens/s{}\n", outlook.prompt_tokens_per_second,
+                      outlook.bounded_replay > 0
+                          ? fmt::format(", all layers on its last {} alone", outlook.bounded_replay)
+                          : "");
   if (outlook.start_seconds > 0) {
     text += fmt::format(
         "  first start         {:>8.0f} s to read {:.1f} GB{}\n", outlook.start_seconds,
@@ -174,6 +179,7 @@ nlohmann::ordered_json outlook_json(const MachineOutlook& outlook, const Outlook
           {"streams_tokens_per_second", outlook.streams},
           {"streams_tokens_per_second_zipf", outlook.streams_zipf},
           {"prompt_tokens_per_second", outlook.prompt_tokens_per_second},
+          {"bounded_replay", outlook.bounded_replay},
           {"start_bytes", outlook.start_bytes},
           {"start_seconds", outlook.start_seconds}};
 }
@@ -375,6 +381,7 @@ void add_plan_command(Options& command) {
       "they need. The rest is read from disk");
   add_engram_option(command, flags->engram);
   flags->machine.add_to(command);
+  add_bounded_replay_option(command, flags->bounded_replay);
   command.flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
   const Option explain = command.flag("--explain", flags->explain,
                                       "What would help most on one device, which parallel plan the "

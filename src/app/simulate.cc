@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/engine_flags.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/provenance.h"
@@ -92,6 +93,7 @@ void add_simulate_command(Options& command) {
   add_published_acceptance_option(command, flags->published_acceptance).excludes(acceptance);
   command.real("--prefix-cache-hit-rate", work.prefix_cache_hit_rate, kShareRange,
                "Share of a prompt's tokens that is cached, less than 1");
+  add_bounded_replay_option(command, work.bounded_replay);
   command.real("--imbalance", work.imbalance, kImbalanceRange,
                "Tokens of the rank that gets most over the mean");
   command.real("--hash-imbalance", work.hash_imbalance, kImbalanceRange,

@@ -25,8 +25,12 @@ struct Workload {
   bool trains = false;
   /// Share of a prompt's tokens that the cache has, in [0, 1); not while decoding.
   double prefix_cache_hit_rate = 0;
-  double imbalance = 1;       ///< heaviest rank's share of routed tokens over the mean, >= 1
-  double hash_imbalance = 1;  ///< as `imbalance`, in layers routed by token id
+  /// Last tokens of a prompt that the decoder half of the model (model/decoder_half.h) is computed on; 0:
+  /// all.
+  std::int64_t bounded_replay = 0;
+  std::int64_t prompt_behind = 0;  ///< tokens of each prompt that later steps compute
+  double imbalance = 1;            ///< heaviest rank's share of routed tokens over the mean, >= 1
+  double hash_imbalance = 1;       ///< as `imbalance`, in layers routed by token id
   double zipf = 0;  ///< tokens choose the expert of rank r with a probability of 1/r^zipf; 0: evenly
   double guessed_experts = 0;  ///< share of chosen experts on the host that is fetched ahead by a guess
 
@@ -56,9 +60,10 @@ void validate(const Workload& workload, const ModelConfig& config);
 
 /// One sequence's part of a step.
 struct QueryPart {
-  std::int64_t start = 0;       ///< positions cached before
-  std::int64_t num_tokens = 1;  ///< new ones
-  std::int64_t num_logits = 1;  ///< how many of the last rows want logits
+  std::int64_t start = 0;        ///< positions cached before
+  std::int64_t num_tokens = 1;   ///< new ones
+  std::int64_t num_logits = 1;   ///< how many of the last rows want logits
+  std::int64_t num_encoded = 0;  ///< first rows that end before the decoder half of the model
 };
 
 /// What the busiest rank of a dp group computes in a step.

@@ -160,10 +160,14 @@ std::optional<MachineOutlook> outlook_of(const SimulatedModel& model, std::span<
   const std::int64_t tokens = std::min(load.prompt_tokens, options.cache_tokens);
   double seconds = 0;
   for (std::int64_t done = 0; done < tokens; done += options.max_batch_tokens) {
-    seconds += one.step_seconds(
-        {.query_length = std::min(options.max_batch_tokens, tokens - done), .context_length = done});
+    const std::int64_t count = std::min(options.max_batch_tokens, tokens - done);
+    seconds += one.step_seconds({.query_length = count,
+                                 .context_length = done,
+                                 .bounded_replay = options.bounded_replay_tokens,
+                                 .prompt_behind = tokens - done - count});
   }
   outlook.prompt_tokens_per_second = static_cast<double>(tokens) / seconds;
+  outlook.bounded_replay = options.bounded_replay_tokens;
   outlook.start_bytes = one.start_bytes();
   outlook.start_seconds = one.start_seconds();
   return outlook;

@@ -40,8 +40,9 @@ struct MachineOutlook {
   double one_stream = 0, one_stream_zipf = 0;
   double streams = 0, streams_zipf = 0;
   double prompt_tokens_per_second = 0;
-  std::int64_t start_bytes = 0;  ///< read from disk at start
-  double start_seconds = 0;      ///< what that takes; 0: nothing is known of the disk
+  std::int64_t bounded_replay = 0;  ///< last tokens of that prompt that all layers compute; 0: all
+  std::int64_t start_bytes = 0;     ///< read from disk at start
+  double start_seconds = 0;         ///< what that takes; 0: nothing is known of the disk
 };
 
 /// None where the model does not fit. `device`: with its host and its disk as `memory_levels`; `options`
