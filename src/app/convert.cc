@@ -21,6 +21,7 @@ struct ConvertFlags {
   std::string out;
   std::optional<std::string> experts;
   std::optional<std::string> dense;
+  bool no_draft_head = false, no_vision = false;
   std::int64_t shard_bytes = 5'000'000'000;
   bool force = false;
   int num_threads = default_num_threads();
@@ -38,6 +39,8 @@ void run(const ConvertFlags& flags) {
   InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
   const ConvertOptions convert{.experts = format_named(flags.experts),
                                .dense = format_named(flags.dense),
+                               .has_draft_head = !flags.no_draft_head,
+                               .has_vision = !flags.no_vision,
                                .max_shard_bytes = flags.shard_bytes,
                                .force = flags.force,
                                .cancelled = [&] { return interrupt.raised(); }};
@@ -59,6 +62,9 @@ void add_convert_command(Options& command) {
   command.choice("--experts", flags->experts, {"fp4", "nvfp4", "fp8", "bf16"},
                  "Format of the routed experts");
   command.choice("--dense", flags->dense, {"fp8", "bf16"}, "Format of all other matrices");
+  command.flag("--no-draft-head", flags->no_draft_head, "Leave the draft head out");
+  command.flag("--no-vision", flags->no_vision,
+               "Leave the vision tower out, which is copied otherwise and read by no command");
   command.bytes("--shard-size", flags->shard_bytes, kShardBytesRange, "Largest file");
   command.integer("--threads", flags->num_threads, kThreadsRange, "Threads");
   command.flag("--force", flags->force, "Replace the checkpoint in a folder that is not empty");

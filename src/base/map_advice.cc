@@ -23,4 +23,6 @@ void expect_random_reads(std::span<const std::byte> mapped) { advise(mapped, MAD
 
 void begin_reading(std::span<const std::byte> mapped) { advise(mapped, MADV_WILLNEED); }
 
+void end_reading(std::span<const std::byte> mapped) { advise(mapped, MADV_DONTNEED); }
+
 }  // namespace baleen

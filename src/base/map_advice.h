@@ -13,4 +13,7 @@ void expect_random_reads(std::span<const std::byte> mapped);
 /// Soon: reading begins, and the caller does not wait for it.
 void begin_reading(std::span<const std::byte> mapped);
 
+/// Not again soon: the process gives the memory up. Of a file's map alone: other memory would become zeros.
+void end_reading(std::span<const std::byte> mapped);
+
 }  // namespace baleen

@@ -35,8 +35,8 @@ Result<std::string> flatten_content_parts(const PythonJson& parts, std::string_v
 [[nodiscard]] bool is_image_type(std::string_view type);
 /// Behind the place of an image: why there is no reply to it.
 inline constexpr std::string_view kNoImages =
-    "an image, which the model was trained on and this program does not compute; leave it out, or say in "
-    "words what it shows";
+    "an image, and the model's vision tower is not loaded: only its text model is computed here; leave the "
+    "image out, or say in words what it shows";
 
 /// "chat" or "thinking".
 Result<ThinkingMode> thinking_mode_from_json(const PythonJson& value);

@@ -44,13 +44,8 @@ std::optional<DraftName> draft_name(std::string_view name) {
 
 enum class Part : std::uint8_t { kUsed, kDraftHead, kVocabularyCopy, kVision, kInputScale };
 
-bool is_vision(std::string_view name) {
-  return name.starts_with("vision.") || name.starts_with("aligner.") || name.starts_with("image_") ||
-         name.ends_with("ffn.gate.bias_vl");
-}
-
 Part part_of(std::string_view name, std::int64_t num_draft_blocks) {
-  if (is_vision(name)) return Part::kVision;  // also of a draft head's routers
+  if (is_vision_tensor(name)) return Part::kVision;  // also of a draft head's routers
   if (const auto draft = draft_name(name)) {
     if (draft->block >= num_draft_blocks) return Part::kDraftHead;
     // The official converter drops them too: a block shares the main embedding and head.
@@ -100,7 +95,7 @@ void scan_name(NameScan& scan, std::string_view name) {
   if (!scan.expert_stem.empty() && !scan.released.empty() && name.starts_with("layers.") &&
       contains(name, ".ffn.experts."))
     return;
-  if (is_vision(name)) return note(scan.vision, name);
+  if (is_vision_tensor(name)) return note(scan.vision, name);
   if (contains(name, ".engram.")) note(scan.engram, name);
   if (name == "hc_head_fn") note(scan.hc_head, name);
   const auto draft = draft_name(name);
@@ -172,12 +167,13 @@ std::vector<LeftOut> left_out_of(const Checkpoint& checkpoint, const CheckpointK
   std::vector<LeftOut> left_out;
   for (auto& [part, group] : parts) {
     group.is_draft_head = part == Part::kDraftHead;
+    group.is_vision = part == Part::kVision;
     group.what = part_text(part);
     if (part == Part::kDraftHead) group.what += draft_text;
     left_out.push_back(std::move(group));
   }
   if (const auto count = std::ssize(checkpoint.unlisted()); count > 0)
-    left_out.push_back({false, "in shards where the index does not list them", count, 0});
+    left_out.push_back({.what = "in shards where the index does not list them", .num_tensors = count});
   return left_out;
 }
 
@@ -348,6 +344,13 @@ std::string left_out_text(const std::vector<LeftOut>& parts) {
   }
   return text;
 }
+
+bool is_vision_tensor(std::string_view name) {
+  return name.starts_with("vision.") || name.starts_with("aligner.") || name.starts_with("image_") ||
+         name.ends_with("ffn.gate.bias_vl");
+}
+
+bool is_draft_tensor(std::string_view name) { return draft_name(name).has_value(); }
 
 bool is_left_out(std::string_view name, std::int64_t num_draft_blocks) {
   return part_of(name, num_draft_blocks) != Part::kUsed;

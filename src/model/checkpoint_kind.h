@@ -30,6 +30,7 @@ enum class TensorNames : std::uint8_t { kUnknown, kReleased, kPrefixed, kTransfo
 /// Tensors that are there and not used.
 struct LeftOut {
   bool is_draft_head = false;
+  bool is_vision = false;
   std::string what;  ///< `of the draft head DSpark, mtp.0 to mtp.2`
   std::int64_t num_tensors = 0;
   std::int64_t bytes = 0;
@@ -70,6 +71,12 @@ struct CheckpointKind {
 
 /// `of the draft head DSpark, mtp.0 to mtp.2, 4,705 tensors, 10.9 GB; vision ...`; empty: everything is used.
 [[nodiscard]] std::string left_out_text(const std::vector<LeftOut>& parts);
+
+/// Of a vision tower, what aligns it to the text model, image tokens, or a router's bias for those.
+[[nodiscard]] bool is_vision_tensor(std::string_view name);
+
+/// Of a block "mtp.N", whatever head it is of.
+[[nodiscard]] bool is_draft_tensor(std::string_view name);
 
 /// Whether a model with so many blocks of a draft head does without a tensor that releases have: further
 /// blocks, copies of embedding and head under "mtp.N.", vision, scales for activations.

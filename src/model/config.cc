@@ -21,12 +21,6 @@ using namespace config_json;
 
 namespace {
 
-/// ModelOpt's, in "quantization_config", which says of FP4 experts which they are.
-constexpr const char* kExpertAlgorithm = "moe_quant_algo";
-/// Of int4 experts: its "quantization_config" lists targets and says nothing of the dense matrices' FP8.
-constexpr const char* kCompressedTensors = "compressed-tensors";
-constexpr std::string_view kNvfp4Algorithm = "NVFP4";
-
 /// config.json says it by having a "quantization_config" or none.
 constexpr const char* kDenseDtype = "dense_dtype";
 constexpr std::array<std::pair<WeightFormat, std::string_view>, 2> kDenseFormatNames{
@@ -184,19 +178,7 @@ ModelConfig read_v4_config(const Json& object, std::string_view label,
   reader.expect("tie_word_embeddings", false);
   const Json* quantization = reader.find("quantization_config", Presence::kOptional);
   config.dense_format = quantization == nullptr ? WeightFormat::kBF16 : WeightFormat::kFp8;
-  if (quantization != nullptr) {
-    if (!quantization->is_object()) fail("{}: \"quantization_config\": expected an object", label);
-    FieldReader inner(*quantization, label);
-    const Json* method = inner.find("quant_method", Presence::kOptional);
-    if (method == nullptr || *method != kCompressedTensors) {
-      inner.expect("quant_method", "fp8");
-      inner.expect("fmt", "e4m3");
-      inner.expect("weight_block_size", {kWeightBlock, kWeightBlock});
-    }
-    const Json* algorithm = inner.find(kExpertAlgorithm, Presence::kOptional);
-    if (algorithm != nullptr && *algorithm == kNvfp4Algorithm && config.expert_format == WeightFormat::kFp4)
-      config.expert_format = WeightFormat::kNvfp4;
-  }
+  if (quantization != nullptr) read_quantization(*quantization, label, config);
   return config;
 }
 
@@ -260,15 +242,26 @@ std::string config_text(const ModelConfig& config) {
   return object.dump(2) + "\n";
 }
 
+const nlohmann::ordered_json& text_fields(const nlohmann::ordered_json& object) {
+  const auto text = object.find(kTextConfig);
+  return is_v41(object) && text != object.end() && text->is_object() ? *text : object;
+}
+
+nlohmann::ordered_json& text_fields(nlohmann::ordered_json& object) {
+  return const_cast<Json&>(text_fields(std::as_const(object)));
+}
+
 void write_expert_format(nlohmann::ordered_json& object, WeightFormat format) {
-  const auto quantization = object.find("quantization_config");
-  const bool has_quantization = quantization != object.end() && quantization->is_object();
-  object["expert_dtype"] = weight_format_name(format);
+  constexpr const char* kQuantization = "quantization_config";
+  const bool has_quantization = object.contains(kQuantization) && object[kQuantization].is_object();
+  const bool is_nvfp4 = has_quantization && format == WeightFormat::kNvfp4;
+  const bool is_within = has_quantization && is_v41(object);
+  if (is_within) object.erase(kExpertDtype);
+  (is_within ? object[kQuantization] : object)[kExpertDtype] =
+      weight_format_name(is_nvfp4 ? WeightFormat::kFp4 : format);
   if (!has_quantization) return;
-  quantization->erase(kExpertAlgorithm);
-  if (format != WeightFormat::kNvfp4) return;
-  object["expert_dtype"] = weight_format_name(WeightFormat::kFp4);
-  (*quantization)[kExpertAlgorithm] = kNvfp4Algorithm;
+  object[kQuantization].erase(kExpertAlgorithm);
+  if (is_nvfp4) object[kQuantization][kExpertAlgorithm] = kNvfp4Algorithm;
 }
 
 }  // namespace baleen

@@ -19,8 +19,12 @@ namespace baleen {
 void set_config_fields(ModelConfig& config, const nlohmann::ordered_json& fields,
                        const std::function<std::string(std::string_view)>& where);
 
-/// Says in a config.json how routed experts are stored, as their makers do: "expert_dtype", and of NVFP4
-/// beside FP8 matrices "moe_quant_algo".
+/// Where a config.json has the fields of its text model: of V4.1 in "text_config", of V4 beside all others.
+[[nodiscard]] const nlohmann::ordered_json& text_fields(const nlohmann::ordered_json& object);
+[[nodiscard]] nlohmann::ordered_json& text_fields(nlohmann::ordered_json& object);
+
+/// Says in a config.json how routed experts are stored, as their makers do: "expert_dtype", which V4.1 has in
+/// its "quantization_config" where there is one, and of NVFP4 beside FP8 matrices "moe_quant_algo".
 void write_expert_format(nlohmann::ordered_json& object, WeightFormat format);
 
 /// What `set_config_fields` knows.

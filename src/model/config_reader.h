@@ -28,6 +28,14 @@ inline constexpr std::array<std::pair<WeightFormat, std::string_view>, 4> kWeigh
      {WeightFormat::kFp4, "fp4"},
      {WeightFormat::kNvfp4, "nvfp4"}}};
 
+inline constexpr const char* kExpertDtype = "expert_dtype";
+/// ModelOpt's, in "quantization_config", which says of FP4 experts which they are.
+inline constexpr const char* kExpertAlgorithm = "moe_quant_algo";
+inline constexpr std::string_view kNvfp4Algorithm = "NVFP4";
+/// Of int4 experts: its "quantization_config" lists targets and says nothing of the dense matrices' FP8.
+inline constexpr const char* kCompressedTensors = "compressed-tensors";
+/// The text model's fields of a V4.1.
+inline constexpr const char* kTextConfig = "text_config";
 /// Of a config whose checkpoint has a DSpark head.
 inline constexpr const char* kDsparkField = "dspark_block_size";
 
@@ -86,7 +94,7 @@ void visit_fields(Config& c, Visitor&& field) {
   field("hc_eps", c.hc_eps, kEpsilon);
   field("rms_norm_eps", c.rms_norm_eps, kEpsilon);
   field("num_nextn_predict_layers", c.num_nextn_predict_layers, kCountOrNone);
-  field("expert_dtype", c.expert_format, kWeightFormatNames, Presence::kOptional);
+  field(kExpertDtype, c.expert_format, kWeightFormatNames, Presence::kOptional);
   field("bos_token_id", c.bos_token_id, Range<std::int64_t>{0, kTokenIds.max});
   field("eos_token_id", c.eos_token_id, Range<std::int64_t>{0, kTokenIds.max});
 }
@@ -216,6 +224,31 @@ class FieldReader {
   Where where_;
   bool all_required_;
 };
+
+[[nodiscard]] inline bool is_compressed_tensors(const Json& quantization) {
+  const auto method = quantization.find("quant_method");
+  return method != quantization.end() && *method == kCompressedTensors;
+}
+
+/// "quantization_config" of either family: what FP8 is has to be what `config`'s family has.
+inline void read_quantization(const Json& quantization, std::string_view label, ModelConfig& config) {
+  if (!quantization.is_object()) fail("{}: \"quantization_config\": expected an object", label);
+  FieldReader reader(quantization, label);
+  if (!is_compressed_tensors(quantization)) {
+    const WeightFormat fp8 = config.fp8_format();
+    const int block = format_layout(fp8).scale_rows;
+    reader.expect("quant_method", "fp8");
+    reader.expect("fmt", "e4m3");
+    if (fp8 == WeightFormat::kFp8x32) {
+      reader.expect("scale_fmt", "ue8m0");  // others may have F32 scales
+      reader.expect("activation_scheme", "dynamic");
+    }
+    reader.expect("weight_block_size", {block, block});
+  }
+  const Json* algorithm = reader.find(kExpertAlgorithm, Presence::kOptional);
+  if (algorithm != nullptr && *algorithm == kNvfp4Algorithm && config.expert_format == WeightFormat::kFp4)
+    config.expert_format = WeightFormat::kNvfp4;
+}
 
 class FieldWriter {
  public:

@@ -48,18 +48,27 @@ GpuFormats::GpuFormats(const WeightTree& tree, ThreadPool& pool) : tree_(tree) {
     WeightMatrix& matrix =
         *std::get<WeightMatrix*>(spec.place.in(tree_, spec.block, std::max<std::int64_t>(0, spec.expert)));
     const bool is_taken = is_fp8(matrix.format) || matrix.format == WeightFormat::kBF16;
+    const bool has_small_groups = matrix.activation_group != kActivationGroup;
     if (spec.storage == Storage::kExpert) {
-      if (is_taken || matrix.format == WeightFormat::kFp4 || matrix.format == WeightFormat::kNvfp4) continue;
+      const bool is_nvfp4 = matrix.format == WeightFormat::kNvfp4;
+      if (is_taken || matrix.format == WeightFormat::kFp4 || (is_nvfp4 && !has_small_groups)) continue;
       fail(
-          "{}: routed experts in {}, which GPUs do not compute; ‹device› cpu does, and `baleen convert IN "
-          "OUT` "
-          "writes a checkpoint for GPUs and says what of the values is lost",
-          spec.name, weight_format_name(matrix.format));
+          "{}: routed experts in {}, which GPUs do not compute{}; ‹device› cpu does, and `baleen convert IN "
+          "OUT`{} writes a checkpoint for GPUs and says what of the values is lost",
+          spec.name, weight_format_name(matrix.format), is_nvfp4 ? " of DeepSeek-V4.1" : "",
+          is_nvfp4 ? ", to FP4 or to FP8," : "");
     }
     const auto& routed = tree_.block(std::max<std::int64_t>(0, spec.block)).moe.routed;
     const bool beside_codes = spec.role == TensorRole::kSharedExpert && !routed.empty() &&
                               routed.front().w1.format != WeightFormat::kBF16;
     if (is_taken && !(beside_codes && !is_fp8(matrix.format))) continue;
+    if (has_small_groups) {
+      fail(
+          "{}: {} beside experts in codes, which GPUs do not compute of DeepSeek-V4.1; ‹device› cpu does, "
+          "and `baleen convert IN OUT`, with dense matrices in FP8, writes a checkpoint for GPUs and says "
+          "what of the values is lost",
+          spec.name, weight_format_name(matrix.format));
+    }
     bring_to_fp8(matrix, spec.name, pool);
   }
 }

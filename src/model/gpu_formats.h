@@ -16,8 +16,9 @@ namespace baleen {
 class GpuFormats {
  public:
   /// Brings dense matrices of `tree` that kernels do not take to FP8, by the release's rule for scales: exact
-  /// for what was made from FP8, rounded otherwise. `tree` outlives this. Throws `Error` for routed
-  /// experts in a format that kernels do not take, and for weights that are not finite.
+  /// for what was made from FP8, rounded otherwise. `tree` outlives this. Throws `Error` for routed experts
+  /// in a format that kernels do not take, for what would have to be FP8 in blocks of 32 x 32, and for
+  /// weights that are not finite.
   GpuFormats(const WeightTree& tree, ThreadPool& pool);
   GpuFormats(const GpuFormats&) = delete;
   GpuFormats& operator=(const GpuFormats&) = delete;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/quoted_text.h"
+#include "model/config_fields.h"
 #include "model/config_reader.h"
 #include "model/engram_tables.h"
 #include "model/model_family.h"
@@ -18,7 +19,8 @@ using namespace config_json;
 
 namespace {
 
-constexpr const char* kText = "text_config";
+constexpr const char* kArchitecture = "DeepseekV41ForCausalLM";
+constexpr const char* kTextModelType = "deepseek_v41_text";
 
 /// Known fields that say nothing of the text model's computation, or nothing that can be otherwise
 /// (`expect`).
@@ -30,14 +32,14 @@ constexpr std::array<std::string_view, 16> kBesides{"model_type",          "dtyp
                                                     "tie_word_embeddings", "topk_method",
                                                     "bos_token_id",        "eos_token_id",
                                                     "pad_token_id",        "num_nextn_predict_layers"};
-constexpr std::array<std::string_view, 12> kAtRoot{
-    "architectures",        "model_type",          "dtype",        "torch_dtype",
-    "transformers_version", "bos_token_id",        "eos_token_id", "pad_token_id",
-    "image_token_id",       "quantization_config", "text_config",  "vision_config"};
+constexpr std::array<std::string_view, 13> kAtRoot{
+    "architectures",       "model_type",   "dtype",        "torch_dtype",    "transformers_version",
+    "bos_token_id",        "eos_token_id", "pad_token_id", "image_token_id", kExpertDtype,
+    "quantization_config", kTextConfig,    "vision_config"};
 
 /// There are no hash layers, and formats and tokens are said beside the text model.
 bool is_beside_text(std::string_view field) {
-  return field == "num_hash_layers" || field == "expert_dtype" || field == "bos_token_id" ||
+  return field == "num_hash_layers" || field == kExpertDtype || field == "bos_token_id" ||
          field == "eos_token_id";
 }
 
@@ -88,6 +90,12 @@ void visit_draft_experts(Config& dspark, Visitor&& field) {
   field("dspark_num_experts_per_tok", dspark.num_experts_per_tok, kCount);
 }
 
+constexpr std::array<std::string_view, 6> kOfRope{
+    "type", "rope_type", "factor", "original_max_position_embeddings", "beta_fast", "beta_slow"};
+constexpr std::array<std::string_view, 7> kOfQuantization{"quant_method",  "activation_scheme", "fmt",
+                                                          "scale_fmt",     "weight_block_size", kExpertDtype,
+                                                          kExpertAlgorithm};
+
 template <class IsKnown>
 void refuse_unknown(const Json& object, std::string_view label, std::string_view within,
                     const IsKnown& is_known) {
@@ -98,16 +106,23 @@ void refuse_unknown(const Json& object, std::string_view label, std::string_view
   }
 }
 
-void read_formats(const Json& quantization, std::string_view label, ModelConfig& config) {
-  if (!quantization.is_object()) fail("{}: \"quantization_config\": expected an object", label);
-  FieldReader reader(quantization, label);
-  const int block = format_layout(config.fp8_format()).scale_rows;
-  reader.expect("quant_method", "fp8");
-  reader.expect("fmt", "e4m3");
-  reader.expect("scale_fmt", "ue8m0");
-  reader.expect("weight_block_size", {block, block});
-  reader("expert_dtype", config.expert_format, kWeightFormatNames, Presence::kOptional);
-  if (config.expert_format == WeightFormat::kFp8) config.expert_format = config.fp8_format();
+constexpr auto one_of = [](const auto& names) {
+  return [&names](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+};
+
+/// The object `field` of `within` has no other fields than these.
+template <class Names>
+void refuse_unknown_in(const Json& within, const char* field, std::string_view label, const Names& names) {
+  const auto found = within.find(field);
+  if (found == within.end() || !found->is_object()) return;
+  refuse_unknown(*found, label, fmt::format("of \"{}\" ", field), one_of(names));
+}
+
+/// What would say that it is another family's, whatever its fields are.
+void check_names(FieldReader root, FieldReader text) {
+  root.expect("model_type", kV41ModelType);
+  root.expect("architectures", Json::array({kArchitecture}));
+  text.expect("model_type", kTextModelType);
 }
 
 bool names_dspark(const Json& text) {
@@ -129,14 +144,15 @@ void check_layers(const ModelConfig& config, std::string_view label, const char*
 
 ModelConfig read_v41_config(const Json& object, std::string_view label,
                             const std::optional<DraftBlocks>& drafts) {
-  const auto text = object.find(kText);
+  const auto text = object.find(kTextConfig);
   if (text == object.end() || !text->is_object())
-    fail("{}: \"{}\": expected an object, as DeepSeek-V4.1 has it", label, kText);
+    fail("{}: \"{}\": expected an object, as DeepSeek-V4.1 has it", label, kTextConfig);
   const auto within = [label](std::string_view name) {
-    return fmt::format("{}: \"{}.{}\"", label, kText, name);
+    return fmt::format("{}: \"{}.{}\"", label, kTextConfig, name);
   };
   FieldReader root(object, label), inner(*text, label, within);
   V41Reader reader(root, inner);
+  check_names(root, inner);
   ModelConfig config;
   config.family = &kDeepSeekV41;
   visit_fields(config, reader);
@@ -156,14 +172,25 @@ ModelConfig read_v41_config(const Json& object, std::string_view label,
   inner.expect("hidden_act", "silu");
   inner.expect("attention_bias", false);
   inner.expect("tie_word_embeddings", false);
-  refuse_unknown(*text, label, fmt::format("of \"{}\" ", kText), [&](std::string_view name) {
+  refuse_unknown(*text, label, fmt::format("of \"{}\" ", kTextConfig), [&](std::string_view name) {
     return reader.has_read(name) || std::ranges::find(kBesides, name) != kBesides.end();
   });
-  refuse_unknown(object, label, "",
-                 [](std::string_view name) { return std::ranges::find(kAtRoot, name) != kAtRoot.end(); });
+  refuse_unknown_in(*text, "rope_scaling", label, kOfRope);
+  refuse_unknown(object, label, "", one_of(kAtRoot));
   const Json* quantization = root.find("quantization_config", Presence::kOptional);
   config.dense_format = quantization == nullptr ? WeightFormat::kBF16 : config.fp8_format();
-  if (quantization != nullptr) read_formats(*quantization, label, config);
+  if (quantization != nullptr && !quantization->is_object())
+    fail("{}: \"quantization_config\": expected an object", label);
+  const bool says_experts = quantization != nullptr && quantization->contains(kExpertDtype);
+  FieldReader(says_experts ? *quantization : object, label)(kExpertDtype, config.expert_format,
+                                                            kWeightFormatNames, Presence::kOptional);
+  if (quantization != nullptr) {
+    read_quantization(*quantization, label, config);
+    // Of int4 experts it lists what the tensors say.
+    if (!is_compressed_tensors(*quantization))
+      refuse_unknown_in(object, "quantization_config", label, kOfQuantization);
+  }
+  if (config.expert_format == WeightFormat::kFp8) config.expert_format = config.fp8_format();
   if (!has_dspark) return without_drafts(std::move(config));
   config.draft_kind = DraftKind::kDspark;
   config.num_nextn_predict_layers = drafts->count;
@@ -171,7 +198,7 @@ ModelConfig read_v41_config(const Json& object, std::string_view label,
 }
 
 nlohmann::ordered_json v41_config_object(const ModelConfig& config) {
-  Json text = {{"model_type", "deepseek_v41_text"}};
+  Json text = {{"model_type", kTextModelType}};
   const auto within_text = [&]<class... Rest>(const char* name, const Rest&... rest) {
     if (is_beside_text(name)) return;
     FieldWriter writer(text);
@@ -192,7 +219,7 @@ nlohmann::ordered_json v41_config_object(const ModelConfig& config) {
   text["tie_word_embeddings"] = false;
   text["initializer_range"] = 0.02;
   text["use_cache"] = true;
-  Json object = {{"architectures", {"DeepseekV41ForCausalLM"}},
+  Json object = {{"architectures", Json::array({kArchitecture})},
                  {"model_type", kV41ModelType},
                  {"dtype", "bfloat16"},
                  {"bos_token_id", config.bos_token_id},
@@ -204,10 +231,10 @@ nlohmann::ordered_json v41_config_object(const ModelConfig& config) {
     object["quantization_config"] = {{"quant_method", "fp8"},
                                      {"activation_scheme", "dynamic"},
                                      {"scale_fmt", "ue8m0"},
-                                     {"weight_block_size", {block, block}},
-                                     {"expert_dtype", weight_format_name(config.expert_format)}};
+                                     {"weight_block_size", {block, block}}};
   }
-  object[kText] = std::move(text);
+  object[kTextConfig] = std::move(text);
+  write_expert_format(object, config.expert_format);
   return object;
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/map_advice.h"
 #include "base/progress.h"
 #include "model/config_fields.h"
 #include "model/model_family.h"
@@ -62,6 +63,33 @@ std::string name_of_all_experts(const TensorSpec& tensor) {
   return tensor.name.substr(0, begin + 1) + "*" + tensor.name.substr(end);
 }
 
+/// Bytes of a checkpoint while they are read: made where its files have them in another form, and afterwards
+/// no memory of this process.
+class Reading {
+ public:
+  Reading(const Checkpoint& checkpoint, std::span<const std::byte> bytes)
+      : acquired_(checkpoint.made().get(), bytes), bytes_(bytes), is_mapped_(checkpoint.made() == nullptr) {}
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+  ~Reading() { end(bytes_); }
+
+  void pieces(const WeightSource::Sink& sink) const {
+    for_each_piece(bytes_, [&](std::span<const std::byte> piece) {
+      sink(piece);
+      end(piece);
+    });
+  }
+
+ private:
+  void end(std::span<const std::byte> read) const {
+    if (is_mapped_) end_reading(read);
+  }
+
+  AcquiredBytes acquired_;
+  std::span<const std::byte> bytes_;
+  bool is_mapped_;
+};
+
 class ConvertingSource final : public WeightSource {
  public:
   ConvertingSource(const Checkpoint& checkpoint, const ModelConfig& config, ConvertReport& report,
@@ -74,23 +102,30 @@ class ConvertingSource final : public WeightSource {
 
   void write_plain(const TensorSpec& tensor, const Sink& sink) override {
     const TensorInfo& stored = checkpoint_.at(tensor.name);
-    const AcquiredBytes acquired(checkpoint_.made().get(), stored.bytes);
+    const Reading reading(checkpoint_, stored.bytes);
     if (tensor.storage == Storage::kI64) check_hash_table(stored, config_);
-    sink(stored.bytes);
+    reading.pieces(sink);
+  }
+
+  /// Rows of tables have one format.
+  bool keeps(const TensorSpec& tensor) const override {
+    return !tensor.is_matrix() || report_.from.stored(tensor) == report_.to.stored(tensor);
+  }
+
+  void copy(const TensorSpec* tensor, const TensorHeader& array, const Sink& sink) override {
+    const TensorInfo& stored = checkpoint_.at(array.name);
+    const Reading reading(checkpoint_, stored.bytes);
+    const bool is_scale = tensor != nullptr && array.name != stored_tensors(*tensor, report_.from)[0].name;
+    if (is_scale) check_scale(stored, report_.from.of(*tensor));
+    reading.pieces(sink);
   }
 
   void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
-    std::deque<AcquiredBytes> acquired;
+    std::deque<Reading> reading;
     for (const TensorHeader& stored : stored_tensors(tensor, report_.from))
-      acquired.emplace_back(checkpoint_.made().get(), checkpoint_.at(stored.name).bytes);
+      reading.emplace_back(checkpoint_, checkpoint_.at(stored.name).bytes);
     const StoredMatrix source = stored_matrix(checkpoint_, tensor, report_.from);
     const WeightFormat to = report_.to.of(tensor);
-    if (report_.from.stored(tensor) == report_.to.stored(tensor)) {
-      encoded.weight.assign(source.weight.begin(), source.weight.end());
-      encoded.scale.assign(source.scale.begin(), source.scale.end());
-      encoded.matrix_scale.assign(source.matrix_scale.begin(), source.matrix_scale.end());
-      return;
-    }
     encoded.reset(source.rows, source.cols, to);
     const int exponent = is_fp4(source) && to == WeightFormat::kNvfp4 ? shared_exponent(tensor, source) : 0;
     if (is_fp4(source) && to == WeightFormat::kNvfp4) encoded.set_matrix_scale(std::ldexp(1.0F, exponent));
@@ -130,7 +165,7 @@ class ConvertingSource final : public WeightSource {
     scratch.before.resize(size);
     scratch.after.resize(size);
     decode_panel(source, panel, scratch.before);
-    if (is_fp4(source) && encoded.format == WeightFormat::kFp8) {
+    if (is_fp4(source) && is_fp8(encoded.format)) {
       recode_panel(source, panel, encoded);
     } else if (is_fp4(source) && encoded.format == WeightFormat::kNvfp4) {
       recode_to_nvfp4(source, panel, exponent, encoded);
@@ -180,6 +215,13 @@ class ConvertingSource final : public WeightSource {
   std::vector<Scratch> scratch_;  ///< one a thread
 };
 
+void erase_fields(nlohmann::ordered_json& object, std::string_view prefix) {
+  std::vector<std::string> gone;
+  for (const auto& [name, value] : object.items())
+    if (name.starts_with(prefix)) gone.push_back(name);
+  for (const std::string& name : gone) object.erase(name);
+}
+
 /// Whether it says so in the release's words; compressed-tensors has others.
 bool says_fp8(const nlohmann::ordered_json& config) {
   const auto found = config.find("quantization_config");
@@ -188,18 +230,19 @@ bool says_fp8(const nlohmann::ordered_json& config) {
 
 /// The original config.json with its formats changed, and without the fields of heads and towers that are not
 /// written; others that are unknown here stay.
-std::string adapted_config(const ModelFiles& files, const ModelConfig& config,
-                           const StorageFormats& formats) {
+std::string adapted_config(const ModelFiles& files, const ModelConfig& config, const StorageFormats& formats,
+                           bool has_vision) {
   using Json = nlohmann::ordered_json;
   Result<Json> parsed = parse_ordered_json(files.config_text);
   if (!parsed) fail("{}: not JSON: {}", files.config_label, parsed.error());
   Json& object = parsed.value();
+  Json& text = text_fields(object);
   const bool has_dspark = config.draft_kind == DraftKind::kDspark;  // whose releases count otherwise
-  if (!has_dspark) object["num_nextn_predict_layers"] = config.num_nextn_predict_layers;
-  std::vector<std::string> gone;
-  for (const auto& [name, value] : object.items())
-    if ((name.starts_with("dspark_") && !has_dspark) || name.starts_with("vision_")) gone.push_back(name);
-  for (const std::string& name : gone) object.erase(name);
+  if (!has_dspark) {
+    erase_fields(text, "dspark_");
+    text["num_nextn_predict_layers"] = config.num_nextn_predict_layers;
+  }
+  if (!has_vision) erase_fields(object, "vision_");
   if (!is_fp8(formats.dense)) {
     object.erase("quantization_config");
   } else if (!says_fp8(object)) {
@@ -243,6 +286,38 @@ StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& 
           .expert_scale = experts.scale,
           .draft_dense = draft_target(from.draft_dense, wanted.dense, dense),
           .draft_experts = draft_target(from.draft_experts, wanted.experts, experts)};
+}
+
+/// What of a checkpoint's tensors the table does not have, or `options` do without.
+struct Parts {
+  std::vector<LeftOut> left_out, copied;
+  std::vector<TensorHeader> beside;  ///< those that are copied
+};
+
+/// `reads_drafts`: the table has the draft head that is there.
+Parts parts_of(const ModelFiles& files, bool reads_drafts, const ConvertOptions& options) {
+  const bool has_drafts = reads_drafts && options.has_draft_head;
+  Parts parts{.left_out = files.kind.left_out, .copied = {}, .beside = {}};
+  std::erase_if(parts.left_out, [&](const LeftOut& part) {
+    return (part.is_draft_head && reads_drafts) || (part.is_vision && options.has_vision);
+  });
+  LeftOut drafts{.is_draft_head = true,
+                 .what = fmt::format("the draft head {}", draft_head_name(files.kind.draft_head.value))};
+  LeftOut vision{.is_vision = true, .what = "vision"};
+  const auto count = [](LeftOut& part, const TensorInfo& tensor) {
+    ++part.num_tensors;
+    part.bytes += tensor.size_bytes();
+  };
+  for (const TensorInfo& tensor : files.checkpoint.tensors()) {
+    const bool is_draft = is_draft_tensor(tensor.name), is_vision = is_vision_tensor(tensor.name);
+    if (is_draft && reads_drafts && !has_drafts && (!is_vision || options.has_vision)) count(drafts, tensor);
+    if (!is_vision || !options.has_vision || (is_draft && !has_drafts)) continue;
+    count(vision, tensor);
+    parts.beside.push_back(tensor);
+  }
+  if (drafts.num_tensors > 0) parts.left_out.push_back(drafts);
+  if (vision.num_tensors > 0) parts.copied.push_back(vision);
+  return parts;
 }
 
 /// Of every matrix of `table` that is NVFP4.
@@ -298,18 +373,15 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
   check_apart(in, out);
   const ModelFiles files = read_model_files(in);
   if (!files.kind.converts) fail("{}: {}", in.string(), files.kind.why_not);
-  const ModelConfig config = parse_config(files.config_text, files.config_label, stored_drafts(files.kind));
-  if (config.streams) {
-    fail("{}: {} is not converted so far: it runs as it is published", in.string(), config.family->name);
-  }
+  ModelConfig config = parse_config(files.config_text, files.config_label, stored_drafts(files.kind));
   const Checkpoint& checkpoint = files.checkpoint;
   check_tensors(config, checkpoint);
   ConvertReport report;
   if (checkpoint.is_foreign()) report.notes = files.kind.contradictions;
-  std::vector<LeftOut> left_out = files.kind.left_out;
-  if (config.num_draft_blocks() > 0)
-    std::erase_if(left_out, [](const LeftOut& part) { return part.is_draft_head; });
-  report.left_out = left_out_text(left_out);
+  Parts parts = parts_of(files, config.num_draft_blocks() > 0, options);
+  report.left_out = left_out_text(parts.left_out);
+  report.copied = left_out_text(parts.copied);
+  if (!options.has_draft_head) config = without_drafts(std::move(config));
   report.from = detect_formats(config, checkpoint);
   ConvertOptions wanted = options;
   const std::vector<TensorSpec> table = tensor_table(config);
@@ -322,12 +394,13 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
   StagedFolder staged(out, options.force, names_of(companions));
   StreamPlan plan{.folder = staged.path(),
                   .table = table,
+                  .beside = std::move(parts.beside),
                   .formats = report.to,
                   .max_shard_bytes = options.max_shard_bytes,
                   .other_files = std::move(companions),
                   .job = "convert",
                   .cancelled = options.cancelled};
-  plan.other_files.push_back({"config.json", adapted_config(files, config, report.to)});
+  plan.other_files.push_back({"config.json", adapted_config(files, config, report.to, !plan.beside.empty())});
   ConvertingSource source(checkpoint, config, report, pool);
   const Checksums checksums = write_weights(plan, source);
   verify_weights(staged.path(), config, checksums, options.cancelled);
@@ -336,6 +409,7 @@ ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const 
                 [](const auto& entry) { return entry.second.num_exact == entry.second.num_tensors; });
   report.num_tensors = static_cast<std::int64_t>(checksums.size());
   report.total_bytes = stored_bytes(plan.table, plan.formats);
+  for (const TensorHeader& tensor : plan.beside) report.total_bytes += tensor.size_bytes();
   return report;
 }
 
@@ -359,6 +433,7 @@ std::string report_text(const ConvertReport& report) {
   if (!report.lossy_tensors.empty()) text += "lost of single tensors:\n";
   for (const auto& [name, loss] : report.lossy_tensors) line(name, loss);
   for (const std::string& note : report.notes) text += note + '\n';
+  if (!report.copied.empty()) text += fmt::format("copied as they are, unread: {}\n", report.copied);
   if (!report.left_out.empty()) text += fmt::format("left out: {}\n", report.left_out);
   text += report.lossless()
               ? "lossless: every weight has the value it had\n"

@@ -17,6 +17,8 @@ namespace baleen {
 struct ConvertOptions {
   std::optional<WeightFormat> experts = {};  ///< nothing: as they are
   std::optional<WeightFormat> dense = {};    ///< BF16 or FP8
+  bool has_draft_head = true;                ///< false: the draft head is left out
+  bool has_vision = true;                    ///< false: the vision tower is left out
   std::int64_t max_shard_bytes = 5'000'000'000;
   bool force = false;                    ///< replace the checkpoint of a folder that is not empty
   std::function<bool()> cancelled = {};  ///< asked now and then; true ends the conversion with `Cancelled`
@@ -47,6 +49,7 @@ struct ConvertReport {
   std::int64_t num_tensors = 0;
   std::int64_t total_bytes = 0;
   std::string left_out;  ///< what of `in` was not written, in words (`left_out_text`); empty: nothing
+  std::string copied;    ///< what was written though nothing here reads it, in the same words
   Fp4Proof fp4_proof;    ///< what kept NVFP4 experts, or let them become FP4
   std::map<TensorRole, RoundingLoss> changed;  ///< roles whose format changed
   /// Of foreign files the same of single tensors that lost something; "*" stands for all experts of a layer.
@@ -60,16 +63,18 @@ struct ConvertReport {
   [[nodiscard]] bool lossless() const;
 };
 
-/// Streams tensor by tensor; holds one matrix. FP4 becomes FP8 exactly as in the released converter and NVFP4
-/// as ModelOpt casts it; NVFP4 becomes FP4 where every matrix has the same values there, and otherwise stays;
-/// everything else is decoded and rounded anew where its format changes and copied where not. Companion
-/// files (tokenizer, licence) are copied, config.json is adapted. A draft head is written too, whether the
-/// engine computes it or not; vision is left out and said. Foreign formats (of GGUF files) become, unless
-/// `options` say otherwise, FP8 experts and BF16 dense matrices. The result is read back and compared before
-/// this returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit
-/// together, weights are not numbers, `out` is `in`, inside it or around it, holds anything but a checkpoint
-/// to be replaced, or the disk is full. `out` stays as it was until the result has been verified
-/// (`StagedFolder`).
+/// Streams tensor by tensor; holds one matrix whose format changes, and nothing of what is copied. FP4
+/// becomes FP8 exactly as in the released converter and NVFP4 as ModelOpt casts it; NVFP4 becomes FP4
+/// where every matrix has the same values there, and otherwise stays; everything else is decoded and
+/// rounded anew where its format changes and copied where not, as tables of n-grams always are. FP8 is
+/// what the model's family has, of V4.1 in blocks of 32 x 32. Companion files (tokenizer, licence) are
+/// copied, config.json is adapted. A draft head is written too, whether the engine computes it or not,
+/// and vision, which it does not, byte for byte, unless `options` leave them out. Foreign formats (of
+/// GGUF files) become, unless `options` say otherwise, FP8 experts and BF16 dense matrices. The result is
+/// read back and compared before this returns. Throws `Error`, leaving nothing behind, when config and
+/// tensors of `in` do not fit together, weights are not numbers, `out` is `in`, inside it or around it,
+/// holds anything but a checkpoint to be replaced, or the disk is full. `out` stays as it was until the
+/// result has been verified (`StagedFolder`).
 ConvertReport convert_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out,
                                  const ConvertOptions& options, ThreadPool& pool);
 

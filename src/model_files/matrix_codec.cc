@@ -408,33 +408,45 @@ void recode_from_nvfp4(const StoredMatrix& nvfp4, std::int64_t panel, EncodedMat
   }
 }
 
-void recode_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8) {
+namespace {
+
+/// The weights from `row_begin` to `row_end` of the scales that `block` counts along a row of FP8.
+void recode_block(const StoredMatrix& fp4, std::int64_t row_begin, std::int64_t row_end, std::int64_t block,
+                  EncodedMatrix& fp8) {
   constexpr int kHeadroomBits = 6;  // 6 * 2^6 = 384 is the largest product, below the 448 of e4m3
+  const FormatLayout lies = format_layout(fp8.format);
   const std::int64_t scales_per_row = fp4.cols / kIndexerGroup;
-  const std::int64_t scales_per_block = kWeightBlock / kIndexerGroup;
-  const std::int64_t row_begin = panel * kPanelRows;
-  const std::int64_t row_end = row_begin + fp4.panel_rows(panel);
-  for (std::int64_t block = 0; block < fp4.cols / kWeightBlock; ++block) {
-    const std::int64_t first_scale = block * scales_per_block;
-    int largest = 0;
-    for (std::int64_t row = row_begin; row < row_end; ++row) {
-      for (std::int64_t i = 0; i < scales_per_block; ++i) {
-        largest = std::max<int>(largest, byte_at(fp4.scale, row * scales_per_row + first_scale + i));
+  const std::int64_t first_scale = block * lies.scale_cols / kIndexerGroup;
+  const std::int64_t end_scale = first_scale + lies.scale_cols / kIndexerGroup;
+  int largest = 0;
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    for (std::int64_t i = first_scale; i < end_scale; ++i)
+      largest = std::max<int>(largest, byte_at(fp4.scale, row * scales_per_row + i));
+  }
+  const int block_scale = std::max(largest - kHeadroomBits, 0);
+  put_byte(fp8.scale, row_begin / lies.scale_rows * lies.scales_across(fp8.cols) + block,
+           static_cast<std::uint8_t>(block_scale));
+  for (std::int64_t row = row_begin; row < row_end; ++row) {
+    for (std::int64_t i = first_scale; i < end_scale; ++i) {
+      const auto codes = recoded_magnitudes(byte_at(fp4.scale, row * scales_per_row + i) - block_scale);
+      const std::int64_t place = row * fp4.cols + i * kIndexerGroup;
+      for (std::int64_t k = 0; k < kIndexerGroup; k += 2) {
+        const std::uint8_t pair = byte_at(fp4.weight, (place + k) / 2);
+        put_byte(fp8.weight, place + k, codes[pair & 15]);
+        put_byte(fp8.weight, place + k + 1, codes[pair >> 4]);
       }
     }
-    const int block_scale = std::max(largest - kHeadroomBits, 0);
-    put_byte(fp8.scale, panel * (fp4.cols / kWeightBlock) + block, static_cast<std::uint8_t>(block_scale));
-    for (std::int64_t row = row_begin; row < row_end; ++row) {
-      for (std::int64_t i = first_scale; i < first_scale + scales_per_block; ++i) {
-        const auto codes = recoded_magnitudes(byte_at(fp4.scale, row * scales_per_row + i) - block_scale);
-        const std::int64_t place = row * fp4.cols + i * kIndexerGroup;
-        for (std::int64_t k = 0; k < kIndexerGroup; k += 2) {
-          const std::uint8_t pair = byte_at(fp4.weight, (place + k) / 2);
-          put_byte(fp8.weight, place + k, codes[pair & 15]);
-          put_byte(fp8.weight, place + k + 1, codes[pair >> 4]);
-        }
-      }
-    }
+  }
+}
+
+}  // namespace
+
+void recode_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8) {
+  const FormatLayout lies = format_layout(fp8.format);
+  const std::int64_t panel_end = panel * kPanelRows + fp4.panel_rows(panel);
+  for (std::int64_t row = panel * kPanelRows; row < panel_end; row += lies.scale_rows) {
+    for (std::int64_t block = 0; block < lies.scales_across(fp8.cols); ++block)
+      recode_block(fp4, row, std::min(panel_end, row + lies.scale_rows), block, fp8);
   }
 }
 

@@ -76,9 +76,9 @@ void recode_to_nvfp4(const StoredMatrix& fp4, std::int64_t panel, int m, Encoded
 /// Codes stay; the scale of 32 weights is that of either half. The matrix has no `why_not_exact_fp4`.
 void recode_from_nvfp4(const StoredMatrix& nvfp4, std::int64_t panel, EncodedMatrix& fp4);
 
-/// FP4 with E8M0 scales to FP8 as the released converter does: with M the largest of a 128x128 block's
-/// scales, the block's scale is M/2^6 and every value is multiplied by its own scale over that. Exact as long
-/// as no scale of the block is below M/2^14.
+/// FP4 with E8M0 scales to FP8 as the released converter does: with M the largest scale of a block of FP8,
+/// 128x128 or 32x32, the block's scale is M/2^6 and every value is multiplied by its own scale over that.
+/// Exact as long as no scale of the block is below M/2^14.
 void recode_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8);
 
 }  // namespace baleen

@@ -3,10 +3,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/map_advice.h"
 #include "base/progress.h"
 #include "model/model_folder.h"
 
@@ -15,8 +17,8 @@ namespace {
 
 /// Where a stored tensor comes from.
 struct Origin {
-  const TensorSpec* spec = nullptr;
-  std::size_t array = 0;  ///< a matrix has its weight, 0, then its scales
+  const TensorSpec* spec = nullptr;  ///< null: it is of no table
+  std::size_t array = 0;             ///< a matrix has its weight, 0, then its scales
 };
 
 class Checksum {
@@ -47,7 +49,6 @@ class Stream {
   Checksums run(std::span<const TextFile> other_files) {
     for (const TensorHeader& tensor : writer_.order()) {
       check_not_cancelled(cancelled_);
-      progress_.update(written_bytes_ / kBytesPerUnit, tensor.name);
       write(tensor);
     }
     BALEEN_CHECK(pending_scales_.empty());
@@ -67,18 +68,26 @@ class Stream {
         tensors.push_back(std::move(tensor));
       }
     }
+    for (const TensorHeader& tensor : plan.beside) {
+      origins_.emplace(tensor.name, Origin{});
+      tensors.push_back(tensor);
+    }
     return tensors;
   }
 
   void write(const TensorHeader& tensor) {
     Checksum checksum;
     const auto sink = [&](std::span<const std::byte> bytes) {
+      check_not_cancelled(cancelled_);
+      progress_.update(written_bytes_ / kBytesPerUnit, tensor.name);
       writer_.append(tensor.name, bytes);
       checksum.update(bytes);
       written_bytes_ += static_cast<std::int64_t>(bytes.size());
     };
     const Origin& origin = origins_.find(tensor.name)->second;
-    if (!origin.spec->is_encoded()) {
+    if (origin.spec == nullptr || (origin.spec->is_encoded() && source_.keeps(*origin.spec))) {
+      source_.copy(origin.spec, tensor, sink);
+    } else if (!origin.spec->is_encoded()) {
       source_.write_plain(*origin.spec, sink);
     } else if (origin.array > 0) {
       // The writer puts larger alignments first and keeps the order otherwise, so a weight precedes its
@@ -112,6 +121,13 @@ class Stream {
 
 }  // namespace
 
+void for_each_piece(std::span<const std::byte> bytes,
+                    const std::function<void(std::span<const std::byte>)>& use) {
+  constexpr std::size_t kPieceBytes = 64 << 20;  // a multiple of a page
+  for (std::size_t begin = 0; begin < bytes.size(); begin += kPieceBytes)
+    use(bytes.subspan(begin, std::min(kPieceBytes, bytes.size() - begin)));
+}
+
 Checksums write_weights(const StreamPlan& plan, WeightSource& source) {
   return Stream(plan, source).run(plan.other_files);
 }
@@ -122,10 +138,14 @@ void verify_weights(const std::filesystem::path& folder, const ModelConfig& conf
   static_cast<void>(load_config(folder));
   check_tensors(config, checkpoint);
   for (const TensorInfo& tensor : checkpoint.tensors()) {
-    check_not_cancelled(cancelled);
     const auto written = checksums.find(tensor.name);
-    const std::uint64_t found = XXH3_64bits(tensor.bytes.data(), tensor.bytes.size());
-    if (written == checksums.end() || written->second != found) {
+    Checksum found;
+    for_each_piece(tensor.bytes, [&](std::span<const std::byte> piece) {
+      check_not_cancelled(cancelled);
+      found.update(piece);
+      end_reading(piece);
+    });
+    if (written == checksums.end() || written->second != found.value()) {
       fail("tensor \"{}\" in {}: reads back other bytes than were written; is the disk sound?", tensor.name,
            tensor.file);
     }

@@ -25,13 +25,19 @@ class WeightSource {
   /// Hands the bytes of a tensor that is no matrix to `sink`, in pieces if it likes.
   virtual void write_plain(const TensorSpec& tensor, const Sink& sink) = 0;
   /// Fills `encoded` with weight and scales, of the sizes that `formats` asks for. Called once for each
-  /// matrix.
+  /// matrix that `keeps` does not have.
   virtual void encode(const TensorSpec& tensor, EncodedMatrix& encoded) = 0;
+  /// Whether the arrays of an encoded tensor are somewhere as they will be written: `copy` has them then.
+  [[nodiscard]] virtual bool keeps(const TensorSpec& /*tensor*/) const { return false; }
+  /// Hands the bytes of such an array of `tensor` to `sink`, in pieces; of one of `StreamPlan::beside` it is
+  /// null.
+  virtual void copy(const TensorSpec* /*tensor*/, const TensorHeader& /*array*/, const Sink& /*sink*/) {}
 };
 
 struct StreamPlan {
   std::filesystem::path folder;
   std::vector<TensorSpec> table;
+  std::vector<TensorHeader> beside = {};  ///< tensors of no table, written behind it
   StorageFormats formats;
   std::int64_t max_shard_bytes = 0;
   std::vector<TextFile> other_files;  ///< config.json last
@@ -45,12 +51,16 @@ class Cancelled : public Error {
   using Error::Error;
 };
 
+/// Calls `use` for all of `bytes`, some at a time: tables of n-grams are larger than memories.
+void for_each_piece(std::span<const std::byte> bytes,
+                    const std::function<void(std::span<const std::byte>)>& use);
+
 /// Tensor name -> XXH3 of its bytes.
 using Checksums = std::map<std::string, std::uint64_t, std::less<>>;
 
-/// Writes all tensors, then the other files; after an error nothing is left behind. Holds one matrix and the
-/// scales of the current shard, no more. Throws `Error` as `CheckpointWriter` and the source do, and
-/// `Cancelled`.
+/// Writes all tensors, then the other files; after an error nothing is left behind. Holds one matrix that is
+/// encoded and the scales of the current shard, no more, and nothing of arrays that are copied. Throws
+/// `Error` as `CheckpointWriter` and the source do, and `Cancelled`.
 Checksums write_weights(const StreamPlan& plan, WeightSource& source);
 
 /// Reads a written checkpoint back: its config.json can be read, its tensors are those of `config`, whatever

@@ -1,7 +1,5 @@
 #include "training_data/token_shards.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/map_advice.h"
 #include "training_data/packed_files.h"
 
 namespace baleen {
@@ -64,7 +63,7 @@ void TokenShards::check_contents(std::size_t shard) const {
         file.bytes().subspan(begin, std::min(kWindowBytes, end - begin));
     found.add(window);
     // Read once: a corpus that is larger than memory does not stay in this process's.
-    ::madvise(const_cast<std::byte*>(window.data()), window.size(), MADV_DONTNEED);
+    end_reading(window);
   }
   if (found.text() != shard_checksum(file.bytes(), file.path().string()))
     fail("{}: its bytes do not match its checksum; the file is damaged, pack the data again",

@@ -111,5 +111,36 @@ TEST_F(GpuFormatsTest, RoutedExpertsInOtherFormatsAreRefused) {
   }
 }
 
+/// Kernels for activations in groups of 32 take experts in FP4 and FP8 with a shared one in FP8, or all in
+/// BF16.
+TEST_F(GpuFormatsTest, OfV41WhatKernelsDoNotTakeIsRefused) {
+  const test::RandomCheckpoint v41{"tiny-v41"};
+  const auto refusal = [&](const ConvertOptions& options) -> std::string {
+    const test::TemporaryFolder folder;
+    convert_checkpoint(v41.path(), folder / "out", options, pool_);
+    const ModelWeights weights(folder / "out");
+    try {
+      const GpuFormats formats(weights.tree(), pool_);
+      EXPECT_EQ(formats.text(), "");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({.experts = WeightFormat::kFp8}), "");
+  EXPECT_EQ(refusal({.experts = WeightFormat::kBF16, .dense = WeightFormat::kBF16}), "");
+  const std::string nvfp4 = refusal({.experts = WeightFormat::kNvfp4});
+  EXPECT_NE(nvfp4.find("routed experts in nvfp4, which GPUs do not compute of DeepSeek-V4.1; ‹device› cpu "
+                       "does, and `baleen convert IN OUT`, to FP4 or to FP8, writes"),
+            std::string::npos)
+      << nvfp4;
+  const std::string shared = refusal({.dense = WeightFormat::kBF16});
+  EXPECT_NE(shared.find("shared_experts.w1: bf16 beside experts in codes, which GPUs do not compute of "
+                        "DeepSeek-V4.1"),
+            std::string::npos)
+      << shared;
+}
+
 }  // namespace
 }  // namespace baleen

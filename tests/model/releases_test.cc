@@ -388,8 +388,8 @@ TEST_F(Releases, DamagedNvfp4IsNamed) {
   }
 }
 
-/// Of a release that is converted the draft head is converted with it, and the encoder goes along.
-TEST_F(Releases, ConvertedCheckpointsKeepAllButVision) {
+/// Of a release that is converted the draft head is converted with it; vision and the encoder go along.
+TEST_F(Releases, ConvertedCheckpointsKeepAll) {
   EditedCheckpoint checkpoint(preview());
   test::make_dspark(checkpoint);
   test::add_vision(checkpoint);
@@ -399,14 +399,15 @@ TEST_F(Releases, ConvertedCheckpointsKeepAllButVision) {
   const ConvertReport report =
       convert_checkpoint(model, folder_ / "out", {.experts = WeightFormat::kFp8}, pool);
   EXPECT_TRUE(report.lossless());
-  EXPECT_TRUE(report.left_out.starts_with("vision (vision.*, ")) << report.left_out;
-  EXPECT_NE(report_text(report).find("left out: vision (vision.*, "), std::string::npos);
+  EXPECT_EQ(report.left_out, "");
+  EXPECT_NE(report_text(report).find("copied as they are, unread: vision, 19 tensors, "), std::string::npos);
   expect_same_logits(folder_ / "out", fp8());
   const EditedCheckpoint out(folder_ / "out");
   EXPECT_EQ(out.config["num_nextn_predict_layers"], 3);  // Vision-Exp's own
   EXPECT_EQ(out.config["dspark_markov_rank"], 8);
-  EXPECT_EQ(out.config.dump().find("vision"), std::string::npos) << out.config.dump();
-  for (const char* name : {"mtp.0.main_proj.weight", "mtp.2.markov_head.markov_w1.weight"})
+  EXPECT_EQ(out.config["vision_n_layers"], 1);
+  for (const char* name : {"mtp.0.main_proj.weight", "mtp.2.markov_head.markov_w1.weight",
+                           "mtp.1.ffn.gate.bias_vl", "vision.norm.weight"})
     EXPECT_EQ(out.tensors.at(name).bytes, checkpoint.tensors.at(name).bytes) << name;
   EXPECT_EQ(out.tensors.at("mtp.1.ffn.experts.0.w1.weight").dtype, DType::kF8E4M3);
   EXPECT_EQ(open_model_folder(folder_ / "out").kind.prompts.profile.value, PromptProfile::kOfficial);

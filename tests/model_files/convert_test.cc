@@ -17,6 +17,7 @@
 #include "model/model_folder.h"
 #include "model/presets.h"
 #include "model_files/init.h"
+#include "tests/support/releases.h"
 #include "tests/support/temporary_folder.h"
 
 namespace baleen {
@@ -277,6 +278,30 @@ TEST_F(Convert, RefusesScalesAndWeightsThatAreNoNumbers) {
   EXPECT_NE(refusal(folder_ / "code", out(), {.dense = WeightFormat::kBF16}).find("not finite"),
             std::string::npos);
   EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(Convert, AVisionTowerIsCopiedOrLeftOut) {
+  test::EditedCheckpoint checkpoint(in());
+  test::make_dspark(checkpoint);
+  test::add_vision(checkpoint);
+  const fs::path vision = folder_ / "vision";
+  checkpoint.write(vision);
+  EXPECT_NE(convert(vision, out(), {}).copied.find("vision, "), std::string::npos);
+  expect_same_tensors(vision, out());
+  const auto has_fields = [](const fs::path& of) {
+    return nlohmann::json::parse(read_text_file(of / "config.json")).contains("vision_n_layers");
+  };
+  EXPECT_TRUE(has_fields(out()));
+  const fs::path text = folder_ / "text";
+  convert(vision, text, {.has_vision = false});
+  EXPECT_FALSE(has_fields(text));
+  const fs::path bare = folder_ / "bare";
+  convert(text, bare, {.has_draft_head = false});
+  const Checkpoint left(bare);
+  EXPECT_EQ(load_config(bare).num_draft_blocks(), 0);
+  for (const TensorInfo& tensor : left.tensors())
+    EXPECT_FALSE(is_draft_tensor(tensor.name) || is_vision_tensor(tensor.name)) << tensor.name;
+  EXPECT_EQ(read_model_files(bare).kind.contradictions, std::vector<std::string>{});
 }
 
 TEST_F(Convert, RefusesBadFolders) {

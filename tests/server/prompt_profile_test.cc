@@ -309,8 +309,8 @@ TEST_P(V41Profile, ImagesAreRefusedAndTextBesideThemIsNot) {
   const Json image{{"type", "image_url"}, {"image_url", {{"url", "data:image/png;base64,iVBO"}}}};
   EXPECT_NE(
       error_of("/v1/chat/completions", {{"messages", with(image)}})
-          .find("messages[0].content[1]: an image, which the model was trained on and this program does "
-                "not compute"),
+          .find("messages[0].content[1]: an image, and the model's vision tower is not loaded: only its text "
+                "model is computed here"),
       std::string::npos);
   EXPECT_NE(
       error_of("/v1/messages",

@@ -87,6 +87,21 @@ inline void add_vision(EditedCheckpoint& c) {
   for (int i = 0; i < 2; ++i) c.config["compress_ratios"].push_back(0);
 }
 
+/// The same of a V4.1.
+inline void add_v41_vision(EditedCheckpoint& c) {
+  const std::int64_t d = c.config["text_config"]["hidden_size"];
+  std::vector<std::pair<std::string, std::int64_t>> biases;
+  for (const auto& [name, tensor] : c.tensors)
+    if (name.ends_with("ffn.gate.bias")) biases.emplace_back(name + "_vl", tensor.shape[0]);
+  for (const auto& [name, experts] : biases) c.add(name, DType::kF32, {experts});
+  c.add("vision.blocks.0.attn.wo.weight", DType::kBF16, {64, 64}, 5);
+  c.add("vision.norm.weight", DType::kBF16, {64});
+  c.add("aligner.w1.weight", DType::kBF16, {d, 576});
+  c.add("image_start", DType::kBF16, {d});
+  c.config["image_token_id"] = c.config["text_config"]["vocab_size"].get<std::int64_t>() - 2;
+  c.config["vision_config"] = {{"model_type", "deepseek_v41_vision"}, {"num_hidden_layers", 1}};
+}
+
 /// From 1 to below 2, with 13 bits: what scale i of a matrix is multiplied by (make_goldens.py, `OddScales`).
 inline float odd_factor(std::size_t i) { return 1.0F + static_cast<float>((37 * i + 11) % 4096) / 4096.0F; }
 
