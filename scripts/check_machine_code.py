@@ -37,8 +37,8 @@ LOCAL_MEMORY = {
     "hc_products_kernel<true, 0>": 8,
     "attention_any_kernel<V32Row>": 8,
     # Attention: 192 registers hold sums and queries. (0: V4's rows, 2: V4.1's)
-    "attention_tiles_kernel<0>": 168,
-    "attention_tiles_kernel<2>": 224,
+    "attention_tiles_kernel<0>": 128,
+    "attention_tiles_kernel<2>": 104,
     "gather_kernel<2>": 8,
     # As many blocks on a multiprocessor as hide memory: registers are cut to 64.
     "stated_down_few_kernel<false>": 104,

@@ -29,17 +29,27 @@ __device__ inline float e4m3_over_2_120(std::uint32_t code) {
   return __uint_as_float((code & kNaN) == kNaN ? 0x7FC00000u : code << 20);
 }
 
-/// Eight e2m1 codes, lowest nibble first, times the e4m3 number `scale`: exact in BF16.
-__device__ inline uint4 dequantised_entry(std::uint32_t codes, std::uint32_t scale) {
-  // 2^6 times the magnitudes 0, 0.5, 1, 1.5 and 2, 3, 4, 6 in e4m3; so the multiplier stays a BF16 number.
-  constexpr std::uint32_t kLow = 0x6C686000u, kHigh = 0x7C787470u;
+/// What `dequantise_e4m3_pair` multiplies the codes of `entry_codes` with: the e4m3 number `scale` over 2^6.
+__device__ inline std::uint32_t entry_multiplier(std::uint32_t scale) {
   constexpr float kMultiplier = 0x1p117F;  // twice, for 2^(120 + 120 - 6)
   const float multiplier = e4m3_over_2_120(scale) * kMultiplier * kMultiplier;
-  const std::uint32_t pair = pack_bf16(multiplier, multiplier);
-  std::uint32_t first, second;
+  return pack_bf16(multiplier, multiplier);
+}
+
+/// Eight e2m1 codes, lowest nibble first, as e4m3 codes of 2^6 times their numbers; so the multiplier stays a
+/// BF16 number.
+__device__ inline void entry_codes(std::uint32_t codes, std::uint32_t& first, std::uint32_t& second) {
+  constexpr std::uint32_t kLow = 0x6C686000u, kHigh = 0x7C787470u;  // 0, 0.5, 1, 1.5 and 2, 3, 4, 6
   dequantise_e2m1(codes, kLow, kHigh, first, second);
-  return {dequantise_e4m3_pair(first, pair), dequantise_e4m3_pair(first >> 16, pair),
-          dequantise_e4m3_pair(second, pair), dequantise_e4m3_pair(second >> 16, pair)};
+}
+
+/// Eight e2m1 codes, lowest nibble first, times the e4m3 number `scale`: exact in BF16.
+__device__ inline uint4 dequantised_entry(std::uint32_t codes, std::uint32_t scale) {
+  const std::uint32_t multiplier = entry_multiplier(scale);
+  std::uint32_t first, second;
+  entry_codes(codes, first, second);
+  return {dequantise_e4m3_pair(first, multiplier), dequantise_e4m3_pair(first >> 16, multiplier),
+          dequantise_e4m3_pair(second, multiplier), dequantise_e4m3_pair(second >> 16, multiplier)};
 }
 
 }  // namespace baleen::BALEEN_ARCH

@@ -4,7 +4,6 @@
 #include "base/check.h"
 #include "cuda/device_batch_rows.h"
 #include "ops/sparse_attention/cuda/attention_launch.h"
-#include "ops/sparse_attention/cuda/mma_tiles.h"
 #include "ops/sparse_attention/cuda/sparse_attention.h"
 
 namespace baleen::BALEEN_ARCH {
@@ -118,18 +117,6 @@ std::optional<Reason> why_not_one_pass(const SparseAttentionArgs& args, const Ro
   if (args.window.format.layout != LatentLayout::kV4) return "values of V3.2's rows are not rotated";
   if (!rotation.inverse || rotation.x.address() != args.out.address()) return "rotates its own result back";
   return std::nullopt;
-}
-
-void attention_mma_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation,
-                              CudaContext& context) {
-  if (!args.q.empty()) mma_tiles::attend(describe_attention(args, rotation, context), context);
-}
-
-std::optional<Reason> why_not_mma_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation,
-                                             const DeviceTraits& traits) {
-  if (traits.shared_bytes_per_block < mma_tiles::kSharedBytes) return "takes 99 KiB of shared memory";
-  const std::optional<Reason> why = why_not_tiles(args);
-  return why ? why : why_not_one_pass(args, rotation, traits);
 }
 
 void attention_any_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {

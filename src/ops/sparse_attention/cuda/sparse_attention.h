@@ -17,15 +17,9 @@ void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& rota
 void attention_any_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context);
 [[nodiscard]] std::optional<Reason> why_not_one_pass(const SparseAttentionArgs& args,
                                                      const RopeArgs& rotation, const DeviceTraits& traits);
-/// What keeps a call from the kernels on tensor cores, which take rows of 448 + 64 values, all addresses on
-/// 16 bytes.
+/// What keeps a call from the kernels on tensor cores, which take V4's and V4.1's rows of 448 + 64 values at
+/// addresses on 16 bytes.
 [[nodiscard]] std::optional<Reason> why_not_tiles(const SparseAttentionArgs& args);
-/// The same by mma.sync: rows of V4 and of V4.1.
-void attention_mma_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation,
-                              CudaContext& context);
-[[nodiscard]] std::optional<Reason> why_not_mma_tiles_rope(const SparseAttentionArgs& args,
-                                                           const RopeArgs& rotation,
-                                                           const DeviceTraits& traits);
 /// Without rotation, with plain loops: V3.2's rows, whose values are not rotated, and V4's.
 void sparse_attention(const SparseAttentionArgs& args, CudaContext& context);
 /// For steps of up to `max_rows` rows of up to `max_sequences` sequences with up to `max_positions` positions

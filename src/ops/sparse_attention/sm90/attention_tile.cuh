@@ -40,13 +40,11 @@ __device__ inline std::byte* chunk_of(std::byte* tile, int entry, int chunk) {
   return tile + entry * kTileDims * 2 + ((chunk ^ entry % 8) << 4);
 }
 
-/// Codes 16 piece .. of a row's 64 that share `scale`. `multiply_by_rest` must follow for scales above
-/// kLargestScale.
-__device__ inline void store_dequantised(const uint4& codes, std::uint32_t scale, std::byte* tile, int entry,
-                                         int piece) {
+/// Codes 16 piece .. of a row's 64, times `multiplier` (cuda/scale_group.cuh).
+__device__ inline void store_multiplied(const uint4& codes, std::uint32_t multiplier, std::byte* tile,
+                                        int entry, int piece) {
   const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
   std::uint32_t values[8];
-  const std::uint32_t multiplier = bf16_power_of_two(min(scale, kLargestScale) + kE4m3ToBf16);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     values[2 * i] = dequantise_e4m3_pair(words[i], multiplier);
@@ -55,6 +53,17 @@ __device__ inline void store_dequantised(const uint4& codes, std::uint32_t scale
   *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = {values[0], values[1], values[2], values[3]};
   *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece + 1)) = {values[4], values[5], values[6],
                                                                      values[7]};
+}
+
+/// Of a scale's e8m0 code. `multiply_by_rest` must follow for scales above kLargestScale.
+__device__ inline std::uint32_t code_multiplier(std::uint32_t scale) {
+  return bf16_power_of_two(min(scale, kLargestScale) + kE4m3ToBf16);
+}
+
+/// Codes 16 piece .. of a row's 64, of which these 16 share `scale`, as `code_multiplier` says.
+__device__ inline void store_dequantised(const uint4& codes, std::uint32_t scale, std::byte* tile, int entry,
+                                         int piece) {
+  store_multiplied(codes, code_multiplier(scale), tile, entry, piece);
 }
 
 /// Values beyond 2^7 times 448, which no model has: what `store_dequantised` stored of them, once more.

@@ -16,7 +16,7 @@
 #include "cuda/ptx/tma.h"
 #include "cuda/tensor_map.h"
 #include "ops/operation/operation.h"
-#include "ops/sparse_attention/cuda/entry_list.cuh"
+#include "ops/sparse_attention/sm90/key_rows.cuh"
 #include "ops/sparse_attention/sm90/tile_work.cuh"
 
 namespace baleen::sm90 {
@@ -53,12 +53,13 @@ struct TaskInfo {
   bool nothing;    ///< to do: another task does the whole item
 };
 
+template <RowForm kForm>
 struct TileSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
   uint4 weights[kStages][kRunSteps][kWarpgroupThreads];
-  uint4 codes[kNope / kLatentGroup][kWarpgroupThreads];  ///< on their way to the producer's threads
-  float2 softmax[kStages][kGroupHeads];                  ///< maximum and sum of the run's weights
+  uint4 codes[KeyRows<kForm>::kCodeTiles][kWarpgroupThreads];  ///< on their way to the producer's threads
+  float2 softmax[kStages][kGroupHeads];                        ///< maximum and sum of the run's weights
   TaskInfo tasks[2];
 };
 
@@ -85,11 +86,13 @@ struct TileBarriers {
 ///
 /// In a pair it dequantises a half of each run alone, and TMA copies that to the other thread block.
 /// kInPairs: of a pair of thread blocks. kOneQuery: which always work at the same query.
-template <bool kInPairs, bool kOneQuery>
+template <RowForm kForm, bool kInPairs, bool kOneQuery>
 class KeyProducer {
+  using Rows = KeyRows<kForm>;
+
  public:
   __device__ KeyProducer(const AttentionLaunch& launch, const CUtensorMap& q_map, const WorkPlan& plan,
-                         TileSmem& smem, TileBarriers& barriers, const NextBehindWait& order)
+                         TileSmem<kForm>& smem, TileBarriers& barriers, const NextBehindWait& order)
       : launch_(launch),
         q_map_(q_map),
         plan_(plan),
@@ -133,9 +136,8 @@ class KeyProducer {
   }
 
  private:
-  static constexpr int kRowThreads = 4;
   static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
-  static constexpr int kCodeGroups = kNope / kLatentGroup;
+  static constexpr int kCodeTiles = Rows::kCodeTiles;
 
   /// With several parts an item `gather_tiles` comes next: begun any earlier it took 10 us longer in a
   /// decode step.
@@ -170,9 +172,9 @@ class KeyProducer {
     }
   }
 
-  [[nodiscard]] __device__ RowPlace row_place(const EntryList& list, int index, int row, PageId page) const {
-    return {index < list.num_window ? launch_.window : launch_.compressed, page, row, kDataBytes,
-            kScaleBytes};
+  [[nodiscard]] __device__ KeyRow key_row(const EntryList& list, int index, int row, PageId page) const {
+    const bool entry = index >= list.num_window;
+    return {row_place<kForm>(launch_, entry, page, row), entry};
   }
 
   /// What a thread knows of its row in half a run to come.
@@ -183,8 +185,8 @@ class KeyProducer {
   };
 
   /// Where the row at `index` is, which `ahead` was about; asks for the page and the number of those to come.
-  __device__ RowPlace advance(const EntryList& list, int index, RowAhead& ahead) const {
-    const RowPlace next = row_place(list, index, ahead.row, ahead.page);
+  __device__ KeyRow advance(const EntryList& list, int index, RowAhead& ahead) const {
+    const KeyRow next = key_row(list, index, ahead.row, ahead.page);
     ahead.row = ahead.row_after;
     ahead.page = list.page(launch_, index + kRunEntries, ahead.row);
     ahead.row_after = list.row(index + 2 * kRunEntries);
@@ -222,24 +224,23 @@ class KeyProducer {
     int index = runs.begin * kRunEntries + entry;  // of the first half
 
     RowAhead ahead[2];
-    RowPlace first[2];
+    KeyRow rows[2];  // of the run that is on its way
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = index + half * kHalfRows;
       const int row = list.row(at);
       ahead[half].row = list.row(at + kRunEntries);
       ahead[half].row_after = list.row(at + 2 * kRunEntries);
-      first[half] = row_place(list, at, row, list.page(launch_, at, row));
+      rows[half] = key_row(list, at, row, list.page(launch_, at, row));
       ahead[half].page = list.page(launch_, at + kRunEntries, ahead[half].row);
     }
     wait_and_launch_next();
-    const std::byte* data[2] = {first[0].data, first[1].data};  // of the run that is on its way
-    uint2 scales[2] = {load_scales(first[0]), load_scales(first[1])};
-    uint4 codes[kCodeGroups];
+    typename Rows::Scales scales[2] = {Rows::load_scales(rows[0], piece), Rows::load_scales(rows[1], piece)};
+    uint4 codes[kCodeTiles];
 #pragma unroll
-    for (int i = 0; i < kCodeGroups; ++i) {
-      codes[i] = load_codes(data[0], i, piece);
-      copy_codes(data[1], i, piece);
+    for (int i = 0; i < kCodeTiles; ++i) {
+      codes[i] = load_codes(rows[0], i, piece);
+      copy_codes(rows[1], i, piece);
     }
     ptx::cp_async_commit();
     begin(info);
@@ -247,33 +248,30 @@ class KeyProducer {
     for (int run = runs.begin; run < runs.end; ++run, ++num_filled_) {
       const RingPlace place = free_place();
       const int stage = place.stage;
-      copy_rope(data[0], stage, entry, piece);
-      copy_rope(data[1], stage, entry + kHalfRows, piece);
+      copy_rope(rows[0], stage, entry, piece);
+      copy_rope(rows[1], stage, entry + kHalfRows, piece);
       ptx::cp_async_commit();
 
       index += kRunEntries;
-      RowPlace next = advance(list, index, ahead[0]);
-      data[0] = next.data;
+      rows[0] = advance(list, index, ahead[0]);
 #pragma unroll
-      for (int i = 0; i < kCodeGroups; ++i) {
-        store_dequantised(codes[i], scale_of(scales[0], i), smem_.keys[stage][i], entry, piece);
-        codes[i] = load_codes(data[0], i, piece);
+      for (int i = 0; i < kCodeTiles; ++i) {
+        Rows::store(codes[i], scales[0], i, smem_.keys[stage][i], entry, piece);
+        codes[i] = load_codes(rows[0], i, piece);
       }
-      multiply_large(scales[0], stage, entry, piece);
-      scales[0] = load_scales(next);
+      Rows::store_large(scales[0], smem_.keys[stage], entry, piece);
+      scales[0] = Rows::load_scales(rows[0], piece);
 
-      next = advance(list, index + kHalfRows, ahead[1]);
-      data[1] = next.data;
+      rows[1] = advance(list, index + kHalfRows, ahead[1]);
       ptx::cp_async_wait<1>();  // the second half's codes
 #pragma unroll
-      for (int i = 0; i < kCodeGroups; ++i) {
-        store_dequantised(smem_.codes[i][thread_], scale_of(scales[1], i), smem_.keys[stage][i],
-                          entry + kHalfRows, piece);
-        copy_codes(data[1], i, piece);
+      for (int i = 0; i < kCodeTiles; ++i) {
+        Rows::store(smem_.codes[i][thread_], scales[1], i, smem_.keys[stage][i], entry + kHalfRows, piece);
+        copy_codes(rows[1], i, piece);
       }
       ptx::cp_async_commit();
-      multiply_large(scales[1], stage, entry + kHalfRows, piece);
-      scales[1] = load_scales(next);
+      Rows::store_large(scales[1], smem_.keys[stage], entry + kHalfRows, piece);
+      scales[1] = Rows::load_scales(rows[1], piece);
 
       ptx::cp_async_wait<1>();  // the rotary part
       ptx::fence_proxy_async();
@@ -294,19 +292,18 @@ class KeyProducer {
     RowAhead ahead{row_of(0), PageId::kNone, row_of(1)};
     ahead.page = list.page(launch_, index_of(0), ahead.row);
     const auto advance_to = [&](int i) {
-      const RowPlace next = row_place(list, index_of(i), ahead.row, ahead.page);
+      const KeyRow next = key_row(list, index_of(i), ahead.row, ahead.page);
       ahead.row = ahead.row_after;
       ahead.page = list.page(launch_, index_of(i + 1), ahead.row);
       ahead.row_after = row_of(i + 2);
       return next;
     };
-    const RowPlace first = advance_to(0);
+    KeyRow row = advance_to(0);
     wait_and_launch_next();
-    const std::byte* data = first.data;
-    uint2 scales = load_scales(first);
-    uint4 codes[kCodeGroups];
+    typename Rows::Scales scales = Rows::load_scales(row, piece);
+    uint4 codes[kCodeTiles];
 #pragma unroll
-    for (int i = 0; i < kCodeGroups; ++i) codes[i] = load_codes(data, i, piece);
+    for (int i = 0; i < kCodeTiles; ++i) codes[i] = load_codes(row, i, piece);
     begin(info);
 
     for (int i = 0; i < num_halves; ++i) {
@@ -314,17 +311,16 @@ class KeyProducer {
       const RingPlace place = shared || i % 2 == 0 ? free_place() : place_of_next();
       const int stage = place.stage;
       const int entry = half_of(i) % 2 * kHalfRows + own_entry;
-      copy_rope(data, stage, entry, piece);
+      copy_rope(row, stage, entry, piece);
       ptx::cp_async_commit();
-      const RowPlace next = advance_to(i + 1);
-      data = next.data;
+      row = advance_to(i + 1);
 #pragma unroll
-      for (int k = 0; k < kCodeGroups; ++k) {
-        store_dequantised(codes[k], scale_of(scales, k), smem_.keys[stage][k], entry, piece);
-        codes[k] = load_codes(data, k, piece);
+      for (int k = 0; k < kCodeTiles; ++k) {
+        Rows::store(codes[k], scales, k, smem_.keys[stage][k], entry, piece);
+        codes[k] = load_codes(row, k, piece);
       }
-      multiply_large(scales, stage, entry, piece);
-      scales = load_scales(next);
+      Rows::store_large(scales, smem_.keys[stage], entry, piece);
+      scales = Rows::load_scales(row, piece);
       if (!shared && i % 2 == 0) continue;
       ptx::cp_async_wait<0>();
       ptx::fence_proxy_async();
@@ -348,43 +344,30 @@ class KeyProducer {
                             barriers_.keys.full(place), static_cast<unsigned>(rank) ^ 1U);
   }
 
-  __device__ static uint4 load_codes(const std::byte* data, int group, int piece) {
-    if (data == nullptr) return {0, 0, 0, 0};
-    return __ldcg(reinterpret_cast<const uint4*>(data + group * kLatentGroup) + piece);
+  __device__ static uint4 load_codes(const KeyRow& row, int tile, int piece) {
+    if (row.place.data == nullptr) return {0, 0, 0, 0};
+    return __ldcg(reinterpret_cast<const uint4*>(Rows::codes(row, tile, piece)));
   }
-  __device__ void copy_codes(const std::byte* data, int group, int piece) {
-    const std::byte* from = data == nullptr ? launch_.window.base : data + group * kLatentGroup + piece * 16;
-    ptx::cp_async_16(&smem_.codes[group][thread_], from, data != nullptr);
-  }
-  __device__ static uint2 load_scales(const RowPlace& place) {
-    if (place.data == nullptr) return {0, 0};
-    return __ldcg(reinterpret_cast<const uint2*>(place.scales));
+  __device__ void copy_codes(const KeyRow& row, int tile, int piece) {
+    const bool exists = row.place.data != nullptr;
+    const std::byte* from = exists ? Rows::codes(row, tile, piece) : launch_.window.base;
+    ptx::cp_async_16(&smem_.codes[tile][thread_], from, exists);
   }
 
-  __device__ static std::uint32_t scale_of(uint2 scales, int group) {
-    return __byte_perm(scales.x, scales.y, static_cast<unsigned>(group)) & 0xFF;
-  }
-
-  /// The last tile is BF16 already.
-  __device__ void copy_rope(const std::byte* data, int stage, int entry, int piece) {
+  /// V4's last tile is BF16 already.
+  __device__ void copy_rope(const KeyRow& row, int stage, int entry, int piece) {
+    if constexpr (kCodeTiles == kDimTiles) return;
+    const std::byte* data = row.place.data;
     for (int chunk = piece; chunk < kRope * 2 / 16; chunk += kRowThreads) {
       const std::byte* from = data == nullptr ? launch_.window.base : data + kNope + chunk * 16;
       ptx::cp_async_16(chunk_of(smem_.keys[stage][kDimTiles - 1], entry, chunk), from, data != nullptr);
     }
   }
 
-  __device__ void multiply_large(uint2 scales, int stage, int entry, int piece) {
-    constexpr std::uint32_t kLargest = kLargestScale * 0x01010101u, kAllButPadding = 0xFFFFFFu;
-    if ((__vcmpgtu4(scales.x, kLargest) | __vcmpgtu4(scales.y & kAllButPadding, kLargest)) == 0) return;
-    for (int i = 0; i < kCodeGroups; ++i) {
-      multiply_by_rest(scale_of(scales, i), smem_.keys[stage][i], entry, piece);
-    }
-  }
-
   const AttentionLaunch& launch_;
   const CUtensorMap& q_map_;
   const WorkPlan& plan_;
-  TileSmem& smem_;
+  TileSmem<kForm>& smem_;
   TileBarriers& barriers_;
   const NextBehindWait& order_;
   int thread_;
@@ -401,10 +384,10 @@ class KeyProducer {
 /// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values
 /// of both.
 /// kInPairs: of a pair of thread blocks.
-template <bool kInPairs>
+template <RowForm kForm, bool kInPairs>
 class TileConsumer {
  public:
-  __device__ TileConsumer(const AttentionLaunch& launch, const WorkPlan& plan, TileSmem& smem,
+  __device__ TileConsumer(const AttentionLaunch& launch, const WorkPlan& plan, TileSmem<kForm>& smem,
                           TileBarriers& barriers)
       : launch_(launch),
         plan_(plan),
@@ -522,7 +505,7 @@ class TileConsumer {
 
   const AttentionLaunch& launch_;
   const WorkPlan& plan_;
-  TileSmem& smem_;
+  TileSmem<kForm>& smem_;
   TileBarriers& barriers_;
   int consumer_, thread_, lane_;
   int row_;            ///< head of the group, of the thread's first
@@ -533,14 +516,14 @@ class TileConsumer {
 constexpr int kProducerRegisters = 120;
 constexpr int kConsumerRegisters = 192;
 
-template <bool kInPairs, bool kOneQuery>
+template <RowForm kForm, bool kInPairs, bool kOneQuery>
 __global__ void __launch_bounds__(kTileThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                            const __grid_constant__ CUtensorMap q_map, const __grid_constant__ WorkPlan plan,
                            NextBehindWait order) {
   extern __shared__ std::byte dynamic_shared[];
   __shared__ TileBarriers barriers;
-  TileSmem& smem = *reinterpret_cast<TileSmem*>(dynamic_shared + bytes_to_tile(dynamic_shared));
+  auto& smem = *reinterpret_cast<TileSmem<kForm>*>(dynamic_shared + bytes_to_tile(dynamic_shared));
   constexpr int kConsumerWarps = kWarpgroupThreads / kWarpLanes;
   if (threadIdx.x == 0) {
     ptx::tma_prefetch_map(q_map);
@@ -556,12 +539,12 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   }
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
     ptx::registers_down_to<kProducerRegisters>();
-    KeyProducer<kInPairs, kOneQuery>(launch, q_map, plan, smem, barriers, order).run();
+    KeyProducer<kForm, kInPairs, kOneQuery>(launch, q_map, plan, smem, barriers, order).run();
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
     const NextBehindWait::Waited waited = order.wait();
     if (plan.parts == 1) waited.launch_next();  // with more the producer does
-    TileConsumer<kInPairs>(launch, plan, smem, barriers).run();
+    TileConsumer<kForm, kInPairs>(launch, plan, smem, barriers).run();
   }
   if constexpr (kInPairs) ptx::cluster_sync();  // the other one may still say here that it has read
 }
@@ -574,9 +557,10 @@ constexpr int kMaxSlots = 2112;
 constexpr std::int64_t kSlotWords = kRunSteps * kWarpgroupThreads;
 
 /// Whether items next to each other see the same rows: groups of heads of a query, or rows of a sequence that
-/// attend to all compressed entries (two rows of most sequences, then).
+/// attend to all compressed entries (two rows of most sequences, then). Not for V4.1's rows: the released
+/// model has 64 heads, and selects.
 bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
-  if (plan.parts > 1 || plan.items == 1) return false;
+  if (plan.parts > 1 || plan.items == 1 || launch.form == RowForm::kV41) return false;
   if (plan.groups % 2 == 0) return true;
   return plan.groups == 1 && launch.ratio != 0 && !launch.selects &&
          launch.num_rows >= 2 * launch.batch.num_sequences;
@@ -602,18 +586,24 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
   const CUtensorMap q_map =
       make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
                       launch.q_head_stride * 2, kGroupHeads, kTileDims * 2, TileSwizzle::k128B);
-  constexpr std::int64_t kSharedBytes = sizeof(TileSmem) + kRowGroupBytes;
   plan.in_pairs = share_keys(launch, plan);
   const int most_blocks = plan.in_pairs ? context.num_sms / 2 * 2 : context.num_sms;
-  const auto kernel = !plan.in_pairs         ? attention_tiles_kernel<false, false>
-                      : plan.groups % 2 == 0 ? attention_tiles_kernel<true, true>
-                                             : attention_tiles_kernel<true, false>;
-  launch_kernel("attention_tiles", kernel,
-                {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), most_blocks))),
-                 .threads = kTileThreads,
-                 .shared_bytes = kSharedBytes,
-                 .cluster = plan.in_pairs ? 2 : 1},
-                context.stream, launch, q_map, plan);
+  const auto begin = [&](const auto& kernel, std::int64_t shared_bytes) {
+    launch_kernel("attention_tiles", kernel,
+                  {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), most_blocks))),
+                   .threads = kTileThreads,
+                   .shared_bytes = shared_bytes + kRowGroupBytes,
+                   .cluster = plan.in_pairs ? 2 : 1},
+                  context.stream, launch, q_map, plan);
+  };
+  if (launch.form == RowForm::kV41) {
+    begin(attention_tiles_kernel<RowForm::kV41, false, false>, sizeof(TileSmem<RowForm::kV41>));
+  } else {
+    begin(!plan.in_pairs         ? attention_tiles_kernel<RowForm::kV4, false, false>
+          : plan.groups % 2 == 0 ? attention_tiles_kernel<RowForm::kV4, true, true>
+                                 : attention_tiles_kernel<RowForm::kV4, true, false>,
+          sizeof(TileSmem<RowForm::kV4>));
+  }
   if (plan.parts > 1) gather_tiles(launch, plan, context);
 }
 

@@ -122,7 +122,7 @@ void attention_by_spans(const AttentionLaunch& launch, const RaggedBatch& batch,
 std::int64_t attention_by_spans_scratch_bytes(std::int64_t max_rows, std::int64_t max_sequences,
                                               std::int64_t max_positions) {
   if (max_rows <= kMaxGraphRows) return attention_tiles_scratch_bytes();
-  constexpr std::int64_t kSmallestRatio = 4, kLargestWindow = 128;
+  constexpr std::int64_t kSmallestRatio = 1, kLargestWindow = 128;
   const std::int64_t most_sequences = std::min<std::int64_t>(max_sequences, DequantisedSpan::kMaxSequences);
   const std::int64_t num_rows = std::min(
       kMaxDequantisedRows, max_rows + most_sequences * (kLargestWindow + max_positions / kSmallestRatio));

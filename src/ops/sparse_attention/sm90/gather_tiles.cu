@@ -9,7 +9,7 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/sparse_attention/cuda/entry_list.cuh"
+#include "ops/sparse_attention/cuda/row_forms.cuh"
 #include "ops/sparse_attention/sm90/tile_work.cuh"
 
 namespace baleen::sm90 {
@@ -48,6 +48,7 @@ struct GatherSmem {
 };
 
 /// By one warpgroup: where the rows of entries [first, first + kRoundRows) of the list are.
+template <RowForm kForm>
 __device__ void find_rows(const AttentionLaunch& launch, const EntryList& list, int first, int thread,
                           GatherSmem& smem) {
   constexpr int kRows = kRoundRows / kWarpgroupThreads;  // that a thread waits for together
@@ -62,46 +63,105 @@ __device__ void find_rows(const AttentionLaunch& launch, const EntryList& list, 
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const int entry = thread + i * kWarpgroupThreads;
-    const bool in_window = first + entry < list.num_window;
-    smem.places[entry] = {in_window ? launch.window : launch.compressed, pages[i], rows[i], kDataBytes,
-                          kScaleBytes};
+    smem.places[entry] = row_place<kForm>(launch, first + entry >= list.num_window, pages[i], rows[i]);
   }
 }
 
-/// Of the two rows whose scales are on the same 16 bytes, which one has `scales`.
-__device__ int place_in_pair(const std::byte* scales) {
-  return static_cast<int>(reinterpret_cast<std::uintptr_t>(scales) / kScaleBytes % 2);
-}
+/// Which 32 bytes of a row a thread copies for 16 dims of tile `dim_tile`, piece `piece` of kPieces, and what
+/// it makes of them. `entry`: the row is not of the window.
+template <RowForm kForm>
+class TileValues;
 
-/// The 64 dims of `dim_tile` of `count` rows as BF16. Codes and scales are copied to where their values
-/// will be, by the thread that then dequantises them.
-__device__ void load_values(const AttentionLaunch& launch, int dim_tile, int count, GatherSmem& smem) {
-  const bool rotary = dim_tile == kDimTiles - 1;  // BF16 already
+template <>
+class TileValues<RowForm::kV4> {
+ public:
+  __device__ TileValues(int dim_tile, int piece) : dim_tile_(dim_tile), piece_(piece) {}
+
+  [[nodiscard]] __device__ bool are_codes() const { return dim_tile_ != kDimTiles - 1; }  // else BF16
+  [[nodiscard]] __device__ const std::byte* first(const RowPlace& place, bool /*entry*/) const {
+    return place.data + (are_codes() ? dim_tile_ * kLatentGroup + 16 * piece_ : kNope + 32 * piece_);
+  }
+  [[nodiscard]] __device__ const std::byte* second(const RowPlace& place, bool entry) const {
+    return are_codes() ? place.scales - place_in_pair(place) * kScaleBytes : first(place, entry) + 16;
+  }
+  __device__ void store(const RowPlace& place, bool /*entry*/, const uint4& codes, const std::byte* scales,
+                        std::byte* tile, int row) const {
+    const auto scale = static_cast<std::uint32_t>(scales[place_in_pair(place) * kScaleBytes + dim_tile_]);
+    store_dequantised(codes, scale, tile, row, piece_);
+    multiply_by_rest(scale, tile, row, piece_);
+  }
+
+ private:
+  /// Of the two rows whose scales are on the same 16 bytes, which one this is.
+  [[nodiscard]] __device__ static int place_in_pair(const RowPlace& place) {
+    return static_cast<int>(reinterpret_cast<std::uintptr_t>(place.scales) / kScaleBytes % 2);
+  }
+
+  int dim_tile_, piece_;
+};
+
+/// An entry's 16 codes are 8 bytes, copied with those of the neighbouring piece; four tiles' scales of an
+/// entry are on 16 bytes, and all of a position.
+template <>
+class TileValues<RowForm::kV41> {
+ public:
+  __device__ TileValues(int dim_tile, int piece) : dim_tile_(dim_tile), piece_(piece) {}
+
+  [[nodiscard]] __device__ static constexpr bool are_codes() { return true; }
+  [[nodiscard]] __device__ const std::byte* first(const RowPlace& place, bool entry) const {
+    return place.data +
+           (entry ? dim_tile_ * (kTileDims / 2) + piece_ / 2 * 16 : dim_tile_ * kTileDims + piece_ * 16);
+  }
+  [[nodiscard]] __device__ const std::byte* second(const RowPlace& place, bool entry) const {
+    return place.scales + (entry ? dim_tile_ / 4 * 16 : 0);
+  }
+  __device__ void store(const RowPlace& /*place*/, bool entry, const uint4& codes, const std::byte* scales,
+                        std::byte* tile, int row) const {
+    if (entry) {
+      const auto scale = static_cast<std::uint32_t>(scales[dim_tile_ % 4 * 4 + piece_]);
+      const bool second = piece_ % 2 != 0;
+      *reinterpret_cast<uint4*>(chunk_of(tile, row, 2 * piece_)) =
+          dequantised_entry(second ? codes.z : codes.x, scale);
+      *reinterpret_cast<uint4*>(chunk_of(tile, row, 2 * piece_ + 1)) =
+          dequantised_entry(second ? codes.w : codes.y, scale);
+    } else {
+      const auto scale = static_cast<std::uint32_t>(scales[dim_tile_ * 2 + piece_ / 2]);
+      store_dequantised(codes, scale, tile, row, piece_);
+      multiply_by_rest(scale, tile, row, piece_);
+    }
+  }
+
+ private:
+  static_assert(kPositionGroup == kTileDims / 2 && kEntryGroup == kTileDims / 4 && kPieces == 4);
+
+  int dim_tile_, piece_;
+};
+
+/// The 64 dims of `dim_tile` of `count` rows as BF16, the first `num_window` of them of the window. Codes and
+/// scales are copied to where their values will be, by the thread that then dequantises them.
+template <RowForm kForm>
+__device__ void load_values(const AttentionLaunch& launch, int dim_tile, int num_window, int count,
+                            GatherSmem& smem) {
   const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;
-  const auto chunk = [&](int entry, int which) {
-    return chunk_of(smem.values[entry / kRunEntries], entry % kRunEntries, 2 * piece + which);
+  const TileValues<kForm> values(dim_tile, piece);
+  const auto chunk = [&](int row, int which) {
+    return chunk_of(smem.values[row / kRunEntries], row % kRunEntries, 2 * piece + which);
   };
 #pragma unroll 1
-  for (int entry = first; entry < count; entry += kThreads / kPieces) {
-    const RowPlace place = smem.places[entry];
-    const bool exists = place.data != nullptr;
-    const std::byte* codes =
-        place.data + (rotary ? kNope + 32 * piece : dim_tile * kLatentGroup + 16 * piece);
-    const std::byte* other = rotary ? codes + 16 : place.scales - place_in_pair(place.scales) * kScaleBytes;
-    ptx::cp_async_16(chunk(entry, 0), exists ? codes : launch.window.base, exists);
-    ptx::cp_async_16(chunk(entry, 1), exists ? other : launch.window.base, exists);
+  for (int row = first; row < count; row += kThreads / kPieces) {
+    const RowPlace place = smem.places[row];
+    const bool exists = place.data != nullptr, entry = row >= num_window;
+    ptx::cp_async_16(chunk(row, 0), exists ? values.first(place, entry) : launch.window.base, exists);
+    ptx::cp_async_16(chunk(row, 1), exists ? values.second(place, entry) : launch.window.base, exists);
   }
   ptx::cp_async_commit();
   ptx::cp_async_wait<0>();
-  if (rotary) return;
+  if (!values.are_codes()) return;
 #pragma unroll 1
-  for (int entry = first; entry < count; entry += kThreads / kPieces) {
-    const uint4 codes = *reinterpret_cast<const uint4*>(chunk(entry, 0));
-    const std::byte* scales = chunk(entry, 1) + place_in_pair(smem.places[entry].scales) * kScaleBytes;
-    const auto scale = static_cast<std::uint32_t>(scales[dim_tile]);
-    std::byte* tile = smem.values[entry / kRunEntries];
-    store_dequantised(codes, scale, tile, entry % kRunEntries, piece);
-    multiply_by_rest(scale, tile, entry % kRunEntries, piece);
+  for (int row = first; row < count; row += kThreads / kPieces) {
+    const uint4 codes = *reinterpret_cast<const uint4*>(chunk(row, 0));
+    values.store(smem.places[row], row >= num_window, codes, chunk(row, 1), smem.values[row / kRunEntries],
+                 row % kRunEntries);
   }
 }
 
@@ -117,6 +177,7 @@ __device__ void add_run(const RunOperands& run, int thread, int row, const std::
   finish_products(sums);
 }
 
+template <RowForm kForm>
 __global__ void __launch_bounds__(kThreads, 1)
     gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch, const __grid_constant__ WorkPlan plan,
                         NextBehindWait order) {
@@ -145,10 +206,10 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     };
     // While the other warpgroup still multiplies the round before.
-    if (warpgroup != 0) find_rows(launch, list, begin * kRunEntries, thread, smem);
+    if (warpgroup != 0) find_rows<kForm>(launch, list, begin * kRunEntries, thread, smem);
     __syncthreads();
     if (begin > 0) copy_operands();
-    load_values(launch, dim_tile, count * kRunEntries, smem);
+    load_values<kForm>(launch, dim_tile, list.num_window - begin * kRunEntries, count * kRunEntries, smem);
     ptx::fence_proxy_async();
     if (begin == 0) {
       order.wait();
@@ -176,11 +237,13 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 void gather_tiles(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& context) {
   context.stream.expect_earlier_operations_done();
-  launch_kernel("gather_tiles", gather_tiles_kernel,
-                {.grid = dim3(kDimTiles, static_cast<unsigned>(plan.items)),
-                 .threads = kThreads,
-                 .shared_bytes = sizeof(GatherSmem) + kRowGroupBytes},
-                context.stream, launch, plan);
+  launch_kernel(
+      "gather_tiles",
+      launch.form == RowForm::kV41 ? gather_tiles_kernel<RowForm::kV41> : gather_tiles_kernel<RowForm::kV4>,
+      {.grid = dim3(kDimTiles, static_cast<unsigned>(plan.items)),
+       .threads = kThreads,
+       .shared_bytes = sizeof(GatherSmem) + kRowGroupBytes},
+      context.stream, launch, plan);
 }
 
 }  // namespace baleen::sm90

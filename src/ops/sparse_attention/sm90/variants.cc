@@ -15,7 +15,7 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 
 std::optional<Reason> why_not_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation,
                                          const DeviceTraits& traits) {
-  const std::optional<Reason> why = why_not_wgmma_tiles(args);
+  const std::optional<Reason> why = why_not_tiles(args);
   return why ? why : why_not_one_pass(args, rotation, traits);
 }
 
@@ -28,14 +28,10 @@ std::span<const CudaVariant<ops::SparseAttention>> sparse_attention_variants() {
 }
 
 std::span<const CudaVariant<ops::SparseAttention, ops::Rope>> sparse_attention_rope_variants() {
-  static constexpr std::array<CudaVariant<ops::SparseAttention, ops::Rope>, 3> kVariants{
+  static constexpr std::array<CudaVariant<ops::SparseAttention, ops::Rope>, 2> kVariants{
       {{.name = "sm90/tiles_one_pass",
         .run = attention_tiles_rope,
         .why_not = why_not_tiles_rope,
-        .scratch_bytes = scratch_bytes},
-       {.name = "sm90/mma_tiles_one_pass",
-        .run = attention_mma_tiles_rope,
-        .why_not = why_not_mma_tiles_rope,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/any_one_pass", .run = attention_any_rope, .why_not = why_not_one_pass}}};
   return kVariants;

@@ -3,10 +3,10 @@
 // and 32 dims each, tile after tile.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/sparse_attention/cuda/grouped_rows.cuh"
-#include "ops/sparse_attention/cuda/mma_tile_work.cuh"
+#include "ops/sparse_attention/cuda/row_forms.cuh"
+#include "ops/sparse_attention/sm80/mma_tile_work.cuh"
 
-namespace baleen::BALEEN_ARCH::mma_tiles {
+namespace baleen::sm80::mma_tiles {
 namespace {
 
 constexpr int kThreads = 256;
@@ -34,9 +34,6 @@ struct TileRows;
 
 template <>
 struct TileRows<RowForm::kV4> {
-  __device__ static int data_bytes(bool /*entry*/) { return kDataBytes; }
-  static constexpr int kScales = kScaleBytes;
-
   __device__ static RowPiece load(const RowPlace& place, bool /*entry*/, int dim_tile, int piece) {
     RowPiece row{};
     if (rotary(dim_tile)) {
@@ -61,22 +58,17 @@ struct TileRows<RowForm::kV4> {
 
 template <>
 struct TileRows<RowForm::kV41> {
-  __device__ static int data_bytes(bool entry) {
-    return entry ? entry_row_bytes(kWidth) : position_row_bytes(kWidth);
-  }
-  static constexpr int kScales = 0;
-
   __device__ static RowPiece load(const RowPlace& place, bool entry, int dim_tile, int piece) {
     const int sixteen = dim_tile * kPieces + piece;
-    const auto* bytes = reinterpret_cast<const unsigned char*>(place.data);
+    const auto* scales = reinterpret_cast<const unsigned char*>(place.scales);
     RowPiece row{};
     if (entry) {
       const uint2 codes = __ldcg(reinterpret_cast<const uint2*>(place.data) + sixteen);
       row.words[0].x = codes.x, row.words[0].y = codes.y;
-      row.scale = __ldcg(bytes + kWidth / 2 + sixteen);
+      row.scale = __ldcg(scales + sixteen);
     } else {
       row.words[0] = __ldcg(reinterpret_cast<const uint4*>(place.data) + sixteen);
-      row.scale = __ldcg(bytes + kWidth + sixteen / 2);
+      row.scale = __ldcg(scales + sixteen / 2);
     }
     return row;
   }
@@ -106,8 +98,7 @@ __device__ void bring_values(const AttentionLaunch& launch, const EntryList& lis
     pages[i] = list.page(launch, first + first_entry + i * kRowsAtATime, rows[i]);
 #pragma unroll
   for (int i = 0; i < kThreadRows; ++i) {
-    const RowPlace place(is_entry(i) ? launch.compressed : launch.window, pages[i], rows[i],
-                         Rows::data_bytes(is_entry(i)), Rows::kScales);
+    const RowPlace place = row_place<kForm>(launch, is_entry(i), pages[i], rows[i]);
     pieces[i] = {};
     if (place.data != nullptr) pieces[i] = Rows::load(place, is_entry(i), dim_tile, piece);
   }
@@ -233,4 +224,4 @@ void gather(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& co
                 context.stream, launch, plan);
 }
 
-}  // namespace baleen::BALEEN_ARCH::mma_tiles
+}  // namespace baleen::sm80::mma_tiles

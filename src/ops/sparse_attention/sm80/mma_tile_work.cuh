@@ -17,7 +17,7 @@
 #include "ops/sparse_attention/cuda/attention_tile.cuh"
 #include "ops/sparse_attention/cuda/entry_list.cuh"
 
-namespace baleen::BALEEN_ARCH::mma_tiles {
+namespace baleen::sm80::mma_tiles {
 
 inline constexpr int kTileEntries = 32;
 inline constexpr int kTileSteps = kTileEntries / kDepth;
@@ -101,4 +101,4 @@ __device__ void load_values(const std::byte* rows, int pitch, ValueOperands<kCou
 /// The second kernel: weights that wait (of items that fit their slots) times values, to the output.
 void gather(const AttentionLaunch& launch, const WorkPlan& plan, CudaContext& context);
 
-}  // namespace baleen::BALEEN_ARCH::mma_tiles
+}  // namespace baleen::sm80::mma_tiles

@@ -1,49 +1,40 @@
-// Attention over an item's list in one block of two halves of four warps, 32 entries at a time. A half has 32
-// heads:
+// Attention over an item's list in one block of eight warps, 32 entries at a time.
 //
-//     scores    its warp k has of the queries dims 128 k .., in registers; what it has multiplied it hands
-//               on, eight heads to each of its three neighbours
+//     rows      codes of the next tile's rows come by cp.async to where their values will be; the warp that
+//               copied them brings them to BF16 while other warps still multiply
+//     scores    warp 4 m + k has of the queries heads 32 m .. and dims 128 k .., in registers; what it has
+//               multiplied it hands on, eight heads to each of its four neighbours
 //     weights   each warp adds up, and weighs, the scores of eight heads
-//     sums      its warp k has dims 128 k .. of the heads, in registers
+//     sums      warp w has dims 64 w .. of all heads, in registers
 //
-// Between these the warps of a half wait for each other alone. The first half does all three with a tile,
-// while the second one adds the tile before to its sums, and then scores and weighs: so tensor cores have
-// work of one half while the other weighs. The second half also brings the rows: codes of the next tile's
-// come by cp.async to where their values will be, once it is done with the tile that was there; the warp that
-// copied them brings them to BF16. One barrier of all warps is between tiles.
+// Two barriers are between a tile's scores and its sums, one between its sums and the next tile's scores.
 #include <algorithm>
 
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/named_barrier.h"
-#include "ops/sparse_attention/cuda/grouped_rows.cuh"
-#include "ops/sparse_attention/cuda/mma_tile_work.cuh"
-#include "ops/sparse_attention/cuda/mma_tiles.h"
+#include "ops/sparse_attention/cuda/row_forms.cuh"
+#include "ops/sparse_attention/sm80/mma_tile_work.cuh"
+#include "ops/sparse_attention/sm80/mma_tiles.h"
 
-namespace baleen::BALEEN_ARCH::mma_tiles {
+namespace baleen::sm80::mma_tiles {
 namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpLanes;
 constexpr int kStages = 2;
-constexpr int kHalfThreads = kThreads / 2;
-constexpr int kRowThreads = 8;  ///< that copy and dequantise a row
-constexpr int kThreadRows =
-    kTileEntries * kRowThreads / kHalfThreads;  ///< a tile's rows that a thread has, one after the other
+constexpr int kRowThreads = kThreads / kTileEntries;  ///< that copy and dequantise a row
 /// From row to row: eight rows' 16 bytes fall into different banks.
 constexpr int kRowPitch = kWidth * 2 + 16;
 constexpr int kWeightPitch = kTileEntries * 2 + 16;
 
 constexpr int kScoreHeads = 32, kScoreDims = 128;  ///< a warp multiplies these with keys
-constexpr int kSharers = kWidth / kScoreDims;      ///< warps whose sums make a score: a half
-constexpr int kScoreTiles = kScoreHeads / 16;
-constexpr int kWarpDimTiles = kScoreDims / kTileDims;
+constexpr int kSharers = kWidth / kScoreDims;      ///< warps whose sums make a score
 constexpr int kScoreSteps = kScoreDims / kDepth;
 constexpr int kOwnHeads = kScoreHeads / kSharers;  ///< whose scores a warp adds up
 constexpr int kHalves = 2;                         ///< 16 entries each, multiplied one after the other
-static_assert(kOwnHeads == 8 && kTileEntries == kHalves * kDepth && kThreadRows == 2);
-static_assert(kGroupHeads / kScoreHeads * kSharers == kWarps && kSharers * kWarpLanes == kHalfThreads);
+static_assert(kOwnHeads == 8 && kTileEntries == kHalves * kDepth && kRowThreads == 8);
+static_assert(kWarps == kDimTiles && kGroupHeads / kScoreHeads * kSharers == kWarps);
 
 /// Lists in shared memory: of the item under way, of the two after it, and one on its way.
 constexpr int kLists = 4;
@@ -65,9 +56,6 @@ class RowPart;
 template <>
 class RowPart<RowForm::kV4> {
  public:
-  __device__ static int data_bytes(bool /*entry*/) { return kDataBytes; }
-  static constexpr int kScales = kScaleBytes;
-
   /// Codes, then scales behind the row; the rotary part to its place. Where no row `exists`, zeros.
   __device__ void copy(int piece, std::byte* row, const std::byte* data, const std::byte* scales, bool exists,
                        bool /*entry*/) {
@@ -106,15 +94,10 @@ class RowPart<RowForm::kV4> {
 template <>
 class RowPart<RowForm::kV41> {
  public:
-  __device__ static int data_bytes(bool entry) {
-    return entry ? entry_row_bytes(kWidth) : position_row_bytes(kWidth);
-  }
-  static constexpr int kScales = 0;
-
   __device__ void copy(int piece, std::byte* row, const std::byte* data, const std::byte* /*scales*/,
                        bool exists, bool entry) {
     entry_ = entry;
-    const int num_chunks = data_bytes(entry) / 16;
+    const int num_chunks = (entry ? entry_row_bytes(kWidth) : position_row_bytes(kWidth)) / 16;
 #pragma unroll
     for (int i = 0; i < (position_row_bytes(kWidth) / 16 + kRowThreads - 1) / kRowThreads; ++i) {
       const int chunk = piece + i * kRowThreads;
@@ -149,65 +132,50 @@ class RowPart<RowForm::kV41> {
   bool entry_ = false;  ///< whether the row copied last is an entry
 };
 
-/// What a thread of the second half does for rows on their way: its part of two rows of each tile.
+/// What a thread does for rows on their way: its part of the row with its number in each tile.
 template <RowForm kForm>
 class RowLoader {
-  using Part = RowPart<kForm>;
-
  public:
   __device__ RowLoader(const AttentionLaunch& launch, TileSmem& smem)
-      : launch_(launch), smem_(smem), thread_(static_cast<int>(threadIdx.x) % kHalfThreads) {}
+      : launch_(launch),
+        smem_(smem),
+        entry_(static_cast<int>(threadIdx.x) / kRowThreads),
+        piece_(static_cast<int>(threadIdx.x) % kRowThreads) {}
 
-  /// Which rows are to be copied next, then their pages: reads that depend on each other, with other work in
+  /// Which row is to be copied next, then its page: reads that depend on each other, with other work in
   /// between. The list stays where it is meanwhile.
-  __device__ void find_rows(const EntryList& list, int tile) {
+  __device__ void find_row(const EntryList& list, int tile) {
     list_ = &list;
-    first_ = tile * kTileEntries;
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) row_[i] = list.row(first_ + entry(i));
+    index_ = tile * kTileEntries + entry_;
+    row_ = list.row(index_);
   }
-  __device__ void find_pages() {
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) page_[i] = list_->page(launch_, first_ + entry(i), row_[i]);
-  }
+  __device__ void find_page() { page_ = list_->page(launch_, index_, row_); }
 
-  /// Begins to copy the rows that were found.
+  /// Begins to copy the row that was found.
   __device__ void copy(int stage) {
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) {
-      const bool of_entry = first_ + entry(i) >= list_->num_window;
-      const RowPlace place(of_entry ? launch_.compressed : launch_.window, page_[i], row_[i],
-                           Part::data_bytes(of_entry), Part::kScales);
-      const bool exists = place.data != nullptr;
-      part_[i].copy(piece(), smem_.rows[stage][entry(i)], exists ? place.data : launch_.window.base,
-                    exists ? place.scales : launch_.window.base, exists, of_entry);
-    }
+    const bool of_entry = index_ >= list_->num_window;
+    const RowPlace place = row_place<kForm>(launch_, of_entry, page_, row_);
+    const bool exists = place.data != nullptr;
+    part_.copy(piece_, smem_.rows[stage][entry_], exists ? place.data : launch_.window.base,
+               exists ? place.scales : launch_.window.base, exists, of_entry);
     ptx::cp_async_commit();
   }
 
-  /// By the warps that copied: waits for the rows and brings their codes to BF16.
+  /// By the warps that copied: waits for the row and brings its codes to BF16.
   __device__ void dequantise(int stage) const {
     ptx::cp_async_wait<0>();
     __syncwarp();
-#pragma unroll
-    for (int i = 0; i < kThreadRows; ++i) part_[i].dequantise(piece(), smem_.rows[stage][entry(i)]);
+    part_.dequantise(piece_, smem_.rows[stage][entry_]);
   }
 
  private:
-  [[nodiscard]] __device__ int piece() const { return thread_ % kRowThreads; }
-  /// In a tile, of the thread's row `which`.
-  [[nodiscard]] __device__ int entry(int which) const {
-    return which * (kTileEntries / kThreadRows) + thread_ / kRowThreads;
-  }
-
   const AttentionLaunch& launch_;
   TileSmem& smem_;
-  int thread_;
-  Part part_[kThreadRows];
+  int entry_, piece_;
+  RowPart<kForm> part_;
   const EntryList* list_ = nullptr;
-  int first_ = 0;
-  int row_[kThreadRows] = {-1, -1};
-  PageId page_[kThreadRows] = {PageId::kNone, PageId::kNone};
+  int index_ = 0, row_ = -1;
+  PageId page_ = PageId::kNone;
 };
 
 class TileWarp {
@@ -218,16 +186,10 @@ class TileWarp {
         warp_(static_cast<int>(threadIdx.x) / kWarpLanes),
         lane_(static_cast<int>(threadIdx.x) % kWarpLanes) {}
 
-  /// Of the first half: it adds a tile to its sums when it has weighed it, and not a tile later.
-  [[nodiscard]] __device__ bool leads() const { return heads_half() == 0; }
-  /// Until all warps of the half are here; of the block, from wherever they come.
-  __device__ void meet_half() const { ptx::named_barrier_sync(1 + heads_half(), kHalfThreads); }
-  __device__ void meet_all() const { ptx::named_barrier_sync(1 + kWarps / kSharers, kThreads); }
-
   /// Heads beyond the last one are zeros. A lane reads 16 bytes of a head, every fourth piece, and has of all
   /// pieces its own two dims when the four lanes have exchanged theirs.
   __device__ void load_queries(int query, int group) {
-    const int first = group * kGroupHeads + first_head() + lane_ / 4;
+    const int first = group * kGroupHeads + score_group() * kScoreHeads + lane_ / 4;
     const Bf16Bits* q = launch_.q + query * launch_.q_row_stride + sharer() * kScoreDims + lane_ % 4 * 8;
 #pragma unroll
     for (int tile = 0; tile < kScoreTiles; ++tile) {
@@ -296,7 +258,7 @@ class TileWarp {
           own_[half] = part;
         } else {
           const int slot = sharer() < owner ? sharer() : sharer() - 1;
-          smem_.partial_scores[heads_half() * kSharers + owner][slot][half][lane_] = part;
+          smem_.partial_scores[score_group() * kSharers + owner][slot][half][lane_] = part;
         }
       }
     }
@@ -353,63 +315,52 @@ class TileWarp {
     denominator_ = RunningSoftmax::add(warp_sum<4>(run_sum_), denominator_, kept_, added_);
   }
 
-  /// Adds weights times the values in `stage`, of this warp's heads and dims.
+  /// Adds weights times the values in `stage`, of this warp's dims.
   __device__ void multiply_values(int stage) {
 #pragma unroll
-    for (int tile = 0; tile < kScoreTiles; ++tile) {
-      const int head = first_head() + 16 * tile + lane_ / 4;
-      const float kept[2] = {smem_.factors[head], smem_.factors[head + 8]};
-#pragma unroll
-      for (auto& sums : sums_[tile]) SoftmaxState::scale(sums, kept);
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      const float kept[2] = {smem_.factors[16 * tile + lane_ / 4], smem_.factors[16 * tile + 8 + lane_ / 4]};
+      SoftmaxState::scale(sums_[tile], kept);
     }
 #pragma unroll
     for (int step = 0; step < kTileSteps; ++step) {
-      std::uint32_t weights[kScoreTiles][4];
+      ValueOperands<kTileDims / 8> values;
+      load_values(&smem_.rows[stage][step * kDepth][warp_ * kTileDims * 2], kRowPitch, values);
 #pragma unroll
-      for (int tile = 0; tile < kScoreTiles; ++tile) {
-        ptx::ldmatrix_x4(
-            weights[tile],
-            &smem_.weights[first_head() + 16 * tile + lane_ % 16][step * kDepth * 2 + lane_ / 16 * 16]);
-      }
-#pragma unroll
-      for (int part = 0; part < kWarpDimTiles; ++part) {
-        ValueOperands<kTileDims / 8> values;
-        load_values(&smem_.rows[stage][step * kDepth][dim_tile(part) * kTileDims * 2], kRowPitch, values);
-#pragma unroll
-        for (int tile = 0; tile < kScoreTiles; ++tile) add_values(weights[tile], values, sums_[tile][part]);
+      for (int tile = 0; tile < kHeadTiles; ++tile) {
+        std::uint32_t weights[4];
+        ptx::ldmatrix_x4(weights,
+                         &smem_.weights[16 * tile + lane_ % 16][step * kDepth * 2 + lane_ / 16 * 16]);
+        add_values(weights, values, sums_[tile]);
       }
     }
   }
 
-  /// By all warps of the half, when the item is done. What comes then is another one.
+  /// By all warps, when the item is done. What comes then is another one.
   __device__ void store(int query, int group, bool nothing) {
     const int head = own_head();
     const float sink = launch_.sink[min(group * kGroupHeads + head, launch_.num_heads - 1)];
-    meet_half();
+    __syncthreads();
     if (lane_ % 4 == 0)
       smem_.factors[head] = nothing ? 0.0F : inverse_denominator(denominator_, maximum_, sink);
-    meet_half();
+    __syncthreads();
 #pragma unroll
-    for (int tile = 0; tile < kScoreTiles; ++tile) {
-      const int row = first_head() + 16 * tile + lane_ / 4;
+    for (int tile = 0; tile < kHeadTiles; ++tile) {
+      const int row = 16 * tile + lane_ / 4;
       const float inverse[2] = {smem_.factors[row], smem_.factors[row + 8]};
+      store_tile(launch_, query, group, warp_, tile * kWarpLanes + lane_, sums_[tile], inverse);
 #pragma unroll
-      for (int part = 0; part < kWarpDimTiles; ++part) {
-        store_tile(launch_, query, group, dim_tile(part),
-                   (heads_half() * kScoreTiles + tile) * kWarpLanes + lane_, sums_[tile][part], inverse);
-#pragma unroll
-        for (float& sum : sums_[tile][part]) sum = 0;
-      }
+      for (float& sum : sums_[tile]) sum = 0;
     }
     maximum_ = -INFINITY;
     denominator_ = 0;
   }
 
  private:
-  [[nodiscard]] __device__ int heads_half() const { return warp_ / kSharers; }
+  static constexpr int kScoreTiles = kScoreHeads / 16;
+
+  [[nodiscard]] __device__ int score_group() const { return warp_ / kSharers; }
   [[nodiscard]] __device__ int sharer() const { return warp_ % kSharers; }
-  [[nodiscard]] __device__ int first_head() const { return heads_half() * kScoreHeads; }
-  [[nodiscard]] __device__ int dim_tile(int part) const { return sharer() * kWarpDimTiles + part; }
   /// Of the group, whose scores this lane adds up with three others.
   [[nodiscard]] __device__ int own_head() const { return warp_ * kOwnHeads + lane_ / 4; }
 
@@ -434,7 +385,7 @@ class TileWarp {
   float4 own_[kHalves];
   float maximum_ = -INFINITY, denominator_ = 0.0F;  ///< own_head()'s, so far
   float run_sum_, kept_, added_;                    ///< the tile's; the sum a lane's part
-  float sums_[kScoreTiles][kWarpDimTiles][kTileSums] = {};
+  float sums_[kHeadTiles][kTileSums] = {};
 };
 
 /// The tiles of a block's items, one after the other: an item's number in the block, a tile of it, and where
@@ -465,11 +416,10 @@ class BlockWork {
     return exists(next) ? TilePlace{next.number, 0, max(1, num_tiles_of(list(next.number)))} : next;
   }
 
-  /// Begins to copy an item's list, as part of what the half copies next.
+  /// Begins to copy an item's list, as part of what the thread copies next.
   __device__ void copy_list(int number) const {
     constexpr int kWords = sizeof(EntryList) / 4;
-    static_assert(kWords <= kHalfThreads);
-    const int word = static_cast<int>(threadIdx.x) % kHalfThreads;
+    const int word = static_cast<int>(threadIdx.x);
     if (word >= kWords || plan_.lists == nullptr || item(number) >= plan_.items) return;
     ptx::cp_async_4(reinterpret_cast<std::uint32_t*>(&smem_.lists[number % kLists]) + word,
                     reinterpret_cast<const std::uint32_t*>(plan_.lists + query(number)) + word);
@@ -512,67 +462,48 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   RowLoader<kForm> loader(launch, smem);
   TilePlace now{0, tiles.begin, max(1, tiles.end)}, next = work.after(now);
-  if (!warp.leads()) {
-    loader.find_rows(work.list(0), now.tile);
-    loader.find_pages();
-    loader.copy(0);
-    if (work.exists(next)) {
-      loader.find_rows(work.list(next.number), next.tile);
-      loader.find_pages();
-    }
+  loader.find_row(work.list(0), now.tile);
+  loader.find_page();
+  loader.copy(0);
+  if (work.exists(next)) {
+    loader.find_row(work.list(next.number), next.tile);
+    loader.find_page();
   }
-  if (!warp.leads()) loader.dequantise(0);
-  int number_before = -1;
-  bool ended_before = false, nothing = true, done = false, fresh_queries = true;
+  warp.spread_queries();
+  loader.dequantise(0);
   for (int stage = 0;; stage ^= 1) {
-    // The tile before is weighed, and for the second half the rows of this one are there.
-    if (warp.leads() || done) {
-      warp.meet_half();
-    } else {
-      warp.meet_all();
-    }
-    if (number_before >= 0 && !shared) {
-      if (!nothing) {
-        warp.add_weights();
-        warp.multiply_values(stage ^ 1);
-      }
-      if (ended_before) warp.store(work.query(number_before), work.group(number_before), nothing);
-    }
-    if (done) break;
-    // The tile before is done with, of the second half; and so it is of the first half, whose rows are there.
-    if (warp.leads()) {
-      warp.meet_all();
-    } else {
-      warp.meet_half();
-    }
     const bool more = work.exists(next), last = now.tile + 1 == now.end;
     TilePlace ahead = next;
     bool more_ahead = false;
+    __syncthreads();  // the tile's rows are there, and the tile before is done with
     if (more) {
-      ahead = work.after(next);
-      more_ahead = work.exists(ahead);
-    }
-    if (more && !warp.leads()) {
       if (now.tile == 0) work.copy_list(now.number + kLists - 1);
       loader.copy(stage ^ 1);
-      if (more_ahead) loader.find_rows(work.list(ahead.number), ahead.tile);
+      ahead = work.after(next);
+      more_ahead = work.exists(ahead);
+      if (more_ahead) loader.find_row(work.list(ahead.number), ahead.tile);
     }
-    if (fresh_queries) warp.spread_queries();
     warp.multiply_keys(stage);
-    fresh_queries = last && more;
-    if (fresh_queries) warp.load_queries(work.query(next.number), work.group(next.number));
-    warp.meet_half();
-    if (more_ahead && !warp.leads()) loader.find_pages();
+    if (last && more) warp.load_queries(work.query(next.number), work.group(next.number));
+    __syncthreads();
+    if (more_ahead) loader.find_page();
     const int list_size = work.list(now.number).size;
-    nothing = list_size == 0;
+    const bool nothing = list_size == 0;
     if (!nothing) {
       warp.weigh(list_size - now.tile * kTileEntries, plan.waiting,
                  shared ? work.item(0) * plan.slots + now.tile : -1);
     }
-    if (more && !warp.leads()) loader.dequantise(stage ^ 1);
-    number_before = now.number;
-    ended_before = last;
-    done = !more;
+    if (!shared) {
+      __syncthreads();
+      if (!nothing) {
+        warp.add_weights();
+        warp.multiply_values(stage);
+      }
+    }
+    if (more) loader.dequantise(stage ^ 1);
+    if (last && more) warp.spread_queries();
+    if (last && !shared) warp.store(work.query(now.number), work.group(now.number), nothing);
+    if (!more) break;
     now = next;
     next = ahead;
   }
@@ -627,4 +558,4 @@ void attend(const AttentionLaunch& launch, CudaContext& context) {
   if (plan.parts > 1) gather(launch, plan, context);
 }
 
-}  // namespace baleen::BALEEN_ARCH::mma_tiles
+}  // namespace baleen::sm80::mma_tiles

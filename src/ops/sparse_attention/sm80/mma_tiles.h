@@ -3,7 +3,7 @@
 
 #include "ops/sparse_attention/cuda/attention_launch.h"
 
-namespace baleen::BALEEN_ARCH::mma_tiles {
+namespace baleen::sm80::mma_tiles {
 
 inline constexpr std::int64_t kSharedBytes = 99 << 10;  ///< that a block may take
 
@@ -12,4 +12,4 @@ void attend(const AttentionLaunch& launch, CudaContext& context);
 /// For steps of up to `max_rows` rows.
 [[nodiscard]] std::int64_t scratch_bytes(std::int64_t max_rows);
 
-}  // namespace baleen::BALEEN_ARCH::mma_tiles
+}  // namespace baleen::sm80::mma_tiles
