@@ -28,10 +28,10 @@ std::unique_ptr<DeviceWeights> copy_to(Device& device, const ModelShare& share) 
   if (!formats.text().empty() && share.layout.rank() == 0) log_line("{}", formats.text());
   const bool has_store = share.plan.experts.num_blocks > 0;
   return std::make_unique<DeviceWeights>(formats.tree(), device.memory(),
-                                         has_store ? RoutedExperts::kElsewhere : RoutedExperts::kCopied);
+                                         has_store ? share.experts.staying : kAllBlocks);
 }
 
-/// Routed experts in two memories, null where the plan has them in one.
+/// Routed experts of layers in two memories, null where the plan has them in one.
 std::unique_ptr<ExpertStore> in_two_memories(Device& device, const ModelShare& share, DeviceWeights* copy) {
   if (copy == nullptr || share.plan.experts.num_blocks == 0) return nullptr;
   return std::make_unique<ExpertStore>(share.weights.blocks, share.plan.experts, device.memory(),
@@ -83,11 +83,12 @@ std::string why_not_computed(const ModelShare& share, const EngineOptions& optio
   if (options.device.is_cpu()) return "they lie where they are computed";
   if (!options.parallel.is_one_rank()) return "there are several ranks";
   if (options.precision != Precision::kReleased) return "it is for released precision";
-  for (std::int64_t block = 0; block < share.experts.counts.num_blocks; ++block) {
+  // A draft head's blocks are added up in the same order.
+  for (std::int64_t block = 0; block < share.experts.staying.end; ++block) {
     const WeightFormat format =
         share.weights.blocks[static_cast<std::size_t>(block)].moe.routed.front().w1.format;
     if (format != WeightFormat::kFp4) {
-      return fmt::format("routed experts of layer {} are {}, and the host computes FP4 alone", block,
+      return fmt::format("routed experts of block {} are {}, and the host computes FP4 alone", block,
                          weight_format_name(format));
     }
   }

@@ -37,28 +37,13 @@ std::int64_t fewest_away(const MovableExperts& experts, std::int64_t room) {
   return num_away;
 }
 
-/// Of an expert of any block that is run.
-std::int64_t largest_expert_bytes(const ModelConfig& config, const StorageFormats& formats, bool drafts) {
-  const std::int64_t bytes = ExpertBlock(config, formats.experts).bytes();
-  if (!drafts || config.num_draft_blocks() == 0 || !formats.draft_experts) return bytes;
-  return std::max(bytes, ExpertBlock(config, formats.draft_experts->weight).bytes());
-}
-
-/// `MovableExperts::num_draft_experts`
-std::int64_t other_draft_experts(const ModelConfig& config, bool drafts) {
-  if (!drafts || config.num_draft_blocks() == 0) return 0;
-  const std::int64_t count = config.num_routed_experts(config.num_hidden_layers);
-  return count == config.n_routed_experts ? 0 : count;
+/// `MovableExperts::staying`
+BlockRange staying_experts(const RankConfig& rank, const EngineOptions& options) {
+  return {rank.num_layers(), options.drafts ? rank.num_blocks() : rank.num_layers()};
 }
 
 /// What wants all experts of a rank in its GPU's memory; empty: nothing does.
-std::string why_all_on_gpu(const MovableExperts& experts, const EngineOptions& options) {
-  if (experts.num_draft_experts > 0) {
-    return fmt::format(
-        "‹draft depth› runs blocks of {} experts beside layers of {}, and what leaves a GPU is as many of "
-        "each",
-        experts.num_draft_experts, experts.counts.num_experts);
-  }
+std::string why_all_on_gpu(const EngineOptions& options) {
   if (options.balance.enabled) return "‹balancing› moves experts from one GPU's memory to another's";
   if (options.parallel.dual_batch_overlap)
     return "‹micro-batch overlap› would copy experts of the host twice a step";
@@ -69,32 +54,30 @@ std::string why_all_on_gpu(const MovableExperts& experts, const EngineOptions& o
 
 MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& formats,
                                const EngineOptions& options) {
-  return {.counts = {.num_blocks = options.drafts ? config.num_blocks() : config.num_hidden_layers,
+  const BlockRange staying = staying_experts(config, options);
+  return {.counts = {.num_blocks = config.num_hidden_layers,
                      .num_experts = config.n_routed_experts,
                      .num_selected = config.num_experts_per_tok},
-          .block_bytes = largest_expert_bytes(config, formats, options.drafts),
-          .bytes_beside = device_bytes_beside_experts(config, formats),
-          .in_place = formats.experts == WeightFormat::kBF16,
-          .num_draft_experts = other_draft_experts(config, options.drafts)};
+          .block_bytes = ExpertBlock(config, formats.experts).bytes(),
+          .staying = staying,
+          .bytes_beside = device_weight_bytes(config, formats, staying),
+          .in_place = formats.experts == WeightFormat::kBF16};
 }
 
 MovableExperts movable_experts(const RankConfig& rank, const WeightTree& tree, const ParallelPlan& plan,
                                const EngineOptions& options) {
   const std::vector<ExpertWeights>& routed = tree.blocks.front().moe.routed;
-  const std::int64_t num_blocks = options.drafts ? rank.num_blocks() : rank.num_layers();
-  std::int64_t block_bytes = 0;
-  for (std::int64_t block = 0; block < num_blocks; ++block)
-    block_bytes = std::max(block_bytes, ExpertBlock(tree.block(block).moe.routed.front()).bytes());
-  return {.counts = {.num_blocks = num_blocks,
+  const BlockRange staying = staying_experts(rank, options);
+  return {.counts = {.num_blocks = rank.num_layers(),
                      .num_experts = std::ssize(routed),
                      .num_selected = rank.model().num_experts_per_tok,
                      .num_routed = rank.model().n_routed_experts,
                      .num_groups = plan.dp},
-          .block_bytes = block_bytes,
-          .bytes_beside = device_bytes_beside_experts(tree),
+          .block_bytes = ExpertBlock(routed.front()).bytes(),
+          .staying = staying,
+          .bytes_beside = device_weight_bytes(tree, staying),
           .in_place = routed.front().w1.format == WeightFormat::kBF16,
-          .num_sharing = plan.num_devices,
-          .num_draft_experts = other_draft_experts(rank.model(), options.drafts)};
+          .num_sharing = plan.num_devices};
 }
 
 std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
@@ -110,7 +93,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
                                      options.gpu_weight_bytes.value_or(plan.weight_bytes));
   if (plan.weight_bytes <= room) return std::nullopt;
-  if (const std::string why = why_all_on_gpu(experts, options); !why.empty()) {
+  if (const std::string why = why_all_on_gpu(options); !why.empty()) {
     return failure(
         "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a "
         "smaller ‹context›, ‹chunk› or ‹sequences›",
@@ -122,9 +105,10 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (taken > room) {
     return failure(
         "the weights that have to be on the GPU take {}, where {} are left for weights: all but the routed "
-        "experts, and buffers for copies of two layers' experts; try a smaller ‹context›, ‹chunk› or "
+        "experts{}, and buffers for copies of two layers' experts; try a smaller ‹context›, ‹chunk› or "
         "‹sequences›, or a larger ‹GPU weight bytes›",
-        size_text(taken), size_text(room));
+        size_text(taken), size_text(room),
+        experts.staying.empty() ? "" : " of layers (‹draft depth› 0 leaves out those of the draft head)");
   }
   ExpertCounts placed = counts_of(experts, num_away);
   const auto host_bytes = [&] { return ExpertStore::host_bytes(placed, experts.block_bytes); };

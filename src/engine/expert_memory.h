@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "engine/memory_plan.h"
+#include "model/device_weights.h"
 #include "model/parallel_plan.h"
 #include "model/rank_config.h"
 #include "model/tensor_table.h"
@@ -14,16 +15,16 @@
 
 namespace baleen {
 
-/// One rank's routed experts, and what its other weights take.
+/// One rank's routed experts, those of its layers, and what its other weights take. Experts of a draft head
+/// that is run stay on the device: a step reads more of them, for each byte that they take
+/// (docs/experts_on_the_host.md).
 struct MovableExperts {
-  ExpertCounts counts;            ///< what the blocks that are run have; none away
+  ExpertCounts counts;            ///< what the layers have; none away
   std::int64_t block_bytes = 0;   ///< size of one expert
+  BlockRange staying;             ///< blocks whose experts are among the other weights
   std::int64_t bytes_beside = 0;  ///< what all other weights take, on the device
   bool in_place = false;          ///< BF16: read where they lie
   std::int64_t num_sharing = 1;   ///< ranks, which share what they may take of the host's memory
-  /// Experts that a block of the draft head has, where it is run and a layer has another number (V4.1); 0:
-  /// as many. A store has as many of each block, so such a model's experts do not leave the GPU.
-  std::int64_t num_draft_experts = 0;
 };
 
 /// Of one rank that has the whole model.
@@ -34,9 +35,9 @@ struct MovableExperts {
                                              const ParallelPlan& plan, const EngineOptions& options);
 
 /// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more
-/// than the options allow: leaves routed experts to the host's memory until the rest fits, and those of a
-/// draft head out when it is not run. A sentence when even that is too much, the host's memory too little,
-/// or experts are to change ranks meanwhile or steps to be cut in two; the plan is then what it was.
+/// than the options allow: leaves routed experts of layers to the host's memory until the rest fits, and
+/// those of a draft head out when it is not run. A sentence when even that is too much, the host's memory too
+/// little, or experts are to change ranks meanwhile or steps to be cut in two; the plan is then what it was.
 [[nodiscard]] std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
                                                            const EngineOptions& options,
                                                            std::int64_t free_bytes);

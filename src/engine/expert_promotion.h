@@ -17,10 +17,6 @@ class ExpertPromotion {
 
   /// `num_rows`: tokens of the step.
   void before_step(std::int64_t num_rows);
-  /// Before a pass of drafts that is no part of a step.
-  void before_drafts(std::int64_t num_rows) {
-    if (store_ != nullptr) store_->make_room(num_rows);
-  }
 
  private:
   void exchange();

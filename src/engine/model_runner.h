@@ -93,7 +93,6 @@ class ModelRunner {
   }
   /// Of inputs with which nothing is wrong.
   [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) {
-    promotion_.before_drafts(std::ssize(inputs));
     return drafts_->draft(inputs, depth);
   }
 

@@ -21,12 +21,14 @@ void MixtureOfExperts::cut(std::int64_t first) {
 }
 
 void MixtureOfExperts::begin(const Pass& pass) {
-  if (copies_for(pass, store_)) store_->begin_pass(pass.begin, pass.end);
+  ExpertStore* const store = store_of(pass);
+  if (copies_for(pass, store)) store->begin_pass(pass.begin, pass.end);
 }
 
 void MixtureOfExperts::run(std::int64_t block, const Pass& pass, const HalfBlock& half) {
   const ExpertTransportTraits& transport = context_.layout.expert_transport();
-  ExpertsArgs call = choose(block, pass, half, store_);
+  ExpertStore* const store = store_of(pass);
+  ExpertsArgs call = choose(block, pass, half, store);
   if (expected_load_) call.hints.expected = expected_load_(block, pass.num_rows());
   if (transport.for_one_rank) {
     context_.device.execute<ops::Experts>(call);
@@ -40,7 +42,7 @@ void MixtureOfExperts::run(std::int64_t block, const Pass& pass, const HalfBlock
       exchange_assignments({call, placement}, pass);
     }
   }
-  if (copies_for(pass, store_)) store_->leave(block);
+  if (copies_for(pass, store)) store->leave(block);
 }
 
 ExpertsArgs MixtureOfExperts::choose(std::int64_t block, const Pass& pass, const HalfBlock& half,

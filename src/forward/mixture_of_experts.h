@@ -38,7 +38,7 @@ class MixtureOfExperts {
 
   /// From now on second micro-batches have the rows from `first` on, a multiple of kScaleRows.
   void cut(std::int64_t first);
-  /// Where experts lie in two memories; null: in one.
+  /// Where experts of layers lie in two memories; null: in one.
   void set_store(ExpertStore* store) { store_ = store; }
   void set_sums(ExpertSums sums) { expert_sums_ = sums; }
   void expect_load(ExpectedLoad expected) { expected_load_ = std::move(expected); }
@@ -62,6 +62,10 @@ class MixtureOfExperts {
   void join(const Pass& pass);
 
  private:
+  /// Null where the pass's experts lie in one memory.
+  [[nodiscard]] ExpertStore* store_of(const Pass& pass) const {
+    return store_ != nullptr && store_->has(pass.begin) ? store_ : nullptr;
+  }
   [[nodiscard]] bool copies_for(const Pass& pass, const ExpertStore* store) const {
     return store != nullptr && store->copies_for(pass.num_rows());
   }

@@ -39,19 +39,10 @@ void walk(WeightTree& tree, Visit visit) {
   }
 }
 
-std::int64_t table_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats,
-                         bool with_experts) {
-  std::int64_t bytes = 0;
-  for (const TensorSpec& spec : table) {
-    if (!spec.place.exists() || (spec.expert >= 0 && !with_experts)) continue;
-    for (const HeldArray& array : held_arrays(spec, formats))
-      bytes += spec.count * Arena::bytes_for<std::byte>(array.size_bytes());
+WeightTree with_experts_of(const BlockRange& blocks, WeightTree tree) {
+  for (std::int64_t block = 0; block < std::ssize(tree.blocks); ++block) {
+    if (!blocks.has(block)) tree.blocks[static_cast<std::size_t>(block)].moe.routed.clear();
   }
-  return bytes;
-}
-
-WeightTree without_experts(WeightTree tree) {
-  for (BlockWeights& block : tree.blocks) block.moe.routed.clear();
   return tree;
 }
 
@@ -75,24 +66,23 @@ void check_bf16_scales(const WeightTree& tree) {
 
 }  // namespace
 
-std::int64_t device_weight_bytes(const WeightTree& tree) {
-  WeightTree copy = tree;
+std::int64_t device_weight_bytes(const WeightTree& tree, const BlockRange& with_experts) {
+  WeightTree copy = with_experts_of(with_experts, tree);
   std::int64_t bytes = 0;
   walk(copy,
        [&](const std::byte*& /*data*/, std::int64_t size) { bytes += Arena::bytes_for<std::byte>(size); });
   return bytes;
 }
 
-std::int64_t device_weight_bytes(const RankConfig& rank, const StorageFormats& formats) {
-  return table_bytes(rank_table(rank), formats, true);
-}
-
-std::int64_t device_bytes_beside_experts(const RankConfig& rank, const StorageFormats& formats) {
-  return table_bytes(rank_table(rank), formats, false);
-}
-
-std::int64_t device_bytes_beside_experts(const WeightTree& tree) {
-  return device_weight_bytes(without_experts(tree));
+std::int64_t device_weight_bytes(const RankConfig& rank, const StorageFormats& formats,
+                                 const BlockRange& with_experts) {
+  std::int64_t bytes = 0;
+  for (const TensorSpec& spec : rank_table(rank)) {
+    if (!spec.place.exists() || (spec.expert >= 0 && !with_experts.has(spec.block))) continue;
+    for (const HeldArray& array : held_arrays(spec, formats))
+      bytes += spec.count * Arena::bytes_for<std::byte>(array.size_bytes());
+  }
+  return bytes;
 }
 
 void make_all(const WeightTree& tree, ThreadPool& pool) {
@@ -113,9 +103,8 @@ void make_all(const WeightTree& tree, ThreadPool& pool) {
   }
 }
 
-DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, RoutedExperts routed)
-    : tree_(routed == RoutedExperts::kCopied ? host : without_experts(host)),
-      arena_(device_weight_bytes(tree_), memory) {
+DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const BlockRange& with_experts)
+    : tree_(with_experts_of(with_experts, host)), arena_(device_weight_bytes(tree_), memory) {
   check_bf16_scales(tree_);
   constexpr std::int64_t kMegabyte = 1'000'000;
   Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);

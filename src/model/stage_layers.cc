@@ -67,7 +67,7 @@ class PipelineCosts {
   [[nodiscard]] LayerBytes bytes_of(std::int64_t layer, bool first, bool last) const {
     const RankConfig rank =
         rank_config(config_, plan_, {.begin = layer, .end = layer + 1, .first = first, .last = last});
-    const std::int64_t beside = device_bytes_beside_experts(rank, formats_);
+    const std::int64_t beside = device_weight_bytes(rank, formats_, BlockRange());
     return {.beside = beside, .experts = device_weight_bytes(rank, formats_) - beside};
   }
 

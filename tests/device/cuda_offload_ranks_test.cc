@@ -28,9 +28,14 @@ class CudaOffloadRanks : public testing::Test {
  protected:
   void SetUp() override {
     BALEEN_NEEDS_GPUS(1);
-    ModelConfig config = preset_config("tiny-real-heads");
+    load(preset_config("tiny-real-heads"));
+  }
+
+  /// With so many experts that buffers and slots for them take less than they do.
+  void load(ModelConfig config, const char* tokenizer = "") {
     config.n_routed_experts = 48;
-    checkpoint_.emplace(config);
+    max_draft_tokens_ = std::max<std::int64_t>(1, config.dspark.block_size);
+    checkpoint_.emplace(config, 1, tokenizer);
     weights_ = std::make_shared<const ModelWeights>(checkpoint_->path());
   }
 
@@ -41,7 +46,7 @@ class CudaOffloadRanks : public testing::Test {
                        .max_logit_rows = kPrompt,
                        .max_sequences = kMaxSequences,
                        .cache_tokens = 512 * kMaxSequences,
-                       .max_draft_tokens = 1,
+                       .max_draft_tokens = max_draft_tokens_,
                        .parallel = plan};
     for (const int gpu : test::gpus_of_ranks(resolved(plan, weights_->config()).num_devices))
       some.rank_devices.push_back(planned_gpu(gpu));
@@ -53,7 +58,7 @@ class CudaOffloadRanks : public testing::Test {
     return RankEngine(std::make_unique<ThreadTeam>(weights_, some), some);
   }
 
-  /// Prompts one by one, then tokens of `num_sequences` side by side. All logits.
+  /// Prompts one by one, then tokens of `num_sequences` side by side, with drafts now and then. All logits.
   static std::vector<float> work(StepEngine& engine, std::uint32_t num_sequences) {
     std::vector<float> seen;
     std::vector<SequenceId> ids;
@@ -76,9 +81,25 @@ class CudaOffloadRanks : public testing::Test {
       for (std::size_t i = 0; i < ids.size(); ++i)
         inputs.push_back({ids[i], std::span(tokens).subspan(i, 1), WantedLogits::kLast});
       run(inputs);
+      if (step % 8 == 0) draft(engine, ids, seen);
     }
     for (const SequenceId id : ids) engine.close(id, false);
     return seen;
+  }
+
+  /// As many drafts as a step has, with a few tokens in turn for chosen ones.
+  static void draft(StepEngine& engine, std::span<const SequenceId> ids, std::vector<float>& seen) {
+    const EngineLimits limits = engine.limits();
+    for (const SequenceId id : ids)
+      ASSERT_TRUE(engine.reserve(id, std::max(limits.max_draft_tokens, limits.least_draft_room)));
+    for (std::int64_t depth = 0; depth < limits.max_draft_tokens; ++depth) {
+      std::vector<DraftInput> inputs;
+      for (const SequenceId id : ids) inputs.push_back({id, static_cast<TokenId>(7 + depth)});
+      const Result<DraftOutput> output = engine.draft(inputs, depth);
+      ASSERT_TRUE(output.ok()) << output.error();
+      const auto& logits = output.value().logits;
+      seen.insert(seen.end(), logits.data(), logits.data() + logits.size());
+    }
   }
 
   /// Room on every GPU for what a rank has beside `share` of its experts, of the rank that has most; on the
@@ -130,6 +151,7 @@ class CudaOffloadRanks : public testing::Test {
   }
 
   static constexpr std::uint32_t kCounts[] = {1, kMaxSequences};
+  std::int64_t max_draft_tokens_ = 1;
   std::optional<test::RandomCheckpoint> checkpoint_;
   std::shared_ptr<const ModelWeights> weights_;
 };
@@ -145,6 +167,18 @@ TEST_F(CudaOffloadRanks, GroupsOfSplitHeads) { expect_same_bits({.tp = 2, .dp = 
 TEST_F(CudaOffloadRanks, OnDisk) {
   expect_same_bits({.tp = 2}, 0.5, 0.5);
   expect_same_bits({.dp = 2}, 0.5, 0.5);
+}
+
+/// DeepSeek-V4.1 with its draft head, whose blocks have 4 experts beside layers of 48.
+TEST_F(CudaOffloadRanks, BesideADraftHeadWithFewerExperts) {
+  ModelConfig v41 = preset_config("tiny-v41");
+  v41.moe_intermediate_size = 256;  // is split in two
+  load(v41, "models/stories");
+  expect_same_bits({.tp = 2}, 0.5);
+  expect_same_bits({.tp = 2, .ep = 1, .moe_tp = 2}, 0.5);
+  expect_same_bits({.tp = 2}, 0.5, 0.5);
+  expect_same_bits({.dp = 2}, 0.5);
+  expect_same_bits({.pp = 2}, 0.5);
 }
 
 }  // namespace

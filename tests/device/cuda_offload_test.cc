@@ -14,9 +14,11 @@
 #include <fmt/format.h>
 
 #include "device/device_choice.h"
+#include "engine/expert_memory.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
-#include "moe/residence/expert_block.h"
+#include "moe/residence/expert_reader.h"
+#include "moe/residence/expert_store.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
@@ -41,20 +43,18 @@ EngineOptions options() {
           .drafts = true};
 }
 
-/// `some` with room on the GPU for `share` of the routed experts, and on the host for `host_share` of the
-/// others; the rest is on disk.
+/// `some` with room on the GPU for `share` of the layers' routed experts, and on the host for `host_share` of
+/// the others; the rest is on disk.
 EngineOptions with_share(const ModelWeights& weights, double share, EngineOptions some,
                          double host_share = 1) {
   const ModelConfig& config = weights.config();
-  const StorageFormats formats = detect_formats(config, weights.checkpoint());
-  const std::int64_t block_bytes = ExpertBlock(config, formats.experts).bytes();
-  ExpertCounts counts{.num_blocks = some.drafts ? config.num_blocks() : config.num_hidden_layers,
-                      .num_experts = config.n_routed_experts,
-                      .num_selected = config.num_experts_per_tok};
+  const MovableExperts experts =
+      movable_experts(config, detect_formats(config, weights.checkpoint()), resolved(some, config));
+  const std::int64_t block_bytes = experts.block_bytes;
+  ExpertCounts counts = experts.counts;
   counts.num_on_host = static_cast<std::int64_t>((1 - share) * static_cast<double>(counts.num_in_all()));
   counts.num_slots = suitable_slots(counts);
-  some.gpu_weight_bytes =
-      device_bytes_beside_experts(config, formats) + ExpertStore::device_bytes(counts, block_bytes);
+  some.gpu_weight_bytes = experts.bytes_beside + ExpertStore::device_bytes(counts, block_bytes);
   if (host_share == 1) return some;
   const auto on_host = static_cast<std::int64_t>(host_share * static_cast<double>(counts.num_on_host));
   some.host_expert_bytes = ExpertReader::host_bytes(block_bytes) + (on_host + 1) * block_bytes;
@@ -207,6 +207,85 @@ INSTANTIATE_TEST_SUITE_P(Presets, CudaOffload, testing::Values("tiny-flash", "ti
                            return name;
                          });
 
+/// DeepSeek-V4.1 with its draft head, whose blocks have other numbers of experts than its layers.
+ModelConfig v41_config() {
+  ModelConfig config = config_of("tiny-v41");
+  config.dspark.n_routed_experts = 16;
+  return config;
+}
+
+EngineOptions drafting(EngineOptions some) {
+  some.max_draft_tokens = v41_config().dspark.block_size;
+  return some;
+}
+
+/// Logits of a block of drafts behind a few tokens of so many sequences, one after the other and together,
+/// then of the step that checks them: rows of drafts that graphs have, and more than kernels copy for.
+std::vector<float> drafted(Engine& engine, std::int64_t num_sequences) {
+  const std::int64_t num_drafts = engine.limits().max_draft_tokens;
+  std::vector<SequenceId> sequences;
+  std::vector<float> seen;
+  const auto note = [&](const ConstActivations<2>& logits) {
+    seen.insert(seen.end(), logits.data(), logits.data() + logits.size());
+  };
+  const std::vector<TokenId> tokens = test::random_tokens(4 * num_sequences, 512, 3);
+  std::vector<std::vector<TokenId>> checked;
+  std::vector<StepInput> inputs;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(num_sequences); ++i) {
+    sequences.push_back(*engine.open({}));
+    inputs.push_back({sequences.back(), std::span(tokens).subspan(4 * i, 4), WantedLogits::kLast});
+    checked.push_back(test::random_tokens(1 + num_drafts, 512, static_cast<std::uint32_t>(i)));
+  }
+  const Result<StepOutput> first = engine.step(inputs);
+  EXPECT_TRUE(first.ok()) << first.error();
+  note(first.value().logits);
+  for (const SequenceId sequence : sequences)
+    EXPECT_TRUE(engine.reserve(sequence, engine.limits().least_draft_room));
+  for (std::int64_t depth = 0; depth < num_drafts; ++depth) {
+    std::vector<DraftInput> drafts;
+    for (std::size_t i = 0; i < sequences.size(); ++i)
+      drafts.push_back({sequences[i], checked[i][static_cast<std::size_t>(depth)]});
+    const Result<DraftOutput> output = engine.draft(drafts, depth);
+    EXPECT_TRUE(output.ok()) << output.error();
+    note(output.value().logits);
+  }
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    inputs[i] = {sequences[i], checked[i], WantedLogits::kAll};
+  const Result<StepOutput> check = engine.step(inputs);
+  EXPECT_TRUE(check.ok()) << check.error();
+  note(check.value().logits);
+  for (const SequenceId sequence : sequences) engine.close(sequence, false);
+  return seen;
+}
+
+constexpr std::int64_t kDrafting[] = {1, 7, 60};
+
+TEST(CudaOffloadV41, DraftsDoNotDependOnWhereExpertsLie) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(v41_config(), 3, "models/stories");
+  Engine whole(checkpoint.path(), drafting(options()));
+  ASSERT_EQ(whole.experts(), nullptr);
+  const AllLogits want = all_logits(whole, 300);
+  std::vector<std::vector<float>> drafts;
+  for (const std::int64_t count : kDrafting) drafts.push_back(drafted(whole, count));
+  for (const auto& [share, host_share] :
+       {std::pair{0.0, 1.0}, {0.1, 1.0}, {0.3, 1.0}, {0.3, 0.4}, {0.0, 0.0}}) {
+    SCOPED_TRACE(fmt::format("{} on the GPU, {} of the others on the host", share, host_share));
+    Engine parted(checkpoint.path(), with_share(whole.weights(), share, drafting(options()), host_share));
+    ASSERT_NE(parted.experts(), nullptr);
+    EXPECT_EQ(parted.plan().experts.num_blocks, whole.config().num_hidden_layers);
+    EXPECT_EQ(parted.plan().experts.num_on_disk > 0, host_share < 1);
+    for (const bool swaps : {false, true}) {
+      if (swaps) swap_as_many_as_can_be(*parted.experts());
+      for (std::size_t i = 0; i < drafts.size(); ++i)
+        EXPECT_SAME_BITS(drafted(parted, kDrafting[i]), drafts[i]);
+    }
+    expect_same(all_logits(parted, 300), want);
+    expect_batches(parted, want.batch, kBatches);
+    expect_counts(parted);
+  }
+}
+
 /// The released shapes of an expert, each with bytes of its own.
 TEST(CudaOffloadFlash, LogitsDoNotDependOnWhereExpertsLie) {
   BALEEN_NEEDS_USABLE_GPU();
@@ -319,6 +398,29 @@ TEST(CudaHostExpertsFlash, LogitsDoNotDependOnWhoComputes) {
       EXPECT_SAME_BITS(test::run_sequence(parted, tokens, 1).main, want.main);
       const std::int64_t batches[] = {2, 8};
       expect_batches(parted, largest, batches);
+    }
+    EXPECT_GT(parted.experts()->counts().computed, 0);
+  }
+}
+
+/// The draft head's blocks are added up in the stated order too, wherever the layers' experts lie.
+TEST(CudaHostExpertsV41, DraftsDoNotDependOnWhoComputes) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(v41_config(), 3, "models/stories");
+  Engine whole(checkpoint.path(), computing(drafting(options())));
+  ASSERT_EQ(whole.experts(), nullptr);
+  std::vector<std::vector<float>> drafts;
+  for (const std::int64_t count : kDrafting) drafts.push_back(drafted(whole, count));
+  for (const double host_share : {1.0, 0.4}) {
+    SCOPED_TRACE(fmt::format("{} of those away on the host", host_share));
+    Engine parted(checkpoint.path(),
+                  with_share(whole.weights(), 0.1, computing(drafting(options())), host_share));
+    ASSERT_NE(parted.experts(), nullptr);
+    for (const ForcedSplit& split : kSplits) {
+      SCOPED_TRACE(split.name);
+      if (split.times) parted.experts()->hold_times(*split.times);
+      for (std::size_t i = 0; i < drafts.size(); ++i)
+        EXPECT_SAME_BITS(drafted(parted, kDrafting[i]), drafts[i]);
     }
     EXPECT_GT(parted.experts()->counts().computed, 0);
   }

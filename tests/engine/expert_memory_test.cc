@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <tuple>
 
 #include "model/device_weights.h"
 #include "model/presets.h"
@@ -30,7 +31,7 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   MemoryPlan plan = whole;
   EXPECT_EQ(leave_experts_to_host(plan, movable(config, options), options, free_bytes), std::nullopt);
   EXPECT_LE(plan.total_bytes(), free_bytes);
-  EXPECT_EQ(plan.experts.num_blocks, 43);  // the MTP block is not run
+  EXPECT_EQ(plan.experts.num_blocks, 43);
   EXPECT_GT(plan.experts.num_on_host, 0);
   constexpr std::int64_t kBlockBytes = 13'369'344;
   EXPECT_GT(plan.total_bytes() + 3 * kBlockBytes, free_bytes);  // copy buffers grow in steps
@@ -60,21 +61,37 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
             std::string::npos);
 }
 
-/// Blocks of V4.1's draft head have 128 experts, its layers 384.
-TEST(ExpertsOnTheHost, NotBesideADraftHeadWithOtherNumbers) {
-  const ModelConfig config = preset_config("v41-flash");
-  const std::int64_t free_bytes = std::int64_t{139} << 30;
-  for (const bool drafts : {false, true}) {
-    const EngineOptions options = resolved(
-        {.device = planned_gpu(), .max_batch_tokens = 512, .cache_tokens = 8192, .drafts = drafts}, config);
-    MemoryPlan plan = plan_memory(config, StorageFormats(), options);
-    const auto failed = leave_experts_to_host(plan, movable(config, options), options, free_bytes);
-    ASSERT_EQ(failed.has_value(), drafts);
-    if (failed) {
-      EXPECT_NE(failed->message.find("‹draft depth› runs blocks of 128 experts beside layers of 384"),
-                std::string::npos)
-          << failed->message;
+/// Blocks of V4.1's draft head have 128 experts, its layers 384, and an MTP block as many as a layer: where
+/// they are run, they stay on the GPU, otherwise they are in no memory.
+TEST(ExpertsOnTheHost, ADraftHeadsStayOnTheGpu) {
+  for (const auto& [preset, num_blocks, num_experts] : {std::tuple("v41-flash", 3, 128), {"flash", 1, 256}}) {
+    SCOPED_TRACE(preset);
+    const ModelConfig config = preset_config(preset);
+    const std::int64_t free_bytes = std::int64_t{139} << 30;
+    std::int64_t beside[2] = {};
+    for (const bool drafts : {false, true}) {
+      const EngineOptions options = resolved(
+          {.device = planned_gpu(), .max_batch_tokens = 512, .cache_tokens = 8192, .drafts = drafts}, config);
+      const MovableExperts experts = movable(config, options);
+      EXPECT_EQ(experts.counts.num_in_all(), config.num_hidden_layers * config.n_routed_experts);
+      beside[drafts ? 1 : 0] = experts.bytes_beside;
+      MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+      const auto failed = leave_experts_to_host(plan, experts, options, free_bytes);
+      ASSERT_FALSE(failed) << failed->message;
+      EXPECT_LE(plan.total_bytes(), free_bytes);
+      EXPECT_EQ(plan.experts.num_blocks, config.num_hidden_layers);
+      EXPECT_EQ(plan.weight_bytes,
+                experts.bytes_beside + ExpertStore::device_bytes(plan.experts, experts.block_bytes));
     }
+    EngineOptions little = resolved({.device = planned_gpu(), .cache_tokens = 8192, .drafts = true}, config);
+    little.gpu_weight_bytes = beside[0];
+    MemoryPlan refused = plan_memory(config, StorageFormats(), little);
+    const auto failed = leave_experts_to_host(refused, movable(config, little), little, free_bytes);
+    ASSERT_TRUE(failed);
+    EXPECT_NE(failed->message.find("‹draft depth› 0 leaves out those of the draft head"), std::string::npos)
+        << failed->message;
+    const std::int64_t block_bytes = movable(config, resolved({.device = planned_gpu()}, config)).block_bytes;
+    EXPECT_EQ(beside[1] - beside[0], num_blocks * num_experts * block_bytes);
   }
 }
 

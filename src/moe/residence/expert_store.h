@@ -77,6 +77,8 @@ class ExpertStore {
   void impose_link(double bytes_per_second);
 
   [[nodiscard]] const ExpertPlacement& placement() const { return placement_; }
+  /// Whether the routed experts of a block are here.
+  [[nodiscard]] bool has(std::int64_t block) const { return block < placement_.counts().num_blocks; }
   /// Where the block of an expert that is not on disk is; what it holds can be read by whoever reads that
   /// memory.
   [[nodiscard]] const std::byte* address(std::int64_t block, std::int64_t expert) const {

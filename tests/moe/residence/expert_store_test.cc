@@ -72,7 +72,7 @@ TEST_P(ExpertStoreOf, KeepsEveryExpertThroughSwaps) {
 }
 
 TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
-  DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+  DeviceWeights copy(weights_->tree(), host_memory(), BlockRange());
   const ExpertStore store(weights_->tree().blocks, {2, weights_->config().n_routed_experts, 5}, host_memory(),
                           host_memory(), nullptr);
   store.bind(copy.tree());
@@ -101,7 +101,7 @@ TEST_P(ExpertStoreOf, SlotsHaveNoPartsOfExpertsOnDisk) {
   const std::int64_t num_blocks = weights_->config().num_hidden_layers;
   const auto num_experts = static_cast<std::int32_t>(weights_->config().n_routed_experts);
   const std::int64_t all = num_blocks * num_experts;
-  DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+  DeviceWeights copy(weights_->tree(), host_memory(), BlockRange());
   ExpertStore store(weights_->tree().blocks,
                     {.num_blocks = num_blocks,
                      .num_experts = num_experts,
@@ -149,7 +149,7 @@ TEST_P(ExpertStoreOf, TheHostComputesExpertsWhereTheyLie) {
   for (const ExpertCounts& counts : {ExpertCounts{num_blocks, num_experts, all / 2},
                                      ExpertCounts{num_blocks, num_experts, all / 3, all / 3},
                                      ExpertCounts{num_blocks, num_experts, 0, all / 2}}) {
-    DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+    DeviceWeights copy(weights_->tree(), host_memory(), BlockRange());
     ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), nullptr);
     EXPECT_FALSE(store.computed());
     const HostExpertTimes times = store.measure_host(kLimit, 2);
@@ -247,7 +247,7 @@ TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
   for (const ExpertCounts& counts : {ExpertCounts{num_blocks, num_experts, all / 2 + 1},
                                      ExpertCounts{num_blocks, num_experts, all / 3, all / 3}}) {
     LateCopies copies;
-    DeviceWeights weights(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+    DeviceWeights weights(weights_->tree(), host_memory(), BlockRange());
     ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), &copies);
     store.bind(weights.tree());
     EXPECT_FALSE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies));
@@ -304,7 +304,7 @@ TEST_P(ExpertStoreOf, KernelsFindCachedExperts) {
                                      .num_on_host = all / 3,
                                      .num_on_disk = all / 3,
                                      .num_selected = 1}}) {
-    DeviceWeights copy(weights_->tree(), host_memory(), RoutedExperts::kElsewhere);
+    DeviceWeights copy(weights_->tree(), host_memory(), BlockRange());
     ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), nullptr);
     store.bind(copy.tree());
     std::mt19937 random(1);
