@@ -56,9 +56,11 @@ std::unique_ptr<ModelEngine> make_engine(const BenchFlags& flags, const EngineOp
     return open_model(std::move(folder), options);
   }
   ThreadPool pool(default_num_threads());
-  return open_engine(
+  std::unique_ptr<ModelEngine> engine = open_engine(
       made_up_weights(made_up_config(flags), 1, pool, MadeUpBytes::kShared, flags.load.zipf.value_or(0)),
       options);
+  log_bounded_replay(*engine);
+  return engine;
 }
 
 EngineOptions engine_options(const BenchFlags& flags) {
@@ -116,10 +118,6 @@ void run_bench(const BenchFlags& flags) {
     if (load.prompt == 0 || load.decode == 0)
       fail("bench --clients: requests need --prompt and --decode of 1 or more");
     if (load.at > 0 || load.lists_kernels) fail("bench --clients: --at and --kernels are for phases");
-  } else if (options.bounded_replay_tokens > 0) {
-    fail(
-        "bench --bounded-replay: phases want the logits of every step of a prompt, and most would have none; "
-        "--clients measures requests with it");
   }
   load.fit(options);
   const auto engine = make_engine(flags, options);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "drafts/heads/draft_heads.h"
 #include "log/log.h"
+#include "model/decoder_half.h"
 
 namespace baleen {
 
@@ -39,7 +40,18 @@ std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions option
     check_drafts(kind, fmt::format("--speculate {}", options.max_draft_tokens));
   std::unique_ptr<ModelEngine> engine = open_engine(std::move(folder), options);
   log_findings(kind);  // of several processes the first alone comes here
+  log_bounded_replay(*engine);
   return engine;
+}
+
+void log_bounded_replay(const ModelEngine& engine) {
+  const std::int64_t tokens = engine.options().bounded_replay_tokens;
+  if (tokens == 0) return;
+  const ModelConfig& config = engine.config();
+  log_line(
+      "baleen: --bounded-replay {0}: layers {1} to {2} compute the last {0} tokens of a prompt alone, an "
+      "approximation",
+      tokens, decoder_begin(config).value(), config.num_hidden_layers - 1);
 }
 
 void log_expert_transport(const ModelEngine& engine) {

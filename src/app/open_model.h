@@ -11,13 +11,16 @@
 
 namespace baleen {
 
-/// `open_engine`; then what `log_findings` says. Throws `Error`, also where drafts are wanted of a checkpoint
+/// `open_engine`; then what `log_findings` and `log_bounded_replay` say. Throws `Error`, also where drafts are wanted of a checkpoint
 /// whose draft head is none that the engine computes.
 [[nodiscard]] std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions options);
 
 /// Throws `Error` where the checkpoint's draft head is none that the engine computes. `option`: what requires
 /// drafts.
 void check_drafts(const CheckpointKind& kind, std::string_view option);
+
+/// Says on standard error which layers compute a part of prompts alone; nothing where all compute all.
+void log_bounded_replay(const ModelEngine& engine);
 
 /// Lines on standard error: what is left unread, and where config.json says something else than the tensors.
 void log_findings(const CheckpointKind& kind);

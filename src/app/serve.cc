@@ -193,6 +193,7 @@ ServedModel served_model(const ServeFlags& flags, PromptProfile profile, const M
   model.thinking_budget = flags.ending.think_budget;
   model.repetition = flags.ending.repetition_limits();
   model.controls_in_content = flags.controls_in_content;
+  model.bounded_replay_tokens = engine.options().bounded_replay_tokens;
   model.num_layers = config.num_hidden_layers;
   model.num_experts = config.n_routed_experts;
   model.created_unix_seconds = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());

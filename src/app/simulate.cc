@@ -92,6 +92,9 @@ void add_simulate_command(Options& command) {
   add_published_acceptance_option(command, flags->published_acceptance).excludes(acceptance);
   command.real("--prefix-cache-hit-rate", work.prefix_cache_hit_rate, kShareRange,
                "Share of a prompt's tokens that is cached, less than 1");
+  command.integer("--bounded-replay", work.bounded_replay, kTokensRange,
+                  "Last tokens of a prompt that the decoder half of a model that has one is computed on, as "
+                  "128; 0: all");
   command.real("--imbalance", work.imbalance, kImbalanceRange,
                "Tokens of the rank that gets most over the mean");
   command.real("--hash-imbalance", work.hash_imbalance, kImbalanceRange,

@@ -29,6 +29,11 @@ std::string routing_text(const EngineBenchmark& load) {
   return fmt::format("; tables choose experts for each token, by Zipf's law with exponent {}", *load.zipf);
 }
 
+/// Of steps of a prompt before its last: of one that is bounded most positions have no logits.
+WantedLogits wanted_within_prompt(const ModelEngine& engine) {
+  return engine.options().bounded_replay_tokens > 0 ? WantedLogits::kNone : WantedLogits::kLast;
+}
+
 /// Runs the prompt and one token after it, and lists the variants of every operation on the way.
 void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, std::span<const TokenId> prompt,
                   std::span<const TokenId> next, const Ceilings& ceilings,
@@ -38,7 +43,8 @@ void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, st
   engine.device().set_profiling(true);
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
   if (!prompt.empty()) {
-    static_cast<void>(measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens));
+    static_cast<void>(measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens,
+                              wanted_within_prompt(engine)));
   }
   static_cast<void>(measure(engine, sequences, "decode", next.first(1), num_sequences));
   static_cast<void>(engine.device().profile());  // by now all times are known
@@ -81,33 +87,53 @@ struct MeasuredSequences {
         prompt(std::span<const TokenId>(tokens).first(static_cast<std::size_t>(load.prompt))),
         rest(std::span<const TokenId>(tokens).subspan(prompt.size())) {
     for (std::int64_t i = 0; i < num_sequences; ++i) {
-      ids.push_back(*engine.open({}));
+      ids.push_back(*engine.open_prompt({}, load.at + load.prompt));
       if (load.at > 0) engine.fabricate_history(ids.back(), load.at);
     }
   }
 };
 
+/// Steps of one token that are not measured.
+void warm_up(ModelEngine& engine, std::span<const SequenceId> sequences, std::span<const TokenId> tokens) {
+  engine.device().set_profiling(false);
+  static_cast<void>(measure(engine, sequences, "warm-up", tokens, std::ssize(sequences)));
+}
+
+/// The same in sequences of their own: where a prompt's first positions have no logits.
+void warm_up_apart(ModelEngine& engine, std::int64_t num_sequences, std::span<const TokenId> tokens) {
+  std::vector<SequenceId> ids;
+  for (std::int64_t i = 0; i < num_sequences; ++i) ids.push_back(*engine.open({}));
+  warm_up(engine, ids, tokens);
+  for (const SequenceId id : ids) engine.close(id, false);
+}
+
 }  // namespace
 
 std::vector<Phase> measured_phases(const EngineBenchmark& load, ModelEngine& engine,
                                    std::int64_t num_sequences, std::int64_t num_warm_up_steps) {
+  // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
+  const auto num_warm_up = static_cast<std::size_t>(num_warm_up_steps);
+  const std::int64_t replay = engine.options().bounded_replay_tokens;
+  if (replay > 0)
+    warm_up_apart(engine, num_sequences, some_tokens(num_warm_up_steps, engine.config().vocab_size));
   const MeasuredSequences opened(load, engine, num_sequences, num_warm_up_steps);
   const std::vector<SequenceId>& sequences = opened.ids;
   const std::span<const TokenId> prompt = opened.prompt, rest = opened.rest;
-  // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
-  const auto num_warm_up = static_cast<std::size_t>(num_warm_up_steps);
-  engine.device().set_profiling(false);
-  static_cast<void>(measure(engine, sequences, "warm-up", rest.first(num_warm_up), num_sequences));
+  if (replay == 0) warm_up(engine, sequences, rest.first(num_warm_up));
   // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then
   // looked at.
   const bool queued = engine.device().traits().queues;
   std::vector<Phase> phases;
   const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part,
-                                 std::int64_t step_tokens, bool profile) {
+                                 std::int64_t step_tokens, bool profile,
+                                 WantedLogits before_last = WantedLogits::kLast) {
     engine.device().set_profiling(profile);
-    phases.push_back(measure(engine, sequences, name, part, step_tokens));
+    phases.push_back(measure(engine, sequences, name, part, step_tokens, before_last));
   };
-  if (load.prompt > 0) measure_phase("prefill", prompt, engine.options().max_batch_tokens, true);
+  if (load.prompt > 0) {
+    measure_phase(replay > 0 ? fmt::format("prefill, bounded replay {}", replay) : "prefill", prompt,
+                  engine.options().max_batch_tokens, true, wanted_within_prompt(engine));
+  }
   std::optional<AcceptingEngine> accepting;
   if (load.drafts > 0) accepting.emplace(engine, load.acceptance);
   const auto measure_drafts = [&](const std::string& name, std::int64_t steps, bool profile) {
@@ -160,6 +186,7 @@ void measure_sequences(const EngineBenchmark& load, ModelEngine& engine, std::in
       {"layers", engine.config().num_hidden_layers},
       {"made_up", load.made_up},
       {"drafts", load.drafts},
+      {"bounded_replay", engine.options().bounded_replay_tokens},
       {"zipf", load.zipf ? nlohmann::ordered_json(*load.zipf) : nullptr},
       {"sequences", num_sequences},
       {"weight_bytes", engine.plan().weight_bytes},

@@ -130,7 +130,7 @@ std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size) {
 }
 
 Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences, const std::string& name,
-              std::span<const TokenId> tokens, std::int64_t step_tokens) {
+              std::span<const TokenId> tokens, std::int64_t step_tokens, WantedLogits before_last) {
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
   Phase phase{.name = name, .tokens = static_cast<std::int64_t>(tokens.size()) * num_sequences};
   begin(phase, engine);
@@ -151,11 +151,13 @@ Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences, const 
   for (std::size_t begin = 0; begin < tokens.size(); begin += share) {
     std::vector<StepInput> inputs;
     const SampleRow greedy;
+    const bool is_last = begin + share >= tokens.size();
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       inputs.push_back({sequences[i],
                         std::span(own[i]).subspan(begin, std::min(tokens.size() - begin, share)),
-                        WantedLogits::kLast});
-      if (engine.limits().chooses) inputs.back().draws = {&greedy, 1};
+                        is_last ? WantedLogits::kLast : before_last});
+      if (engine.limits().chooses && inputs.back().wanted != WantedLogits::kNone)
+        inputs.back().draws = {&greedy, 1};
     }
     if (!ahead) {
       note(engine.step(inputs));

@@ -37,10 +37,12 @@ struct Phase {
 [[nodiscard]] std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size);
 
 /// Feeds every sequence as many tokens as `tokens` has, step_tokens of them a step over all; as a server
-/// would, where the engine can, each step begins before the one before has ended.
+/// would, where the engine can, each step begins before the one before has ended. `before_last`: the logits
+/// that steps before the last want, which wants the last token's; with none a step's own time is what the
+/// host takes for it, and the last one waits for all.
 [[nodiscard]] Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences,
                             const std::string& name, std::span<const TokenId> tokens,
-                            std::int64_t step_tokens);
+                            std::int64_t step_tokens, WantedLogits before_last = WantedLogits::kLast);
 
 /// Decodes every sequence in `num_steps` steps of a token and `num_drafts` drafts: the draft head drafts, the
 /// step checks, what `accepting` draws is kept and the rest taken back. `tokens` of the phase are those that

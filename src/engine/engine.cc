@@ -50,15 +50,16 @@ void Engine::foresee(SequenceId sequence, std::span<const TokenId> tokens) {
 }
 
 std::optional<SequenceId> Engine::open_prompt(std::span<const TokenId> tokens, std::int64_t prompt_tokens) {
-  if (options_.bounded_replay_tokens == 0) return open(tokens);
-  return runner_.open(tokens, prompt_tokens - options_.bounded_replay_tokens);
+  take_disk();
+  return runner_.open(tokens, options_.decoder_begin(prompt_tokens));
 }
 
 Failure Engine::locate_bad_logits() { return not_numbers(config(), runner_.first_bad_block()); }
 
 Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   if (auto wrong = runner_.prepare(inputs)) return std::move(*wrong);
-  const Result<ComputedStep> step = runner_.results(inputs, runner_.run(inputs));
+  const Result<ComputedStep> step =
+      runner_.results(inputs, runner_.run(inputs, runner_.decoder_use(inputs)));
   if (!step) return Failure{step.error()};
   if (!step.value().is_finite) return locate_bad_logits();
   runner_.commit(inputs);
@@ -67,7 +68,7 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
 
 std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
   if (auto wrong = runner_.prepare(inputs)) return wrong;
-  runner_.begin(inputs, most_drafts(inputs));
+  runner_.begin(inputs, most_drafts(inputs), runner_.decoder_use(inputs));
   return std::nullopt;
 }
 

@@ -119,18 +119,7 @@ void check_ranks(const EngineOptions& options, const ModelConfig& config) {
 void check_bounded_replay(const EngineOptions& options, const ModelConfig& config) {
   const std::int64_t tokens = options.bounded_replay_tokens;
   if (tokens == 0) return;
-  if (const Result<std::int64_t> begin = decoder_begin(config); !begin)
-    fail("‹bounded replay›: this model has no decoder half: {}; leave it out", begin.error());
-  if (tokens < config.sliding_window) {
-    fail("‹bounded replay› {}: the tokens behind a prompt see a window of {}; expected at least as many",
-         tokens, config.sliding_window);
-  }
-  if (!options.parallel.is_one_rank()) {
-    fail(
-        "‹bounded replay›, with {}: ranks do not share out the rows of half a model so far; leave it out, or "
-        "use one rank",
-        to_text(options.parallel));
-  }
+  if (const auto refused = bounded_replay_violation(config, tokens)) fail("{}", *refused);
   if (options.disk) {
     fail(
         "‹bounded replay›, with ‹disk cache›: pages of prompts whose decoder half was not computed are not "

@@ -1,6 +1,7 @@
 /// What is asked of an engine, and what its zeros stand for.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -67,6 +68,10 @@ struct EngineOptions {
   /// (model/decoder_half.h) is computed on so many last tokens alone, at least a window; 0: on all of them.
   /// An approximation: windows of these tokens end where they begin.
   std::int64_t bounded_replay_tokens = 0;
+  /// Where the decoder half of a sequence begins that has such a prompt.
+  [[nodiscard]] std::int64_t decoder_begin(std::int64_t prompt_tokens) const {
+    return bounded_replay_tokens == 0 ? 0 : std::max<std::int64_t>(prompt_tokens - bounded_replay_tokens, 0);
+  }
   /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
   bool prefix_cache = false;
   /// Window pages for cached prefixes, beyond what sequences need; 0: a default that grows with

@@ -53,7 +53,9 @@ ConstActivations<3> MainPass::stacked(const ConstActivations<2>& streams) const 
 
 ConstActivations<3> MainPass::run(const RaggedBatch& batch, std::span<const TokenId> chosen,
                                   const std::optional<DecoderRows>& decoder) {
-  return all_rows(decoder ? forward_.run(batch, chosen, *decoder) : forward_.run(batch, chosen));
+  if (!decoder) return all_rows(forward_.run(batch, chosen));
+  const ConstActivations<3> streams = forward_.run(batch, chosen, *decoder);
+  return decoder->any ? all_rows(streams) : streams;
 }
 
 ConstActivations<3> MainPass::all_rows(const ConstActivations<3>& kept) {
@@ -94,17 +96,20 @@ std::optional<std::int64_t> MainPass::first_bad_block(const RaggedBatch& batch,
     Memory& memory;
     std::span<const std::int64_t> wanted_rows;
     const std::optional<DecoderRows>& halves;
+    std::int64_t first_layer;
     std::optional<std::int64_t> bad_block;
-  } search{forward_, model_.device().memory(), rows, decoder, std::nullopt};
+  } search{forward_, model_.device().memory(), rows, decoder, model_.layout().stage().begin, std::nullopt};
   forward_.observe_blocks(
       [](void* context, std::int64_t block, ConstActivations<3> streams) {
-        auto& [forward, memory, wanted_rows, halves, bad_block] = *static_cast<Search*>(context);
+        auto& [forward, memory, wanted_rows, halves, first_layer, bad_block] =
+            *static_cast<Search*>(context);
         if (bad_block) return;
         const RowRange kept = forward.kept();
         std::vector<std::byte> row(
             static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
         for (std::int64_t wanted : wanted_rows) {
-          if (halves && block < halves->begin) wanted = halves->rows[static_cast<std::size_t>(wanted)].from;
+          if (halves && first_layer + block < halves->begin)
+            wanted = halves->rows[static_cast<std::size_t>(wanted)].from;
           if (wanted < kept.begin || wanted >= kept.end) continue;
           const std::int64_t own = wanted - kept.begin;
           memory.download(row, streams.slice(own, own + 1).address());
@@ -116,7 +121,7 @@ std::optional<std::int64_t> MainPass::first_bad_block(const RaggedBatch& batch,
   static_cast<void>(decoder ? forward_.run(batch, {}, *decoder) : forward_.run(batch));
   forward_.observe_blocks(nullptr, nullptr);
   if (!search.bad_block) return std::nullopt;
-  return *search.bad_block + model_.layout().stage().begin;
+  return search.first_layer + *search.bad_block;
 }
 
 std::vector<std::vector<std::int64_t>> MainPass::own_expert_load() const {

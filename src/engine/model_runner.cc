@@ -59,10 +59,10 @@ std::optional<SequenceId> ModelRunner::open(std::span<const TokenId> prompt, std
   return sequence;
 }
 
-ConstActivations<3> ModelRunner::run(std::span<const StepInput> inputs) {
+ConstActivations<3> ModelRunner::run(std::span<const StepInput> inputs, DecoderUse use) {
   BALEEN_CHECK(queued_.empty());
   for (const StepInput& input : inputs) BALEEN_CHECK_EQ(input.num_drafts, 0);
-  batch_.lay_out(inputs);
+  batch_.lay_out(inputs, use);
   promotion_.before_step(batch_.num_rows());
   foreseen_.before_step(inputs);
   const ConstActivations<3> streams = pass_.run(batch_.rows(), {}, batch_.decoder_rows());
@@ -74,7 +74,8 @@ Result<ComputedStep> ModelRunner::results(std::span<const StepInput> inputs, Con
   ComputedStep step;
   step.is_finite = read_results(inputs, streams, step.output);
   if (drafts_) {
-    step.output.draft_logits = drafts_->follow(inputs, batch_, streams, {});
+    if (batch_.reaches_last_layer())
+      step.output.draft_logits = drafts_->follow(inputs, batch_, streams, {});
     for (const StepInput& input : inputs)
       drafts_->clear_due_rows(input.sequence, sequences_.length(input.sequence) + std::ssize(input.tokens));
   }
@@ -110,10 +111,10 @@ bool ModelRunner::read_results(std::span<const StepInput> inputs, ConstActivatio
   return finite;
 }
 
-void ModelRunner::begin(std::span<const StepInput> inputs, std::int64_t num_links) {
+void ModelRunner::begin(std::span<const StepInput> inputs, std::int64_t num_links, DecoderUse use) {
   BALEEN_CHECK(limits_.queues);
   BALEEN_CHECK(queued_.takes_another(num_links));
-  batch_.lay_out(inputs);
+  batch_.lay_out(inputs, use);
   promotion_.before_step(batch_.num_rows());
   const std::span<TokenId> left = queued_.tokens_for_next();
   std::vector<std::vector<std::int64_t>> drafts(inputs.size());
@@ -126,7 +127,8 @@ void ModelRunner::begin(std::span<const StepInput> inputs, std::int64_t num_link
   if (!draws.empty())
     device.execute<ops::Sample>({.logits = logits, .rows = draws, .ids = queued_.choices(step)});
   device.steps().set_mark(static_cast<int>(step.place));
-  if (drafts_) static_cast<void>(drafts_->follow(inputs, batch_, streams, left));
+  if (drafts_ && batch_.reaches_last_layer())
+    static_cast<void>(drafts_->follow(inputs, batch_, streams, left));
   for (const StepInput& input : inputs) {
     std::vector<TokenId> fed(input.tokens.begin(), input.tokens.end());
     fed.resize(fed.size() + static_cast<std::size_t>(input.num_drafts), kNoToken);

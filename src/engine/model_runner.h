@@ -67,8 +67,12 @@ class ModelRunner {
   [[nodiscard]] std::optional<Failure> prepare(std::span<const StepInput> inputs) {
     return admission_.admit(inputs);
   }
+  /// What the step's rows ask of the decoder half; of ranks `run` and `begin` want that of all of them.
+  [[nodiscard]] DecoderUse decoder_use(std::span<const StepInput> inputs) const {
+    return batch_.decoder_use(inputs);
+  }
   /// The main layers: streams of the step's rows, valid until the next pass. None is under way.
-  [[nodiscard]] ConstActivations<3> run(std::span<const StepInput> inputs);
+  [[nodiscard]] ConstActivations<3> run(std::span<const StepInput> inputs, DecoderUse use);
   /// What the step comes to, of all that `run` was given. A failure of the draft head; the step's own is in
   /// `ComputedStep::is_finite`.
   [[nodiscard]] Result<ComputedStep> results(std::span<const StepInput> inputs, ConstActivations<3> streams);
@@ -76,7 +80,7 @@ class ModelRunner {
   void commit(std::span<const StepInput> inputs);
 
   /// Begins a step, prepared, as StepEngine::queue. `num_links`: the drafts that an input has at most.
-  void begin(std::span<const StepInput> inputs, std::int64_t num_links);
+  void begin(std::span<const StepInput> inputs, std::int64_t num_links, DecoderUse use);
   /// As StepEngine::collect.
   [[nodiscard]] ComputedStep collect();
 

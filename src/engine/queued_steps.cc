@@ -36,7 +36,7 @@ std::optional<std::int64_t> QueuedSteps::choice_of(SequenceId sequence) const {
 
 QueuedStep QueuedSteps::next(std::span<const StepInput> inputs, std::vector<std::vector<std::int64_t>> drafts,
                              StepBatch& batch) const {
-  QueuedStep step{.place = num_queued_ % kMaxSteps};
+  QueuedStep step{.place = num_queued_ % kMaxSteps, .decoder_use = batch.decoder_use()};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const StepInput& input = inputs[i];
     const SequenceSlice& slice = batch.slices()[i];

@@ -34,6 +34,7 @@ struct QueuedStep {
   std::vector<QueuedPart> parts;
   std::int64_t num_choices = 0;
   std::size_t place = 0;  ///< where its choices and its mark lie
+  DecoderUse decoder_use;
 };
 
 class QueuedSteps {

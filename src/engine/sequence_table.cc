@@ -37,7 +37,7 @@ SequenceTable::~SequenceTable() {
 std::optional<SequenceId> SequenceTable::open(std::span<const TokenId> prompt, std::int64_t decoder_begin) {
   SequencePages pages(cache_);
   if (!pages.ok()) return std::nullopt;
-  Sequence sequence{.pages = std::move(pages), .decoder_begin = std::max<std::int64_t>(decoder_begin, 0)};
+  Sequence sequence{.pages = std::move(pages), .decoder_begin = decoder_begin};
   if (tree_ && !prompt.empty()) start_from_cache(sequence, prompt);
   const auto id = static_cast<SequenceId>(next_id_++);
   sequences_.emplace(id, std::move(sequence));

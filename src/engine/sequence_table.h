@@ -66,7 +66,7 @@ class SequenceTable {
   /// its queue holds it. Once, and only where prefixes are shared.
   void attach(DiskTier& disk);
 
-  /// As StepEngine::open. `decoder_begin`: where the decoder half of the sequence begins; below 0 as 0.
+  /// As StepEngine::open. `decoder_begin`: where the decoder half of the sequence begins.
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt,
                                                std::int64_t decoder_begin = 0);
   /// That a query sees raw rows of.

@@ -26,13 +26,22 @@ void StepBatch::set_token(std::int64_t row, TokenId token) {
   }
 }
 
+bool StepBatch::is_bounded(const SequenceSlice& slice, std::int64_t begin) const {
+  return begin > 0 && slice.window_at(slice.start, sequences_.window_tokens()).begin < begin;
+}
+
+DecoderUse StepBatch::decoder_use(std::span<const StepInput> inputs) const {
+  DecoderUse use;
+  for (const StepInput& input : inputs) {
+    const SequenceSlice slice = sequences_.slice(input.sequence, 0, num_rows_of(input));
+    const std::int64_t begin = sequences_.decoder_begin(input.sequence);
+    use |= {.is_bounded = is_bounded(slice, begin), .has_rows = begin < slice.start + slice.num_tokens};
+  }
+  return use;
+}
+
 void StepBatch::divide(std::span<const std::int64_t> decoder_begins) {
-  const auto is_bounded = [&](std::size_t i) {
-    const std::int64_t begin = decoder_begins[i];
-    return begin > 0 && slices_[i].window_at(slices_[i].start, sequences_.window_tokens()).begin < begin;
-  };
-  bool divides = false;
-  for (std::size_t i = 0; i < slices_.size(); ++i) divides = divides || is_bounded(i);
+  const bool divides = use_.is_bounded;
   std::vector<std::int64_t> last_row(tokens_.size(), -1);
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     SequenceSlice slice = slices_[i];
@@ -61,11 +70,13 @@ void StepBatch::divide(std::span<const std::int64_t> decoder_begins) {
   }
   decoder_ = DecoderRows{.begin = *decoder_begin_,
                          .batch = {.tokens = decoder_tokens_, .slices = decoder_slices_},
-                         .rows = decoder_pairs_};
+                         .rows = decoder_pairs_,
+                         .any = use_.has_rows};
 }
 
-void StepBatch::lay_out(std::span<const StepInput> inputs) {
+void StepBatch::lay_out(std::span<const StepInput> inputs, DecoderUse use) {
   clear();
+  use_ = use;
   std::vector<std::int64_t> for_the_host, decoder_begins;
   for (const StepInput& input : inputs) {
     const std::int64_t first_row = std::ssize(tokens_), count = num_rows_of(input);
@@ -84,6 +95,7 @@ void StepBatch::lay_out(std::span<const StepInput> inputs) {
 
 void StepBatch::lay_out(const QueuedStep& step) {
   clear();
+  use_ = step.decoder_use;
   std::vector<std::int64_t> decoder_begins;
   for (const QueuedPart& part : step.parts) {
     if (!sequences_.contains(part.sequence)) continue;

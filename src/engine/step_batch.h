@@ -6,12 +6,14 @@
 ///
 /// With bounded replay this is the place that decides which rows go through the decoder half of the model:
 /// those from where it begins in their sequence, and what they see of the window begins there too. In a step
-/// without any of another kind, as in one that only decodes, all rows go through all layers in one pass.
+/// without any of another kind, as in one that only decodes, all rows go through all layers in one pass. Ranks
+/// run the same passes: what the rows of one want (`DecoderUse`) is done by all.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "engine/sequence_table.h"
@@ -23,14 +25,30 @@ namespace baleen {
 
 struct QueuedStep;
 
+/// What rows of a step ask of the decoder half, with bounded replay.
+struct DecoderUse {
+  bool is_bounded = false;  ///< some end before it, or see less of a window there: it is a pass of its own
+  bool has_rows = false;    ///< some go through it
+
+  static auto fields(auto& self) { return std::tie(self.is_bounded, self.has_rows); }
+  DecoderUse& operator|=(const DecoderUse& other) {
+    is_bounded |= other.is_bounded;
+    has_rows |= other.has_rows;
+    return *this;
+  }
+  bool operator==(const DecoderUse&) const = default;
+};
+
 class StepBatch {
  public:
   /// `decoder_begin`: the first layer of the decoder half, with bounded replay. `sequences` outlive this.
   explicit StepBatch(const SequenceTable& sequences, std::optional<std::int64_t> decoder_begin)
       : sequences_(sequences), decoder_begin_(decoder_begin) {}
 
-  /// Drafts behind an input's tokens are kNoToken, for `set_token`.
-  void lay_out(std::span<const StepInput> inputs);
+  /// Of a step of these inputs.
+  [[nodiscard]] DecoderUse decoder_use(std::span<const StepInput> inputs) const;
+  /// Drafts behind an input's tokens are kNoToken, for `set_token`. `use`: of the step on all ranks.
+  void lay_out(std::span<const StepInput> inputs, DecoderUse use);
   /// A queued step once more, as far as its sequences are open: their tokens have become known.
   void lay_out(const QueuedStep& step);
   void set_token(std::int64_t row, TokenId token);
@@ -44,13 +62,19 @@ class StepBatch {
   [[nodiscard]] const std::optional<DecoderRows>& decoder_rows() const { return decoder_; }
   /// The rows that come out of the last layer.
   [[nodiscard]] RaggedBatch last_rows() const { return decoder_ ? decoder_->batch : rows(); }
+  /// Some do, on one rank or another.
+  [[nodiscard]] bool reaches_last_layer() const { return !decoder_ || decoder_->any; }
   /// Of each of their slices the input.
   [[nodiscard]] std::span<const std::size_t> last_inputs() const { return last_inputs_; }
   /// Among `last_rows`. Those of inputs with draws come first.
   [[nodiscard]] std::span<const std::int64_t> wanted_rows() const { return wanted_rows_; }
+  /// With which the step was laid out.
+  [[nodiscard]] DecoderUse decoder_use() const { return use_; }
 
  private:
   void clear();
+  /// The decoder half begins at `begin` of the sequence, and the slice sees or is positions before it.
+  [[nodiscard]] bool is_bounded(const SequenceSlice& slice, std::int64_t begin) const;
   /// Behind all else, `decoder_begins` of each input.
   void divide(std::span<const std::int64_t> decoder_begins);
 
@@ -61,6 +85,7 @@ class StepBatch {
   std::vector<std::int64_t> wanted_rows_;
   std::vector<std::size_t> last_inputs_;
   // Of the decoder half, where it has rows of its own.
+  DecoderUse use_;
   std::optional<DecoderRows> decoder_;
   std::vector<TokenId> decoder_tokens_;
   std::vector<SequenceSlice> decoder_slices_;

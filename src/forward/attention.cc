@@ -87,7 +87,7 @@ void Attention::run(std::int64_t block, const Pass& pass, const HalfBlock& half)
   norm_and_store(call);
   // Compressors and the indexer begin beside the rotation of the queries, whose result they do not read.
   project_queries(call);
-  if (call.shape.makes_entries())
+  if (call.makes_entries())
     call.shape.entry_form == EntryForm::kLatent ? store_latents(call) : compress(call);
   if (call.shape.selects()) select(call);
   attend(call);
@@ -100,6 +100,7 @@ void Attention::store(std::int64_t block, const Pass& pass, const HalfBlock& hal
   const LinearOutput kv{&call.weights.wkv, placed(call, call.values.kv, call.values.kv.extent(1)), false,
                         "wkv"};
   project(call, half, {&kv, 1});
+  gather_window_inputs(call);
   context_.device.execute<ops::KvStore>(stored(call));
 }
 
@@ -107,6 +108,7 @@ void Attention::store_entries(std::int64_t block, const Pass& pass, const HalfBl
   const Call call = this->call(block, pass);
   BALEEN_CHECK(call.shape.makes_entries() && call.shape.entry_form == EntryForm::kLatent);
   project(call, half, entry_products(call));
+  gather_entry_inputs(call);
   store_latents(call);
 }
 
@@ -124,7 +126,8 @@ std::vector<LinearOutput> Attention::entry_products(const Call& call) const {
     return LinearOutput{&weight, placed(call, y, weight.rows), call.shape.compresses(), name, trains_input};
   };
   std::vector<LinearOutput> products;
-  if (shape.makes_entries()) products.push_back(product(main.wkv, entry_inputs(call), "compressor.wkv"));
+  if (!call.makes_entries()) return products;
+  products.push_back(product(main.wkv, entry_inputs(call), "compressor.wkv"));
   if (shape.compresses()) products.push_back(product(main.wgate, values.main_gate, "compressor.wgate"));
   if (shape.pools_keys()) {
     products.push_back(product(index.wkv, values.index_kv, "indexer.wkv", false));
@@ -146,6 +149,8 @@ void Attention::project(const Call& call, const HalfBlock& half) {
                            "indexer.weights_proj", false});
   }
   project(call, half, projections);
+  gather_window_inputs(call);
+  if (call.makes_entries()) gather_entry_inputs(call);
 }
 
 const Activations<2>& Attention::entry_inputs(const Call& call) const {
@@ -160,16 +165,20 @@ void Attention::project(const Call& call, const HalfBlock& half, std::span<const
                                         .x_fp8 = gathers ? Fp8Rows() : half.u_fp8,
                                         .outputs = outputs,
                                         .precision = context_.precision});
-  if (context_.layout.plan().cp > 1) gather_cache_inputs(call);
 }
 
-void Attention::gather_cache_inputs(const Call& call) {
+void Attention::gather_window_inputs(const Call& call) {
+  if (context_.layout.plan().cp == 1) return;
+  gather_rows_of_group(context_, rows(call.values.kv, call.pass.num_rows()),
+                       call.pass.shares.kept_by_rank());
+}
+
+void Attention::gather_entry_inputs(const Call& call) {
+  if (context_.layout.plan().cp == 1) return;
   const auto& [block, pass, weights, shape, values] = call;
   const auto gather = [&](const Activations<2>& x, std::int64_t width) {
     gather_rows_of_group(context_, rows(x, call.pass.num_rows(), width), call.pass.shares.kept_by_rank());
   };
-  gather(values.kv, values.kv.extent(1));
-  if (!shape.makes_entries()) return;
   gather(entry_inputs(call), weights.compressor.wkv.rows);
   if (shape.compresses()) gather(values.main_gate, weights.compressor.wgate.rows);
   if (!shape.pools_keys()) return;

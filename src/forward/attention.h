@@ -92,6 +92,10 @@ class Attention {
     const LayerAttention shape;
     const AttentionArrays& values;
 
+    /// The block makes entries, which rows of a pass that resumes have left in the one before.
+    [[nodiscard]] bool makes_entries() const {
+      return shape.makes_entries() && !(pass.resumes && block == pass.begin);
+    }
     [[nodiscard]] RowRange attending() const { return pass.shares.attending(); }
     [[nodiscard]] std::int64_t num_attending() const { return attending().size(); }
   };
@@ -105,8 +109,10 @@ class Attention {
   void project(const Call& call, const HalfBlock& half, std::span<const LinearOutput> outputs);
   /// Where the rank's rows of a value that the cache is made from lie among those of the batch.
   [[nodiscard]] Activations<2> placed(const Call& call, const Activations<2>& all, std::int64_t width) const;
-  /// With context parallelism: what the cache of every rank needs of the rows of others.
-  void gather_cache_inputs(const Call& call);
+  /// With context parallelism: what the cache of every rank needs of the rows of others, for its window's
+  /// rows and for entries.
+  void gather_window_inputs(const Call& call);
+  void gather_entry_inputs(const Call& call);
   /// Norms the query's latent, and kv into the window's cache rows.
   void norm_and_store(const Call& call);
   [[nodiscard]] KvStoreArgs stored(const Call& call) const;

@@ -111,36 +111,33 @@ void Forward::run_main(const Step& step) {
   streams_.end(pass);
 }
 
-void Forward::run_encoder(const Step& step, const DecoderRows& decoder) {
+void Forward::run_encoder(const Step& step, std::int64_t end) {
   const RowShares shares(layout_, step);
   const Pass pass{.step = step,
                   .shares = shares,
                   .begin = 0,
-                  .end = decoder.begin,
+                  .end = end,
                   .streams = rows(streams_.arrays().main, shares.kept().size()),
                   .counts_load = !streams_.is_observed()};
   attention_.begin(pass);
   streams_.begin(pass);
-  run_blocks(pass);
-  // Rows of padding get values too, as those of any step have some.
-  std::vector<RowPair> pairs(decoder.rows.begin(), decoder.rows.end());
-  const std::int64_t num_padded = pairs.empty() ? 0 : context_.device.traits().padded_rows(std::ssize(pairs));
-  while (std::ssize(pairs) < num_padded)
-    pairs.push_back({pairs.front().from, static_cast<std::int32_t>(pairs.size())});
-  streams_.hand_rows(decoder.begin, pass, pairs);
-  attention_.store_entries(decoder.begin, pass, streams_.half());
+  if (end > 0) run_blocks(pass);
+  streams_.enter_entries(end, pass);
+  attention_.store_entries(end, pass, streams_.half());
 }
 
-void Forward::run_decoder(const Step& step, std::int64_t begin) {
+void Forward::run_decoder(const Step& step, std::int64_t begin, const HandedRows& from) {
   const RowShares shares(layout_, step);
+  const RowRange kept = shares.kept();
   const Pass pass{.step = step,
                   .shares = shares,
                   .begin = begin,
                   .end = context_.rank.num_layers(),
-                  .streams = rows(streams_.arrays().drafts, shares.kept().size()),
+                  .streams = streams_.arrays().drafts.slice(kept.begin, kept.end),
                   .counts_load = !streams_.is_observed(),
                   .resumes = true};
   attention_.begin(pass);
+  streams_.resume(pass, from);
   run_blocks(pass);
 }
 
@@ -208,22 +205,27 @@ Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> c
 
 Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> chosen,
                             const DecoderRows& decoder) {
-  BALEEN_CHECK(layout_.plan().is_one_rank());
+  const std::int64_t begin = decoder.begin - context_.rank.stage().begin;
+  if (begin >= context_.rank.num_layers()) return run(batch, chosen);
+  const Activations<3>& streams = streams_.arrays().drafts;
   StepBatches& batches = context_.device.batches();
   const Step step{batch, batches.begin(batch, chosen)};
-  BALEEN_CHECK_LE(step.rows.num_rows, streams_.arrays().main.extent(0));
+  BALEEN_CHECK_LE(step.rows.num_rows, streams.extent(0));
   num_rows_ = step.rows.num_rows;
+  const std::vector<RowRange> kept = layout_.kept_rows(num_rows_);
   streams_.engram().begin(step);
   // Steps of two batches are not among those that are captured.
-  run_encoder(step, decoder);
-  if (decoder.batch.num_rows() == 0) {
+  run_encoder(step, begin);
+  if (!decoder.any) {
     num_rows_ = 0;
-    return rows(streams_.arrays().drafts, 0);
+    return rows(streams, 0);
   }
   const Step rest{decoder.batch, batches.begin(decoder.batch, chosen)};
+  BALEEN_CHECK_LE(rest.rows.num_rows, streams.extent(0));
   num_rows_ = rest.rows.num_rows;
-  run_decoder(rest, decoder.begin);
-  return returned(streams_.arrays().drafts, rest);
+  run_decoder(rest, begin, {.rows = decoder.rows, .kept = kept});
+  if (!layout_.plan().shares_rows()) return returned(streams, rest);
+  return streams.slice(this->kept().begin, this->kept().end);
 }
 
 Activations<3> Forward::run_drafts(const RaggedBatch& batch, std::span<const TokenId> chosen,

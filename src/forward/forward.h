@@ -72,11 +72,13 @@ struct DraftRecord {
   std::function<void(const Rows&)> enter;
 };
 
-/// Of a step whose decoder half (model/decoder_half.h) is computed on some rows alone: these.
+/// Of a step whose decoder half (model/decoder_half.h) is computed on some rows alone: these. All ranks
+/// have such a step at the same time.
 struct DecoderRows {
-  std::int64_t begin = 0;         ///< the half's first block
+  std::int64_t begin = 0;         ///< the half's first layer
   RaggedBatch batch;              ///< the rows as a batch of their own; perhaps none
   std::span<const RowPair> rows;  ///< ascending: each row's place in the step, and in `batch`
+  bool any = false;               ///< there are some, on this rank or on others that wait for it
 };
 
 class Forward {
@@ -97,8 +99,8 @@ class Forward {
   /// `chosen`: of a batch with tokens that operations called before leave there (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen = {});
 
-  /// The same in two halves, by one rank: the step's rows go through the encoder half and leave entries for
-  /// the other, through which `decoder.rows` go. Returns their streams alone.
+  /// The same in two halves: the step's rows go through the encoder half and leave entries for the other,
+  /// through which `decoder.rows` go. Returns their streams alone. Stages before the decoder half know none.
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen,
                                    const DecoderRows& decoder);
 
@@ -183,8 +185,10 @@ class Forward {
 
  private:
   void run_main(const Step& step);
-  void run_encoder(const Step& step, const DecoderRows& decoder);
-  void run_decoder(const Step& step, std::int64_t begin);
+  /// Blocks before `end`, and the entries of that one.
+  void run_encoder(const Step& step, std::int64_t end);
+  /// Blocks from `begin` on; `from`: where the rows of the encoder half are that go on.
+  void run_decoder(const Step& step, std::int64_t begin, const HandedRows& from);
   void run_drafts(const Step& step, const DraftRun& drafts);
   void record_drafts(const Step& step, const DraftRecord& record);
   void run_blocks(const Pass& pass);

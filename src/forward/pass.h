@@ -75,8 +75,8 @@ struct Pass {
   Activations<3> streams;   ///< [K, n, d] of the K rows that the rank keeps
   int micro_batch = 0;      ///< which of two, where a step is cut: whose part of the arrays it has
   bool counts_load = true;  ///< its routed tokens are counted
-  /// It goes on with rows of a pass that ended before its first block: their streams are as those that the
-  /// block's mixing takes (`ResidualStreams::hand_rows`).
+  /// It goes on with rows of a pass that ended before its first block (`ResidualStreams::resume`): their
+  /// streams are as those that the block's mixing takes, and their entries of it are there.
   bool resumes = false;
 
   [[nodiscard]] std::int64_t num_rows() const { return shares.num_rows(); }

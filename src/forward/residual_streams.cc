@@ -5,6 +5,23 @@
 #include "ops/operations.h"
 
 namespace baleen {
+namespace {
+
+/// Of `pairs`, whose first rows ascend, those of each rank: its rows are `kept`. The last one has the rest.
+std::vector<RowRange> owned_pairs(std::span<const RowPair> pairs, std::span<const RowRange> kept) {
+  std::vector<RowRange> owned;
+  std::int64_t begin = 0;
+  for (const RowRange& rows : kept) {
+    const auto behind = std::ranges::lower_bound(pairs, rows.end, {}, &RowPair::from);
+    const std::int64_t end = std::max(begin, static_cast<std::int64_t>(behind - pairs.begin()));
+    owned.push_back({begin, end});
+    begin = end;
+  }
+  owned.back().end = std::ssize(pairs);
+  return owned;
+}
+
+}  // namespace
 
 HalfBlockArrays::HalfBlockArrays(const RankConfig& rank, ActivationArrays& arrays)
     : half{.u = arrays.values(rank.model().hidden_size),
@@ -89,7 +106,10 @@ HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, con
   const HalfBlockArrays& values = halves_.of(pass);
   const bool lags = !values.pre.empty();
   const Activations<2> pre = lags ? rows(values.pre, pass.num_kept()) : Activations<2>();
-  const Activations<2>& first = pass.resumes ? values.handed : values.first;
+  const RowRange kept = pass.shares.kept();
+  const auto first = [&] {
+    return pass.resumes ? values.handed.slice(kept.begin, kept.end) : rows(values.first, pass.num_kept());
+  };
   return {.streams = pass.streams,
           .weights = weights,
           .norm_eps = context_.norm_eps(),
@@ -99,7 +119,7 @@ HcPreArgs ResidualStreams::mixed(const Pass& pass, const HcWeights& weights, con
           .u = values.half.u.slice(own.begin, own.end),
           .post = rows(values.post, pass.num_kept()),
           .comb = rows(values.comb, pass.num_kept()),
-          .incoming = lags && is_first ? rows(first, pass.num_kept()) : pre,
+          .incoming = lags && is_first ? first() : pre,
           .pre = pre};
 }
 
@@ -123,7 +143,8 @@ RowRange ResidualStreams::attention_rows(const Pass& pass) const {
 }
 
 HcPreArgs ResidualStreams::mixed_for_attention(std::int64_t block, const Pass& pass) const {
-  const bool begins = context_.layout.stage().first || context_.rank.is_draft_block(block);
+  const bool begins =
+      context_.layout.stage().first || context_.rank.is_draft_block(block) || pass.resumes;
   return mixed(pass, context_.weights.block(block).hc_attn, attention_rows(pass),
                begins && block == pass.begin);
 }
@@ -169,20 +190,43 @@ void ResidualStreams::leave_block(std::int64_t block, const Pass& pass) {
   if (observer_ != nullptr) observer_(observer_context_, block, pass.streams);
 }
 
-void ResidualStreams::hand_rows(std::int64_t block, const Pass& pass, std::span<const RowPair> pairs) {
+void ResidualStreams::enter_entries(std::int64_t block, const Pass& pass) {
   if (engram_.has(block)) engram_.run(block, pass);
+  HcPreArgs mixed = mixed_for_attention(block, pass);
+  if (!mixed.pre.empty()) mixed.pre = rows(halves_.of(pass).handed, pass.num_kept());  // free until `resume`
+  context_.device.execute<ops::HcPre, ops::RmsNorm>(mixed, normed_for_attention(block, pass));
+}
+
+void ResidualStreams::resume(const Pass& pass, const HandedRows& from) {
+  const RankLayout& layout = context_.layout;
+  const std::int64_t num_rows = pass.num_rows();
+  std::vector<RowPair> pairs(from.rows.begin(), from.rows.end());
+  // Rows of padding get values too, as those of any step have some.
+  const std::int32_t last = pairs.empty() ? 0 : pairs.back().from;
+  while (std::ssize(pairs) < num_rows) pairs.push_back({last, static_cast<std::int32_t>(pairs.size())});
+  std::vector<RowRange> owned;
+  RowRange own{0, num_rows};
+  if (layout.plan().shares_rows()) {
+    owned = owned_pairs(pairs, from.kept);
+    own = owned[static_cast<std::size_t>(layout.group_index())];
+    pairs = {pairs.begin() + own.begin, pairs.begin() + own.end};
+    const RowRange kept = from.kept[static_cast<std::size_t>(layout.group_index())];
+    for (RowPair& pair : pairs) pair.from -= static_cast<std::int32_t>(kept.begin);
+  }
+  const auto hand = [&](const Activations<2>& source, const Activations<2>& target) {
+    if (!pairs.empty())
+      context_.device.execute<ops::GatherRows>({.from = source, .pairs = pairs, .to = target});
+    if (owned.empty()) return;
+    const Activations<2> all = rows(target, num_rows);
+    context_.device.execute<ops::AllGather>(
+        {.group = &layout.group(), .x = all.slice(own.begin, own.end), .rows = owned, .y = all});
+  };
   const auto flat = [](const Activations<3>& streams) {
     return streams.reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
   };
-  if (!pairs.empty()) {
-    const HalfBlockArrays& values = halves_.of(pass);
-    context_.device.execute<ops::GatherRows>(
-        {.from = flat(pass.streams), .pairs = pairs, .to = flat(arrays_.drafts)});
-    if (!values.pre.empty())
-      context_.device.execute<ops::GatherRows>({.from = values.pre, .pairs = pairs, .to = values.handed});
-  }
-  context_.device.execute<ops::HcPre, ops::RmsNorm>(mixed_for_attention(block, pass),
-                                                    normed_for_attention(block, pass));
+  hand(flat(arrays_.main), flat(arrays_.drafts));
+  const HalfBlockArrays& values = halves_.of(pass);
+  if (!values.pre.empty()) hand(values.pre, values.handed);
 }
 
 Activations<3> ResidualStreams::means_before(std::int64_t layer, const Pass& pass) const {

@@ -7,8 +7,8 @@
 ///     leave_block      hc_post [, those of the next block's enter_block]     f -> streams [, u]
 ///     end              [send]
 ///
-/// A pass may end before a block that goes on with some of its rows alone: `hand_rows` leaves those for a
-/// pass that resumes, and makes u of all rows once more, for the block's entries.
+/// A pass may end before a block that goes on with some of its rows alone: `enter_entries` makes u of all
+/// rows once more, for the block's entries, and `resume` brings those that go on to the pass which they are.
 ///
 /// Where mixing lags (V4.1), `hc_pre` sums streams up by the weights of the half-block before, which go from
 /// half to half; what the last one leaves collapses the streams (`left_mixing`).
@@ -51,7 +51,7 @@ struct HalfBlockArrays {
   // Where mixing lags; otherwise empty.
   Activations<2> pre;     ///< [R, n] float32 weights of the streams in the next half-block's u
   Activations<2> first;   ///< [R, n] those of the first one's: the first stream alone
-  Activations<2> handed;  ///< [R, n] what came to rows that a pass resumes with
+  Activations<2> handed;  ///< [R, n] those that rows of a pass which resumes have come with
 };
 
 struct StreamArrays {
@@ -68,6 +68,12 @@ struct StreamMeans {
   /// [max_rows, layers d]: means of the n streams of each layer side by side, of the rows that the rank
   /// keeps. Stages hand on what was left before them.
   Activations<2> values;
+};
+
+/// Rows of a pass that ended before its step did, with which another pass goes on.
+struct HandedRows {
+  std::span<const RowPair> rows;   ///< ascending: each row's place in the first pass, and in the second
+  std::span<const RowRange> kept;  ///< of the first pass's rows, those that each rank of the group has
 };
 
 /// Called with the streams [K, n, d] of the rows that the rank keeps.
@@ -107,10 +113,12 @@ class ResidualStreams {
   /// the streams between are not read.
   void leave_block(std::int64_t block, const Pass& pass);
 
-  /// Behind the last block of a pass, for `block`, which follows: rows of the pass's streams come to
-  /// `arrays().drafts` for a pass that resumes, with what collapses them; u is set for the block's attention,
-  /// of all rows.
-  void hand_rows(std::int64_t block, const Pass& pass, std::span<const RowPair> pairs);
+  /// Behind the last block of a pass, for `block`, which follows: u is set for the block's attention, of all
+  /// rows. Streams, and what collapses them, stay for `resume`.
+  void enter_entries(std::int64_t block, const Pass& pass);
+  /// Before the first block of a pass that goes on with rows of such a one: they come to `arrays().drafts`,
+  /// with what collapses them, all of them on every rank.
+  void resume(const Pass& pass, const HandedRows& from);
 
   void leave_means(StreamMeans means) { means_ = std::move(means); }
   /// From now on `observer`, if it is set, is called after each block.

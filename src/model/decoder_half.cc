@@ -1,5 +1,7 @@
 #include "model/decoder_half.h"
 
+#include <fmt/format.h>
+
 #include "model/layer_attention.h"
 
 namespace baleen {
@@ -22,6 +24,17 @@ Result<std::int64_t> decoder_begin(const ModelConfig& config) {
       return failure("the draft head reads layer {}; expected layers from {} on", layer, begin);
   }
   return begin;
+}
+
+std::optional<std::string> bounded_replay_violation(const ModelConfig& config, std::int64_t tokens) {
+  if (const Result<std::int64_t> begin = decoder_begin(config); !begin)
+    return fmt::format("‹bounded replay›: this model has no decoder half: {}; leave it out", begin.error());
+  if (tokens < config.sliding_window) {
+    return fmt::format(
+        "‹bounded replay› {}: the tokens behind a prompt see a window of {}; expected at least as many",
+        tokens, config.sliding_window);
+  }
+  return std::nullopt;
 }
 
 }  // namespace baleen

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "base/error.h"
 #include "model/config.h"
@@ -14,5 +16,9 @@ namespace baleen {
 /// The first layer of the decoder half, which makes entries for itself and all layers behind it. A failure
 /// says why the model has no such half.
 [[nodiscard]] Result<std::int64_t> decoder_begin(const ModelConfig& config);
+
+/// Why the half cannot be computed on `tokens` last tokens of a prompt alone; nothing: it can.
+[[nodiscard]] std::optional<std::string> bounded_replay_violation(const ModelConfig& config,
+                                                                  std::int64_t tokens);
 
 }  // namespace baleen

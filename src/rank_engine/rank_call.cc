@@ -19,7 +19,9 @@ class Answers {
   RankReply operator()(const calls::CachedTokens& call) {
     return {calls::Tokens{worker_.sequences().cached_tokens(call.prompt)}};
   }
-  RankReply operator()(const calls::Open& call) { return {calls::Opened{worker_.open(call.prompt)}}; }
+  RankReply operator()(const calls::Open& call) {
+    return {calls::Opened{worker_.open(call.prompt, call.decoder_begin)}};
+  }
   RankReply operator()(const calls::KeepTail& call) {
     worker_.sequences().keep_tail(call.sequence, call.end);
     return {};
@@ -43,8 +45,14 @@ class Answers {
     worker_.close(call.sequence, call.keep);
     return {};
   }
-  RankReply operator()(const calls::Prepare& call) { return reply_of(worker_.prepare(own(call.inputs))); }
-  RankReply operator()(const calls::Compute& call) { return rows_of(worker_.compute(own(call.inputs))); }
+  RankReply operator()(const calls::Prepare& call) {
+    const auto inputs = own(call.inputs);
+    if (auto failed = worker_.prepare(inputs)) return reply_of(std::move(failed));
+    return {worker_.decoder_use(inputs)};
+  }
+  RankReply operator()(const calls::Compute& call) {
+    return rows_of(worker_.compute(own(call.inputs), call.use));
+  }
   RankReply operator()(const calls::Commit& call) {
     worker_.commit(own(call.inputs));
     return {};
@@ -53,7 +61,7 @@ class Answers {
     return {calls::BadBlock{worker_.first_bad_block()}};
   }
   RankReply operator()(const calls::Begin& call) {
-    worker_.begin(own(call.inputs), call.num_links);
+    worker_.begin(own(call.inputs), call.num_links, call.use);
     return {};
   }
   RankReply operator()(const calls::Collect& /*call*/) { return rows_of(worker_.collect()); }

@@ -79,7 +79,8 @@ struct CachedTokens : Call<Tokens> {
 };
 struct Open : Call<Opened> {
   std::span<const TokenId> prompt;
-  static auto fields(auto& self) { return std::tie(self.prompt); }
+  std::int64_t decoder_begin = 0;
+  static auto fields(auto& self) { return std::tie(self.prompt, self.decoder_begin); }
 };
 struct KeepTail : Call<Nothing> {
   SequenceId sequence{};
@@ -113,14 +114,15 @@ struct Close : Call<Nothing> {
   bool keep = false;
   static auto fields(auto& self) { return std::tie(self.sequence, self.keep); }
 };
-/// With `Compute` and `Commit` a step.
-struct Prepare : Call<Nothing> {
+/// With `Compute` and `Commit` a step. Replies what the group's rows ask of the decoder half.
+struct Prepare : Call<DecoderUse> {
   ByGroup<StepInput> inputs;
   static auto fields(auto& self) { return std::tie(self.inputs); }
 };
 struct Compute : Call<StepRows, true> {
   ByGroup<StepInput> inputs;
-  static auto fields(auto& self) { return std::tie(self.inputs); }
+  DecoderUse use;  ///< of all groups
+  static auto fields(auto& self) { return std::tie(self.inputs, self.use); }
 };
 struct Commit : Call<Nothing> {
   ByGroup<StepInput> inputs;
@@ -131,7 +133,8 @@ struct FindBadBlock : Call<BadBlock, true> {};
 struct Begin : Call<Nothing, true> {
   ByGroup<StepInput> inputs;
   std::int64_t num_links = 0;  ///< drafts of an input at most
-  static auto fields(auto& self) { return std::tie(self.inputs, self.num_links); }
+  DecoderUse use;              ///< of all groups
+  static auto fields(auto& self) { return std::tie(self.inputs, self.num_links, self.use); }
 };
 /// The oldest of those.
 struct Collect : Call<StepRows, true> {};
@@ -210,8 +213,9 @@ struct RankCall {
 struct RankReply {
   using Value =
       std::variant<calls::Nothing, calls::Tokens, calls::Opened, calls::Room, calls::BadBlock,
-                   calls::StepRows, calls::Transferred, PrefixLookup, CacheUse, std::vector<RadixNodeSummary>,
-                   std::vector<std::vector<std::int64_t>>, std::optional<ExpertPlaceStats>>;
+                   calls::StepRows, calls::Transferred, DecoderUse, PrefixLookup, CacheUse,
+                   std::vector<RadixNodeSummary>, std::vector<std::vector<std::int64_t>>,
+                   std::optional<ExpertPlaceStats>>;
 
   Value value = {};  ///< has the call's type, or nothing: from a rank that failed or was not called
   std::optional<std::string> failure = std::nullopt;

@@ -82,8 +82,10 @@ std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt, std::int6
   return best;
 }
 
-std::pair<SequenceId, std::int64_t> RankEngine::open_in(std::int64_t group, std::span<const TokenId> prompt) {
-  const std::optional<SequenceId> own = call_group(group, calls::Open{.prompt = prompt}).sequence;
+std::pair<SequenceId, std::int64_t> RankEngine::open_in(std::int64_t group, std::span<const TokenId> prompt,
+                                                        std::int64_t decoder_begin) {
+  const std::optional<SequenceId> own =
+      call_group(group, calls::Open{.prompt = prompt, .decoder_begin = decoder_begin}).sequence;
   BALEEN_CHECK(own.has_value());  // each group has room for all sequences
   ++num_open_[static_cast<std::size_t>(group)];
   return {*own, call_group(group, calls::Length{.sequence = *own}).count};
@@ -94,12 +96,13 @@ void RankEngine::close_in(std::int64_t group, SequenceId own, bool keep) {
   --num_open_[static_cast<std::size_t>(group)];
 }
 
-std::optional<SequenceId> RankEngine::open(std::span<const TokenId> prompt) {
+std::optional<SequenceId> RankEngine::open(std::span<const TokenId> prompt, std::int64_t decoder_begin) {
   if (std::ssize(sequences_) == options_.max_sequences) return std::nullopt;
   const std::int64_t num_prefill = options_.parallel.prefill_groups;
   Sequence sequence{.group = choose_group(prompt, 0, num_prefill > 0 ? num_prefill : num_groups()),
-                    .prompt_tokens = std::ssize(prompt)};
-  std::tie(sequence.own, sequence.length) = open_in(sequence.group, prompt);
+                    .prompt_tokens = std::ssize(prompt),
+                    .decoder_begin = decoder_begin};
+  std::tie(sequence.own, sequence.length) = open_in(sequence.group, prompt, decoder_begin);
   if (num_prefill > 0) open_successor(sequence, prompt);
   sequence.opened_at = sequence.length;
   const auto id = static_cast<SequenceId>(next_id_++);

@@ -58,7 +58,13 @@ class RankEngine final : public ModelEngine {
   /// In the group with the longest cached prefix among those that have few more sequences than the least.
   /// With prefill groups: in one of those, and in one of the others, which takes it over before the first
   /// step behind the one that ends the prompt: the one that wants logits at its last token or beyond.
-  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override {
+    return open(prompt, 0);
+  }
+  [[nodiscard]] std::optional<SequenceId> open_prompt(std::span<const TokenId> tokens,
+                                                      std::int64_t prompt_tokens) override {
+    return open(tokens, options_.decoder_begin(prompt_tokens));
+  }
   /// In the group that computes the prompt.
   void keep_tail(SequenceId sequence, std::int64_t end) override;
   [[nodiscard]] PrefixLookup lookup(SequenceId sequence) const override;
@@ -96,6 +102,7 @@ class RankEngine final : public ModelEngine {
     SequenceId own{};  ///< as the group's engines number it
     std::int64_t opened_at = 0, length = 0;
     std::int64_t prompt_tokens = 0;  ///< as far as they were known at the beginning
+    std::int64_t decoder_begin = 0;
     std::optional<Successor> successor = std::nullopt;
     bool prompt_ended = false;
     bool was_sent = false;  ///< what there was to send, since its last step
@@ -111,6 +118,7 @@ class RankEngine final : public ModelEngine {
   };
 
   [[nodiscard]] std::int64_t num_groups() const { return options_.parallel.dp; }
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt, std::int64_t decoder_begin);
   /// The rank that replies for a group: the first one of its last stage.
   [[nodiscard]] const RankReply& reply_of(const std::vector<RankReply>& replies, std::int64_t group) const;
   /// Of groups [begin, end).
@@ -118,7 +126,8 @@ class RankEngine final : public ModelEngine {
                                           std::int64_t end) const;
   /// Opens a sequence in a group; its number and length there.
   [[nodiscard]] std::pair<SequenceId, std::int64_t> open_in(std::int64_t group,
-                                                            std::span<const TokenId> prompt);
+                                                            std::span<const TokenId> prompt,
+                                                            std::int64_t decoder_begin);
   void close_in(std::int64_t group, SequenceId own, bool keep);
   /// Calls one group.
   template <class Call>
@@ -142,6 +151,8 @@ class RankEngine final : public ModelEngine {
   void drop_successor(Sequence& sequence);
   void refused(const Sequence& sequence, const std::string& why);
 
+  /// Finds what is wrong with a step and takes pages, all ranks or none; what it asks of the decoder half.
+  [[nodiscard]] Result<DecoderUse> prepare(const calls::ByGroup<StepInput>& groups);
   /// Before a step: lets experts change places, if that is due, on all ranks or on none.
   void balance_experts();
   /// Stages the maps of some blocks and puts them in force; a rank's failure leaves these as they were.

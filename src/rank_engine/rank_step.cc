@@ -50,6 +50,14 @@ void RankEngine::send_states_of(std::span<const Input> inputs) {
   send_states(ids);
 }
 
+Result<DecoderUse> RankEngine::prepare(const calls::ByGroup<StepInput>& groups) {
+  const std::vector<RankReply>& replies = team_->call({calls::Prepare{.inputs = groups}});
+  if (auto failed = first_failure(replies)) return std::move(*failed);
+  DecoderUse use;
+  for (const RankReply& reply : replies) use |= reply.to<calls::Prepare>();
+  return use;
+}
+
 Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   if (inputs.empty()) {
     return failure("a step of 0 tokens: this engine takes 1 to {}", options_.max_batch_tokens);
@@ -57,8 +65,10 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   balance_experts();
   send_states_of(inputs);
   const calls::ByGroup<StepInput> groups = by_group(inputs);
-  if (auto failed = first_failure(team_->call({calls::Prepare{.inputs = groups}}))) return std::move(*failed);
-  const std::vector<RankReply>& replies = team_->call({calls::Compute{.inputs = groups}});
+  const Result<DecoderUse> use = prepare(groups);
+  if (!use) return Failure{use.error()};
+  const std::vector<RankReply>& replies =
+      team_->call({calls::Compute{.inputs = groups, .use = use.value()}});
   if (first_failure(replies)) return failure_of_step(replies);
   const StepOutput output = merge(parts_of(inputs), rows_of_groups<calls::Compute>(replies));
   static_cast<void>(team_->call({calls::Commit{.inputs = groups}}));
@@ -151,10 +161,11 @@ StepOutput RankEngine::merge(std::span<const Part> parts, std::span<const calls:
 std::optional<Failure> RankEngine::queue(std::span<const StepInput> inputs) {
   balance_experts();
   calls::ByGroup<StepInput> groups = by_group(inputs);
-  if (auto failed = first_failure(team_->call({calls::Prepare{.inputs = groups}}))) return failed;
+  const Result<DecoderUse> use = prepare(groups);
+  if (!use) return Failure{use.error()};
   under_way_.push_back(parts_of(inputs));
-  static_cast<void>(
-      team_->call({calls::Begin{.inputs = std::move(groups), .num_links = most_drafts(inputs)}}));
+  static_cast<void>(team_->call({calls::Begin{
+      .inputs = std::move(groups), .num_links = most_drafts(inputs), .use = use.value()}}));
   for (const StepInput& input : inputs)
     sequences_.at(input.sequence).length += std::ssize(input.tokens) + input.num_drafts;
   return std::nullopt;

@@ -17,7 +17,7 @@ namespace baleen {
 void RankEngine::open_successor(Sequence& sequence, std::span<const TokenId> prompt) {
   Successor successor{.group = choose_group(prompt, options_.parallel.prefill_groups, num_groups())};
   std::int64_t length = 0;
-  std::tie(successor.own, length) = open_in(successor.group, prompt);
+  std::tie(successor.own, length) = open_in(successor.group, prompt, sequence.decoder_begin);
   successor.known_pages = successor.num_pages = length / kPageTokens;
   sequence.successor = successor;
   // Of a conversation, the decode group has the replies too.
@@ -40,7 +40,7 @@ void RankEngine::open_successor(Sequence& sequence, std::span<const TokenId> pro
   }
   refused(sequence, refusal);
   close_in(sequence.group, sequence.own, false);
-  std::tie(sequence.own, sequence.length) = open_in(sequence.group, prompt);
+  std::tie(sequence.own, sequence.length) = open_in(sequence.group, prompt, sequence.decoder_begin);
 }
 
 bool RankEngine::expect(std::int64_t group, SequenceId own, std::int64_t end) {

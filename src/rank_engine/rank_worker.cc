@@ -107,8 +107,8 @@ void RankWorker::fabricate_history(SequenceId sequence, std::int64_t num_positio
                             num_positions);
 }
 
-Result<StepOutput> RankWorker::compute(std::span<const StepInput> inputs) {
-  const ConstActivations<3> streams = runner_.run(inputs);
+Result<StepOutput> RankWorker::compute(std::span<const StepInput> inputs, DecoderUse use) {
+  const ConstActivations<3> streams = runner_.run(inputs, use);
   if (!layout_.stage().last) return StepOutput();
   const Result<ComputedStep> step = runner_.results(inputs, streams);
   if (!step) return Failure{step.error()};

@@ -54,8 +54,8 @@ class RankWorker {
 
   /// Those of the data-parallel group; they are opened and closed by the next two.
   [[nodiscard]] SequenceTable& sequences() { return runner_.sequences(); }
-  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) {
-    return runner_.open(prompt);
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt, std::int64_t decoder_begin) {
+    return runner_.open(prompt, decoder_begin);
   }
   void close(SequenceId sequence, bool keep);
   void fabricate_history(SequenceId sequence, std::int64_t num_positions);
@@ -66,9 +66,13 @@ class RankWorker {
   [[nodiscard]] std::optional<Failure> prepare(std::span<const StepInput> inputs) {
     return runner_.prepare(inputs);
   }
+  /// What the group's rows ask of the decoder half; the next wants that of all groups.
+  [[nodiscard]] DecoderUse decoder_use(std::span<const StepInput> inputs) const {
+    return runner_.decoder_use(inputs);
+  }
   /// Stages before the last have no logits. Those that are not finite are a failure which does not say where
   /// they began: the search, in which all ranks take part, is the driver's to begin.
-  [[nodiscard]] Result<StepOutput> compute(std::span<const StepInput> inputs);
+  [[nodiscard]] Result<StepOutput> compute(std::span<const StepInput> inputs, DecoderUse use);
   /// Makes the tokens a part of their sequences.
   void commit(std::span<const StepInput> inputs) { runner_.commit(inputs); }
   /// Runs what was computed again: the first block of the whole model, among those of this rank, whose values
@@ -76,7 +80,9 @@ class RankWorker {
   [[nodiscard]] std::optional<std::int64_t> first_bad_block() { return runner_.first_bad_block(); }
 
   /// A step that runs ahead, prepared. `num_links`: the drafts that the inputs of any group have at most.
-  void begin(std::span<const StepInput> inputs, std::int64_t num_links) { runner_.begin(inputs, num_links); }
+  void begin(std::span<const StepInput> inputs, std::int64_t num_links, DecoderUse use) {
+    runner_.begin(inputs, num_links, use);
+  }
   /// The oldest of those; fails as `compute`.
   [[nodiscard]] Result<StepOutput> collect();
 

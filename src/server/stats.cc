@@ -199,6 +199,7 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
                   {"vocab_size", model.limits.vocab_size},
                   {"context_tokens", model.limits.context_tokens},
                   {"experts", model.num_experts},
+                  {"bounded_replay", model.bounded_replay_tokens},
                   {"max_sequences", model.limits.max_sequences}}},
                 {"uptime_seconds", uptime_seconds},
                 {"scheduler", scheduler_json(scheduler)},

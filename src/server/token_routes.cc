@@ -52,19 +52,21 @@ Json reasoning_json(const PromptProfile& profile, bool thinks_by_default) {
 
 std::string model_json(const ServedModel& model) {
   const PromptRules& rules = prompt_rules(model.prompt_profile);
-  const Json entry = {{"id", model.name},
-                      {"object", "model"},
-                      {"created", model.created_unix_seconds},
-                      {"owned_by", "baleen"},
-                      {"max_model_len", model.limits.context_tokens},
-                      {"type", "model"},
-                      {"display_name", model.name},
-                      {"prompt_profile", rules.name},
-                      {"reasoning", reasoning_json(model.prompt_profile, model.think_by_default)},
-                      {"recommended_sampling",
-                       {{"temperature", rules.sampling.temperature},
-                        {"top_p", rules.sampling.top_p},
-                        {"agentic_top_p", rules.sampling.agentic_top_p}}}};
+  Json entry = {{"id", model.name},
+                {"object", "model"},
+                {"created", model.created_unix_seconds},
+                {"owned_by", "baleen"},
+                {"max_model_len", model.limits.context_tokens},
+                {"type", "model"},
+                {"display_name", model.name},
+                {"prompt_profile", rules.name},
+                {"reasoning", reasoning_json(model.prompt_profile, model.think_by_default)},
+                {"recommended_sampling",
+                 {{"temperature", rules.sampling.temperature},
+                  {"top_p", rules.sampling.top_p},
+                  {"agentic_top_p", rules.sampling.agentic_top_p}}}};
+  // Replies are those of an approximation then.
+  if (model.bounded_replay_tokens > 0) entry["bounded_replay"] = model.bounded_replay_tokens;
   return entry.dump();
 }
 

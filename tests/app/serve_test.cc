@@ -16,9 +16,10 @@ namespace {
 using Json = nlohmann::json;
 using test::ServerProcess;
 
-std::vector<std::string> serve(const std::vector<std::string>& more = {}) {
-  std::vector<std::string> command = {BALEEN_PROGRAM, "serve",     "--model", "models/stories", "--port", "0",
-                                      "--quiet",      "--threads", "1",       "--context",      "16384"};
+std::vector<std::string> serve(const std::vector<std::string>& more = {},
+                               const std::string& model = "models/stories") {
+  std::vector<std::string> command = {BALEEN_PROGRAM, "serve",     "--model", model,       "--port", "0",
+                                      "--quiet",      "--threads", "1",       "--context", "16384"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }
@@ -75,6 +76,55 @@ TEST_P(ServeWithDisk, AConversationGoesOnAfterKill) {
   EXPECT_EQ(server.end(SIGTERM), 0);
 }
 INSTANTIATE_TEST_SUITE_P(Policies, ServeWithDisk, testing::Values("all", "checkpoints", "none"));
+
+/// What a sequence of it has beside pages, a pending token and the last ids, is made anew from the pages' tokens:
+/// prompts that end at odd and even places, found in memory and, after the process died, on disk.
+TEST(ServeV41, ConversationsGoOnInMemoryAndAfterKill) {
+  const test::TemporaryFolder folder;
+  const std::string model = folder / "stories";
+  ASSERT_EQ(test::run_program({BALEEN_PROGRAM, "init", model, "--preset", "tiny-v41", "--tokenizer",
+                               "models/stories"})
+                .status,
+            0);
+  const auto command = serve({"--cache-dir", folder / "cache"}, model);
+  const auto request = [](int more) {
+    Json asked = long_request(1);
+    std::string text = asked["messages"][0]["content"];
+    for (int i = 0; i < more; ++i) text += " fox";
+    asked["messages"][0]["content"] = text;
+    return asked;
+  };
+  std::vector<Json> before;
+  std::int64_t odd_ends = 0;
+  {
+    ServerProcess cold(serve({"--no-prefix-cache"}, model));
+    for (int more = 0; more < 4; ++more) {
+      before.push_back(ask(cold, request(more)));
+      odd_ends += before.back()["usage"]["prompt_tokens"].get<std::int64_t>() % 2;
+    }
+  }
+  EXPECT_EQ(odd_ends, 2);
+  const auto expect_found = [&](const ServerProcess& server, int first) {
+    for (int more = first; more < 4; ++more) {
+      const Json reply = ask(server, request(more));
+      EXPECT_GE(cached_tokens(reply), 256) << more;
+      EXPECT_EQ(reply["choices"][0]["message"], before[static_cast<std::size_t>(more)]["choices"][0]["message"])
+          << more;
+    }
+  };
+  {
+    ServerProcess server(command);
+    EXPECT_EQ(cached_tokens(ask(server, request(0))), 0);
+    expect_found(server, 1);
+    for (int i = 0; i < 1000 && disk(server)["files"] < 4; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(server.end(SIGKILL), 128 + SIGKILL);
+  }
+  ServerProcess server(command);
+  EXPECT_EQ(disk(server)["rejected_files"], 0);
+  expect_found(server, 0);
+  EXPECT_EQ(server.end(SIGTERM), 0);
+}
 
 TEST(Serve, TermLetsRepliesEnd) {
   ServerProcess server(serve({"--drain-seconds", "30"}));

@@ -9,6 +9,7 @@
 #include "device/device_choice.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
+#include "tests/support/bounded_prompts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
@@ -295,6 +296,27 @@ TEST_P(CudaV41, PiecesAreTheWholeToTheBitFromEveryPlaceOfItsTables) {
       EXPECT_SAME_BITS(got, std::span(whole).first(got.size())) << chunk;
     }
   }
+}
+
+/// Steps of two passes, over more and fewer rows than a graph has: pieces do not show, and where so many tokens
+/// go through the decoder half that their windows reach back to none before, the logits are those of steps of
+/// one pass.
+TEST_P(CudaV41, BoundedReplayIsTheSameInPiecesAndExactWithEnoughTokens) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const std::vector<TokenId> all = tokens(719);
+  const auto behind = [&](std::int64_t replay, std::size_t prompt, std::initializer_list<std::size_t> chunks) {
+    EngineOptions with = options(kGpu, 2);
+    with.bounded_replay_tokens = replay;
+    Engine engine(checkpoint_.path(), with);
+    std::vector<std::vector<float>> logits;
+    for (const std::size_t chunk : chunks)
+      logits.push_back(test::run_prompt(engine, std::span(all).first(prompt + 6), prompt, chunk));
+    return logits;
+  };
+  const auto in_pieces = behind(128, 397, {512, 130, 33, 7});
+  for (std::size_t i = 1; i < in_pieces.size(); ++i) EXPECT_SAME_BITS(in_pieces[i], in_pieces[0]) << i;
+  EXPECT_NE(in_pieces[0], behind(0, 397, {512})[0]);
+  EXPECT_SAME_BITS(behind(5 * 128, 713, {500})[0], behind(0, 713, {500})[0]);
 }
 
 TEST_P(CudaV41, DraftsAreNearTheCpus) {

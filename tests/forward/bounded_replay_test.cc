@@ -1,7 +1,6 @@
 // Bounded replay of V4.1's decoder half: which rows go through which layers, what a sequence comes to against
 // the NumPy forward pass (v41_oracle.py), and that neither pieces, batch composition, prefixes that were
 // found, sequences that come back nor drafts show in it.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,12 +11,14 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "model/presets.h"
+#include "tests/support/bounded_prompts.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden_logits.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 #include "tests/support/speculate.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -33,7 +34,8 @@ const test::RandomCheckpoint& checkpoint() {
 }
 
 EngineOptions options(Precision precision = Precision::kReleased, std::int64_t replay = kReplay) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = 2,
           .max_batch_tokens = 800,
           .max_logit_rows = 400,
@@ -46,30 +48,14 @@ std::span<const TokenId> part(const std::vector<TokenId>& tokens, std::size_t be
   return std::span(tokens).subspan(begin, end - begin);
 }
 
-/// Feeds tokens from where the sequence is up to `end`, pieces of `chunk`; no logits.
-void feed(StepEngine& engine, SequenceId sequence, std::span<const TokenId> tokens, std::size_t end,
-          std::size_t chunk) {
-  for (auto at = static_cast<std::size_t>(engine.length(sequence)); at < end;) {
-    const std::size_t count = std::min(chunk, end - at);
-    static_cast<void>(test::step(engine, sequence, tokens.subspan(at, count), WantedLogits::kNone));
-    at += count;
-  }
-}
-
-/// Logits of the last token of the prompt, the first `prompt` of `tokens`, and of those behind it one by one.
 std::vector<float> behind_prompt(StepEngine& engine, SequenceId sequence, std::span<const TokenId> tokens,
                                  std::size_t prompt, std::size_t chunk = 800) {
-  feed(engine, sequence, tokens, prompt - 1, chunk);
-  return test::feed(engine, sequence, tokens.subspan(static_cast<std::size_t>(engine.length(sequence))), 1)
-      .main;
+  return test::behind_prompt(engine, sequence, tokens, prompt, chunk);
 }
 
 std::vector<float> run(StepEngine& engine, std::span<const TokenId> tokens, std::size_t prompt,
                        std::size_t chunk = 800) {
-  const SequenceId sequence = *engine.open_prompt({}, static_cast<std::int64_t>(prompt));
-  std::vector<float> logits = behind_prompt(engine, sequence, tokens, prompt, chunk);
-  engine.close(sequence, false);
-  return logits;
+  return test::run_prompt(engine, tokens, prompt, chunk);
 }
 
 /// Rows that went through each layer since the start: each has so many experts.
@@ -111,17 +97,25 @@ TEST(BoundedReplay, OperationsOfThePromptAreThoseOfItsRows) {
 }
 
 TEST(BoundedReplay, ExactAgreesWithTheOracle) {
+  BALEEN_CPU_ONLY();
   const test::GoldenFile golden("tests/forward/goldens/tiny-v41-bounded.safetensors");
   const std::int64_t prompt = golden.scalar("prompt_tokens"), replay = golden.scalar("replay");
   const std::vector<TokenId> tokens = golden.ints("tokens");
   Engine engine(checkpoint().path(), options(Precision::kExact, replay));
   const SequenceId sequence = *engine.open_prompt({}, prompt);
-  feed(engine, sequence, tokens, static_cast<std::size_t>(prompt - replay), 50);
+  test::feed_quietly(engine, sequence, tokens, static_cast<std::size_t>(prompt - replay), 50);
   const auto rest = std::span(tokens).subspan(static_cast<std::size_t>(prompt - replay));
   test::expect_golden(golden, "logits", test::feed(engine, sequence, rest, 67).main);
 }
 
-class BoundedSequences : public testing::TestWithParam<Precision> {};
+class BoundedSequences : public testing::TestWithParam<Precision> {
+ protected:
+  void SetUp() override {
+    if (GetParam() != Precision::kReleased) {
+      BALEEN_CPU_ONLY();
+    }
+  }
+};
 
 TEST_P(BoundedSequences, PiecesAndBatchCompositionDoNotShow) {
   Engine engine(checkpoint().path(), options(GetParam()));
@@ -129,6 +123,9 @@ TEST_P(BoundedSequences, PiecesAndBatchCompositionDoNotShow) {
   const std::vector<float> want = run(engine, tokens, 400);
   for (const std::size_t chunk : {1, 7, 100, 256})
     EXPECT_SAME_BITS(run(engine, tokens, 400, chunk), want) << chunk;
+  const std::vector<float> odd = run(engine, part(tokens, 0, 405), 397);
+  for (const std::size_t chunk : {7, 90})
+    EXPECT_SAME_BITS(run(engine, part(tokens, 0, 405), 397, chunk), odd) << chunk;
   // Beside a sequence that only decodes, and a prompt of another length.
   const std::vector<TokenId> others = test::random_tokens(400, kTinyVocab, 3);
   const SequenceId sequence = *engine.open_prompt({}, 400), decodes = *engine.open({}),
@@ -205,7 +202,7 @@ TEST_P(BoundedSequences, ASequenceThatComesBackIsTheSame) {
   engine.close(before, true);
   const SequenceId again = *engine.open_prompt(part(tokens, 0, 650), 400);
   EXPECT_EQ(engine.length(again), 256);
-  feed(engine, again, tokens, 649, 100);
+  test::feed_quietly(engine, again, tokens, 649, 100);
   EXPECT_SAME_BITS(test::feed(engine, again, part(tokens, 649, 680), 1).main,
                    std::span(want).subspan(250 * kTinyVocab));
 }
@@ -237,6 +234,7 @@ Drift drift(std::span<const float> got, std::span<const float> want) {
 
 /// docs/bounded_replay.md has these figures.
 TEST(BoundedReplay, MoreTokensChangeLess) {
+  BALEEN_CPU_ONLY();
   constexpr std::size_t kPrompt = 700;
   std::vector<std::vector<TokenId>> texts;
   for (const std::uint32_t seed : {11, 12, 13}) texts.push_back(test::random_tokens(760, kTinyVocab, seed));
@@ -271,7 +269,7 @@ TEST(BoundedReplay, DraftsDoNotDependOnPiecesAndRepliesNotOnDrafts) {
   for (const std::size_t chunk : {800, 130, 27}) {
     Engine engine(checkpoint().path(), drafting);
     const SequenceId sequence = *engine.open_prompt({}, 400);
-    feed(engine, sequence, prompt, 399, chunk);
+    test::feed_quietly(engine, sequence, prompt, 399, chunk);
     const TokenId next =
         test::best(test::step(engine, sequence, part(prompt, 399, 400), WantedLogits::kLast));
     ASSERT_TRUE(engine.reserve(sequence, engine.limits().least_draft_room));
@@ -319,9 +317,6 @@ TEST(BoundedReplay, WhatItCannotBeCombinedWithIsRefused) {
       refusal(asked, config),
       "‹bounded replay›, with ‹disk cache›: pages of prompts whose decoder half was not computed are not "
       "kept on disk; leave out one");
-  asked = options();
-  asked.parallel.num_devices = asked.parallel.tp = 2;
-  EXPECT_THAT(refusal(asked, config), testing::HasSubstr("ranks do not share out the rows of half a model"));
 }
 
 }  // namespace

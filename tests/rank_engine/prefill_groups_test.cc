@@ -8,6 +8,7 @@
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/thread_team.h"
 #include "tests/support/compare.h"
+#include "tests/support/converse.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 #include "tests/support/test_device.h"
@@ -35,79 +36,6 @@ EngineOptions options(const ParallelPlan& plan, std::int64_t max_draft_tokens = 
                          preset_config("tiny-flash"));
 }
 
-struct Conversation {
-  std::vector<TokenId> tokens;
-  std::size_t num_prompt = 0;
-  SequenceId id{};
-  std::size_t next = 0;
-};
-
-void note(std::vector<float>& seen, const ConstActivations<2>& logits) {
-  seen.insert(seen.end(), logits.data(), logits.data() + logits.size());
-}
-
-/// Prompts of these lengths side by side in chunks of random sizes, then replies with drafts that are taken
-/// back in part. All logits that an engine shows of them.
-std::vector<float> converse(StepEngine& engine, std::span<const std::size_t> lengths, std::uint32_t seed,
-                            std::int64_t num_drafts) {
-  std::mt19937 random(seed);
-  std::vector<float> seen;
-  std::vector<Conversation> all;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    Conversation one{.tokens = test::random_tokens(static_cast<std::int64_t>(lengths[i]) + 12, kVocabulary,
-                                                   seed + static_cast<std::uint32_t>(i)),
-                     .num_prompt = lengths[i]};
-    one.id = *engine.open(std::span(one.tokens).first(one.num_prompt));
-    one.next = static_cast<std::size_t>(engine.length(one.id));
-    all.push_back(std::move(one));
-  }
-  const auto is_open = [](const Conversation& one) { return one.next < one.tokens.size(); };
-  while (std::ranges::any_of(all, is_open)) {
-    std::vector<StepInput> inputs;
-    for (Conversation& one : all) {
-      if (!is_open(one)) continue;
-      const std::size_t most = std::min<std::size_t>(300 / all.size(), 1 + random() % 150);
-      if (one.next < one.num_prompt) {
-        const std::size_t count = std::min(most, one.num_prompt - one.next);
-        const bool ends = one.next + count == one.num_prompt;
-        inputs.push_back({one.id, std::span(one.tokens).subspan(one.next, count),
-                          ends ? WantedLogits::kLast : WantedLogits::kNone});
-        continue;
-      }
-      const std::size_t count =
-          std::min<std::size_t>(1 + static_cast<std::size_t>(num_drafts), one.tokens.size() - one.next);
-      EXPECT_TRUE(engine.reserve(one.id, static_cast<std::int64_t>(count)));
-      for (std::int64_t depth = 0; depth + 1 < static_cast<std::int64_t>(count); ++depth) {
-        const DraftInput draft{one.id, one.tokens[one.next + static_cast<std::size_t>(depth)]};
-        const Result<DraftOutput> output = engine.draft({&draft, 1}, depth);
-        EXPECT_TRUE(output.ok());
-        if (output) note(seen, output.value().logits);
-      }
-      inputs.push_back({one.id, std::span(one.tokens).subspan(one.next, count), WantedLogits::kAll});
-    }
-    const Result<StepOutput> output = engine.step(inputs);
-    if (!output) {
-      ADD_FAILURE() << output.error();
-      return seen;
-    }
-    note(seen, output.value().logits);
-    note(seen, output.value().draft_logits);
-    for (const StepInput& input : inputs) {
-      Conversation& one = *std::ranges::find(all, input.sequence, &Conversation::id);
-      const bool decoded = one.next >= one.num_prompt;
-      one.next += input.tokens.size();
-      if (decoded && input.tokens.size() > 1 && random() % 2 == 0) {
-        --one.next;
-        engine.truncate(one.id, static_cast<std::int64_t>(one.next));
-      } else if (one.next == one.num_prompt) {
-        engine.share(one.id);
-      }
-    }
-  }
-  for (const Conversation& one : all) engine.close(one.id, true);
-  return seen;
-}
-
 void expect_nothing_held(const StepEngine& engine) {
   const CacheUse use = engine.cache_use();
   EXPECT_EQ(use.pages.in_use, 0);
@@ -121,7 +49,8 @@ void expect_one_ranks_bits(const ParallelPlan& plan, std::span<const std::size_t
   const auto one = open_engine(tiny().path(), options({}, num_drafts, prefix_cache));
   const auto many = open_engine(tiny().path(), wanted);
   SCOPED_TRACE(to_text(many->options().parallel) + ", seed " + std::to_string(seed));
-  EXPECT_SAME_BITS(converse(*many, lengths, seed, num_drafts), converse(*one, lengths, seed, num_drafts));
+  EXPECT_SAME_BITS(test::converse(*many, lengths, seed, num_drafts),
+                   test::converse(*one, lengths, seed, num_drafts));
   const TransferStats stats = *many->transfer_stats();
   EXPECT_EQ(stats.num_sequences, std::ssize(lengths));
   EXPECT_GT(stats.num_bytes, 0);
@@ -167,7 +96,7 @@ std::vector<float> reply(StepEngine& engine, std::span<const TokenId> tokens, st
     const std::size_t end = next < num_prompt ? num_prompt : tokens.size();
     const std::size_t count = std::min<std::size_t>(100, end - next);
     const bool wants = next + count >= num_prompt;
-    note(seen, test::step(engine, id, tokens.subspan(next, count),
+    test::note(seen, test::step(engine, id, tokens.subspan(next, count),
                           wants ? WantedLogits::kLast : WantedLogits::kNone)
                    .logits);
     next += count;
@@ -264,7 +193,7 @@ TEST(PrefillGroups, AFullDecodeGroupTakesASequenceOverLater) {
   std::vector<std::vector<float>> want;
   for (std::size_t i = 700; i < 720; ++i) {
     want.emplace_back();
-    note(want.back(), test::step(*one, whole, std::span(tokens).subspan(i, 1)).logits);
+    test::note(want.back(), test::step(*one, whole, std::span(tokens).subspan(i, 1)).logits);
   }
   std::size_t steps_of[3] = {};
   std::vector<SequenceId> ids;
@@ -272,7 +201,7 @@ TEST(PrefillGroups, AFullDecodeGroupTakesASequenceOverLater) {
     std::vector<float> got;
     const std::size_t i = steps_of[which]++;
     EXPECT_TRUE(engine.reserve(ids[which], 1));
-    note(got, test::step(engine, ids[which], std::span(tokens).subspan(700 + i, 1)).logits);
+    test::note(got, test::step(engine, ids[which], std::span(tokens).subspan(700 + i, 1)).logits);
     EXPECT_SAME_BITS(got, want[i]);
   };
   for (std::size_t i = 0; i < 3; ++i) {
@@ -308,8 +237,8 @@ TEST(PrefillGroups, TokensThatAreTakenBackAfterTheirPageWasSent) {
     each.truncate(id, 254);
     std::vector<float> seen;
     for (std::size_t next = 254; next < 300; next += 23)
-      note(seen, test::step(each, id, std::span(tokens).subspan(next, 23)).logits);
-    note(seen, test::step(each, id, std::vector<TokenId>{7}).logits);
+      test::note(seen, test::step(each, id, std::span(tokens).subspan(next, 23)).logits);
+    test::note(seen, test::step(each, id, std::vector<TokenId>{7}).logits);
     each.close(id, false);
     return seen;
   };
@@ -381,11 +310,11 @@ std::string refusal(const AlteringCommunicator::Alter& alter) {
   const auto run = [&](StepEngine& each) {
     std::vector<float> seen;
     const SequenceId id = *each.open(std::span(tokens).first(280));
-    note(seen, test::step(each, id, std::span(tokens).first(280), WantedLogits::kLast).logits);
+    test::note(seen, test::step(each, id, std::span(tokens).first(280), WantedLogits::kLast).logits);
     altered.arm(true);
     EXPECT_TRUE(each.reserve(id, 1));
     altered.arm(false);
-    note(seen, test::step(each, id, std::span(tokens).subspan(280, 10)).logits);
+    test::note(seen, test::step(each, id, std::span(tokens).subspan(280, 10)).logits);
     each.close(id, false);
     return seen;
   };

@@ -1,8 +1,9 @@
-/// The whole server in this process, on the bundled model and a free port of the loopback.
+/// The whole server in this process, on the bundled model unless another is named, and a free port of the loopback.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +20,7 @@
 namespace baleen::test {
 
 struct RunningServerOptions {
+  std::filesystem::path model = "models/stories";
   EngineOptions engine{.num_threads = 1,
                        .max_batch_tokens = 256,
                        .max_sequences = 8,
@@ -40,8 +42,8 @@ inline double steady_seconds() {
 class RunningServer {
  public:
   explicit RunningServer(RunningServerOptions options = {})
-      : tokenizer_(Tokenizer::load("models/stories")),
-        engine_("models/stories", with_drafts(options)),
+      : tokenizer_(Tokenizer::load(options.model)),
+        engine_(options.model, with_drafts(options)),
         scheduler_(engine_, tokenizer_, options.scheduler, steady_seconds),
         server_(
             model(options), scheduler_, [this] { return view(); }, std::move(options.server)),
@@ -87,6 +89,7 @@ class RunningServer {
             .prompt_profile = options.prompt_profile,
             .thinking_budget = options.thinking_budget,
             .controls_in_content = options.controls_in_content,
+            .bounded_replay_tokens = options.engine.bounded_replay_tokens,
             .num_layers = engine_.config().num_hidden_layers};
   }
   EngineView view() {

@@ -36,10 +36,12 @@ TEST(Stats, HasWhatThePageDraws) {
   ServedModel model;
   model.name = "quoted \"name\"";
   model.num_layers = 6;
+  model.bounded_replay_tokens = 128;
   EngineView view = some_view();
   auto json = nlohmann::json::parse(stats_json(model, some_stats(), view, HttpStats{.connections = 1}, 12.5));
   EXPECT_EQ(json["model"]["name"], "quoted \"name\"");
   EXPECT_EQ(json["model"]["layers"], 6);
+  EXPECT_EQ(json["model"]["bounded_replay"], 128);
   EXPECT_EQ(json["uptime_seconds"], 12.5);
   EXPECT_EQ(json["scheduler"]["waiting"], 2);
   EXPECT_EQ(json["pools"]["pages"]["cached"], 3);

@@ -8,6 +8,7 @@
 #include "drafts/heads/draft_heads.h"
 #include "forward/forward.h"
 #include "model/cache_geometry.h"
+#include "model/decoder_half.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/sample/sample.h"
 #include "simulator/graph/expert_routing.h"
@@ -28,6 +29,29 @@ struct ShapeBatch {
     }
   }
   [[nodiscard]] RaggedBatch view() const { return {.tokens = tokens, .slices = slices}; }
+};
+
+/// Of the rows of a batch those that go on into the decoder half of the model.
+struct DecoderBatch {
+  ShapeBatch rows;
+  std::vector<RowPair> pairs;
+
+  explicit DecoderBatch(const RankBatch& parts) : rows(without_encoded(parts)) {
+    std::int32_t row = 0;
+    for (const QueryPart& part : parts) {
+      for (std::int64_t i = 0; i < part.num_tokens; ++i, ++row)
+        if (i >= part.num_encoded) pairs.push_back({row, static_cast<std::int32_t>(pairs.size())});
+    }
+    for (SequenceSlice& slice : rows.slices) slice.window_begin = slice.start;
+  }
+  [[nodiscard]] static RankBatch without_encoded(RankBatch parts) {
+    for (QueryPart& part : parts) {
+      part.start += part.num_encoded;
+      part.num_tokens -= part.num_encoded;
+      part.num_encoded = 0;
+    }
+    return parts;
+  }
 };
 
 /// The rank of a stage whose step is recorded: the first. Where a prompt's rows are shared out, the last of
@@ -79,7 +103,7 @@ class StepRecorder {
     // Before the layers run: a head may want copies of their streams.
     const std::unique_ptr<DraftHead> head = draft_head();
     device_.enter(GraphPart::kLayers);
-    static_cast<void>(forward_.run(step.view()));
+    run_layers(step);
     if (!model_.stage().last) return;
     if (graph_.num_logit_rows > 0) {
       device_.enter(GraphPart::kHead);
@@ -98,6 +122,18 @@ class StepRecorder {
  private:
   [[nodiscard]] Activations<2> stream_rows(std::int64_t count) {
     return {unused(), type_, {count, model_.config().model().hc_dim()}};
+  }
+  void run_layers(const ShapeBatch& step) {
+    if (std::ranges::all_of(batch_, [](const QueryPart& part) { return part.num_encoded == 0; })) {
+      static_cast<void>(forward_.run(step.view()));
+      return;
+    }
+    const DecoderBatch decoder(batch_);
+    static_cast<void>(forward_.run(step.view(), {},
+                                   {.begin = decoder_begin(model_.config().model()).value(),
+                                    .batch = decoder.rows.view(),
+                                    .rows = decoder.pairs,
+                                    .any = true}));
   }
   /// What collapses streams; empty where that has weights of its own.
   [[nodiscard]] Activations<2> mixing_rows(std::int64_t count) {

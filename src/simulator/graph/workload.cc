@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "drafts/heads/draft_heads.h"
+#include "model/decoder_half.h"
 
 namespace baleen {
 
@@ -104,6 +105,11 @@ void validate(const Workload& workload, const ModelConfig& config) {
   if (!(workload.prefix_cache_hit_rate >= 0 && workload.prefix_cache_hit_rate < 1)) {
     fail("‹prefix hit rate› {}: at least 0 and less than 1 is possible", workload.prefix_cache_hit_rate);
   }
+  if (workload.bounded_replay > 0) {
+    if (workload.decode || workload.trains)
+      fail("‹bounded replay› {}: is of prompts that are served; leave it out", workload.bounded_replay);
+    if (const auto refused = bounded_replay_violation(config, workload.bounded_replay)) fail("{}", *refused);
+  }
   if (!(workload.zipf >= 0 && std::isfinite(workload.zipf)))
     fail("‹Zipf exponent› {}: at least 0 is possible", workload.zipf);
   if (!(workload.guessed_experts >= 0 && workload.guessed_experts <= 1))
@@ -126,6 +132,8 @@ RankBatch rank_batch(const Workload& workload, const ParallelPlan& plan) {
     part.start += found;
     part.num_tokens -= found;
     if (workload.trains) part.num_logits = part.num_tokens;
+    if (workload.bounded_replay > 0)
+      part.num_encoded = std::max<std::int64_t>(part.num_tokens - workload.bounded_replay, 0);
   }
   return RankBatch(static_cast<std::size_t>(queries), part);
 }

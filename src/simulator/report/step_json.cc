@@ -31,6 +31,7 @@ Json workload_json(const Workload& workload) {
           {"num_mtp_tokens", workload.num_drafts},
           {"tokens_per_step", workload.decode ? workload.tokens_per_step() : 0},
           {"prefix_cache_hit_rate", workload.prefix_cache_hit_rate},
+          {"bounded_replay", workload.bounded_replay},
           {"imbalance", workload.imbalance},
           {"hash_imbalance", workload.hash_imbalance},
           {"zipf", workload.zipf},

@@ -100,6 +100,7 @@ std::string workload_text(const Workload& w) {
   if (w.decode && w.num_drafts > 0)
     text += fmt::format(", {} draft{}, {:.2f} tokens a step", w.num_drafts, w.num_drafts == 1 ? "" : "s",
                         w.tokens_per_step());
+  if (w.bounded_replay > 0) text += fmt::format(", {} of each in all layers", w.bounded_replay);
   return text;
 }
 

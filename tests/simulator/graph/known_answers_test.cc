@@ -177,6 +177,31 @@ TEST(LayersOfV41, RunWhatTheirKindNeeds) {
   EXPECT_EQ(blocks_with("compressor"), Blocks{});
 }
 
+/// Layers 20 to 39 on the last tokens of each prompt alone, entries of layer 20 of all, on one device and on
+/// the stage that has them.
+TEST(BoundedReplay, DecoderHalfHasTheRowsThatGoOn) {
+  const ModelConfig config = preset_config("v41-flash");
+  const Workload work{.num_queries = 2, .query_length = 1000, .bounded_replay = 128};
+  const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
+  const ParallelPlan one = resolved({.num_devices = 1}, config), two = resolved({.pp = 2}, config);
+  const RankModel whole(config, formats, one), last(config, formats, two, stage_of(config, two, 1));
+  for (const RankModel* model : {&whole, &last}) {
+    const std::int64_t first = model->stage().begin;
+    const OpGraph graph = record_step(*model, rank_batch(work, one), work, {});
+    std::int64_t num_experts = 0;
+    for (const GraphOp& op : graph.ops) {
+      if (op.name == "experts") {
+        EXPECT_EQ(op.num_rows, first + op.block < 20 ? 2000 : 256) << op.block;
+        ++num_experts;
+      }
+      if (op.name == "entry_store" && first + op.block == 20) {
+        EXPECT_EQ(op.num_rows, 2000);
+      }
+    }
+    EXPECT_EQ(num_experts, 40 - first);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Released, KnownAnswers, testing::Values(kFlash, kPro, kV41Flash),
                          [](const auto& known) {
                            std::string name = known.param.preset;

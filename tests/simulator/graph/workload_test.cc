@@ -67,6 +67,15 @@ TEST(Workload, AtLeastOneTokenIsLeft) {
   EXPECT_EQ(num_rows(batch), 1);
 }
 
+TEST(Workload, BoundedPromptsEndBeforeTheDecoderHalfButForTheirLastTokens) {
+  const Workload work{.query_length = 1000, .prefix_cache_hit_rate = 0.5, .bounded_replay = 128};
+  EXPECT_EQ(rank_batch(work, {.dp = 1}).front().num_encoded, 500 - 128);
+  EXPECT_EQ(rank_batch({.query_length = 100, .bounded_replay = 128}, {.dp = 1}).front().num_encoded, 0);
+  EXPECT_NO_THROW(validate(work, preset_config("v41-flash")));
+  expect_error({.query_length = 1000, .bounded_replay = 128}, "this model has no decoder half");
+  expect_error({.decode = true, .bounded_replay = 128}, "‹bounded replay› 128: is of prompts");
+}
+
 TEST(Workload, WhatMeansNothing) {
   const double nan = std::numeric_limits<double>::quiet_NaN(),
                infinity = std::numeric_limits<double>::infinity();
