@@ -11,8 +11,8 @@
 
 namespace baleen {
 
-/// `open_engine`; then what `log_findings` and `log_bounded_replay` say. Throws `Error`, also where drafts are wanted of a checkpoint
-/// whose draft head is none that the engine computes.
+/// `open_engine`; then what `log_findings` and `log_bounded_replay` say. Throws `Error`, also where drafts
+/// are wanted of a checkpoint whose draft head is none that the engine computes.
 [[nodiscard]] std::unique_ptr<ModelEngine> open_model(ModelFolder folder, EngineOptions options);
 
 /// Throws `Error` where the checkpoint's draft head is none that the engine computes. `option`: what requires

@@ -58,8 +58,7 @@ Failure Engine::locate_bad_logits() { return not_numbers(config(), runner_.first
 
 Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   if (auto wrong = runner_.prepare(inputs)) return std::move(*wrong);
-  const Result<ComputedStep> step =
-      runner_.results(inputs, runner_.run(inputs, runner_.decoder_use(inputs)));
+  const Result<ComputedStep> step = runner_.results(inputs, runner_.run(inputs, runner_.decoder_use(inputs)));
   if (!step) return Failure{step.error()};
   if (!step.value().is_finite) return locate_bad_logits();
   runner_.commit(inputs);

@@ -101,8 +101,7 @@ std::optional<std::int64_t> MainPass::first_bad_block(const RaggedBatch& batch,
   } search{forward_, model_.device().memory(), rows, decoder, model_.layout().stage().begin, std::nullopt};
   forward_.observe_blocks(
       [](void* context, std::int64_t block, ConstActivations<3> streams) {
-        auto& [forward, memory, wanted_rows, halves, first_layer, bad_block] =
-            *static_cast<Search*>(context);
+        auto& [forward, memory, wanted_rows, halves, first_layer, bad_block] = *static_cast<Search*>(context);
         if (bad_block) return;
         const RowRange kept = forward.kept();
         std::vector<std::byte> row(

@@ -74,8 +74,7 @@ Result<ComputedStep> ModelRunner::results(std::span<const StepInput> inputs, Con
   ComputedStep step;
   step.is_finite = read_results(inputs, streams, step.output);
   if (drafts_) {
-    if (batch_.reaches_last_layer())
-      step.output.draft_logits = drafts_->follow(inputs, batch_, streams, {});
+    if (batch_.reaches_last_layer()) step.output.draft_logits = drafts_->follow(inputs, batch_, streams, {});
     for (const StepInput& input : inputs)
       drafts_->clear_due_rows(input.sequence, sequences_.length(input.sequence) + std::ssize(input.tokens));
   }

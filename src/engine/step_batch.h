@@ -6,8 +6,8 @@
 ///
 /// With bounded replay this is the place that decides which rows go through the decoder half of the model:
 /// those from where it begins in their sequence, and what they see of the window begins there too. In a step
-/// without any of another kind, as in one that only decodes, all rows go through all layers in one pass. Ranks
-/// run the same passes: what the rows of one want (`DecoderUse`) is done by all.
+/// without any of another kind, as in one that only decodes, all rows go through all layers in one pass. All
+/// ranks run the passes that the rows of any of them want (`DecoderUse`).
 #pragma once
 
 #include <cstdint>

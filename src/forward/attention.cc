@@ -169,8 +169,7 @@ void Attention::project(const Call& call, const HalfBlock& half, std::span<const
 
 void Attention::gather_window_inputs(const Call& call) {
   if (context_.layout.plan().cp == 1) return;
-  gather_rows_of_group(context_, rows(call.values.kv, call.pass.num_rows()),
-                       call.pass.shares.kept_by_rank());
+  gather_rows_of_group(context_, rows(call.values.kv, call.pass.num_rows()), call.pass.shares.kept_by_rank());
 }
 
 void Attention::gather_entry_inputs(const Call& call) {

@@ -205,16 +205,18 @@ Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> c
 
 Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> chosen,
                             const DecoderRows& decoder) {
-  const std::int64_t begin = decoder.begin - context_.rank.stage().begin;
-  if (begin >= context_.rank.num_layers()) return run(batch, chosen);
   const Activations<3>& streams = streams_.arrays().drafts;
   StepBatches& batches = context_.device.batches();
   const Step step{batch, batches.begin(batch, chosen)};
   BALEEN_CHECK_LE(step.rows.num_rows, streams.extent(0));
   num_rows_ = step.rows.num_rows;
-  const std::vector<RowRange> kept = layout_.kept_rows(num_rows_);
   streams_.engram().begin(step);
-  // Steps of two batches are not among those that are captured.
+  // Steps of two batches are not among those that are captured, and all stages queue alike.
+  const std::int64_t begin = decoder.begin - context_.rank.stage().begin;
+  if (begin >= context_.rank.num_layers()) {
+    run_main(step);
+    return returned(streams_.arrays().main, step);
+  }
   run_encoder(step, begin);
   if (!decoder.any) {
     num_rows_ = 0;
@@ -223,6 +225,7 @@ Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> c
   const Step rest{decoder.batch, batches.begin(decoder.batch, chosen)};
   BALEEN_CHECK_LE(rest.rows.num_rows, streams.extent(0));
   num_rows_ = rest.rows.num_rows;
+  const std::vector<RowRange> kept = layout_.kept_rows(step.rows.num_rows);
   run_decoder(rest, begin, {.rows = decoder.rows, .kept = kept});
   if (!layout_.plan().shares_rows()) return returned(streams, rest);
   return streams.slice(this->kept().begin, this->kept().end);

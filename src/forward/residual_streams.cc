@@ -143,8 +143,7 @@ RowRange ResidualStreams::attention_rows(const Pass& pass) const {
 }
 
 HcPreArgs ResidualStreams::mixed_for_attention(std::int64_t block, const Pass& pass) const {
-  const bool begins =
-      context_.layout.stage().first || context_.rank.is_draft_block(block) || pass.resumes;
+  const bool begins = context_.layout.stage().first || context_.rank.is_draft_block(block) || pass.resumes;
   return mixed(pass, context_.weights.block(block).hc_attn, attention_rows(pass),
                begins && block == pass.begin);
 }

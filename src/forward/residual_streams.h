@@ -73,7 +73,7 @@ struct StreamMeans {
 /// Rows of a pass that ended before its step did, with which another pass goes on.
 struct HandedRows {
   std::span<const RowPair> rows;   ///< ascending: each row's place in the first pass, and in the second
-  std::span<const RowRange> kept;  ///< of the first pass's rows, those that each rank of the group has
+  std::span<const RowRange> kept;  ///< rows of the first pass that each rank of the group has
 };
 
 /// Called with the streams [K, n, d] of the rows that the rank keeps.

@@ -121,7 +121,7 @@ struct Prepare : Call<DecoderUse> {
 };
 struct Compute : Call<StepRows, true> {
   ByGroup<StepInput> inputs;
-  DecoderUse use;  ///< of all groups
+  DecoderUse use;  ///< what the rows of all groups ask
   static auto fields(auto& self) { return std::tie(self.inputs, self.use); }
 };
 struct Commit : Call<Nothing> {
@@ -133,7 +133,7 @@ struct FindBadBlock : Call<BadBlock, true> {};
 struct Begin : Call<Nothing, true> {
   ByGroup<StepInput> inputs;
   std::int64_t num_links = 0;  ///< drafts of an input at most
-  DecoderUse use;              ///< of all groups
+  DecoderUse use;              ///< what the rows of all groups ask
   static auto fields(auto& self) { return std::tie(self.inputs, self.num_links, self.use); }
 };
 /// The oldest of those.
@@ -211,11 +211,10 @@ struct RankCall {
 };
 
 struct RankReply {
-  using Value =
-      std::variant<calls::Nothing, calls::Tokens, calls::Opened, calls::Room, calls::BadBlock,
-                   calls::StepRows, calls::Transferred, DecoderUse, PrefixLookup, CacheUse,
-                   std::vector<RadixNodeSummary>, std::vector<std::vector<std::int64_t>>,
-                   std::optional<ExpertPlaceStats>>;
+  using Value = std::variant<calls::Nothing, calls::Tokens, calls::Opened, calls::Room, calls::BadBlock,
+                             calls::StepRows, calls::Transferred, DecoderUse, PrefixLookup, CacheUse,
+                             std::vector<RadixNodeSummary>, std::vector<std::vector<std::int64_t>>,
+                             std::optional<ExpertPlaceStats>>;
 
   Value value = {};  ///< has the call's type, or nothing: from a rank that failed or was not called
   std::optional<std::string> failure = std::nullopt;

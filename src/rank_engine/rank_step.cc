@@ -67,8 +67,7 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   const calls::ByGroup<StepInput> groups = by_group(inputs);
   const Result<DecoderUse> use = prepare(groups);
   if (!use) return Failure{use.error()};
-  const std::vector<RankReply>& replies =
-      team_->call({calls::Compute{.inputs = groups, .use = use.value()}});
+  const std::vector<RankReply>& replies = team_->call({calls::Compute{.inputs = groups, .use = use.value()}});
   if (first_failure(replies)) return failure_of_step(replies);
   const StepOutput output = merge(parts_of(inputs), rows_of_groups<calls::Compute>(replies));
   static_cast<void>(team_->call({calls::Commit{.inputs = groups}}));
@@ -164,8 +163,8 @@ std::optional<Failure> RankEngine::queue(std::span<const StepInput> inputs) {
   const Result<DecoderUse> use = prepare(groups);
   if (!use) return Failure{use.error()};
   under_way_.push_back(parts_of(inputs));
-  static_cast<void>(team_->call({calls::Begin{
-      .inputs = std::move(groups), .num_links = most_drafts(inputs), .use = use.value()}}));
+  static_cast<void>(team_->call(
+      {calls::Begin{.inputs = std::move(groups), .num_links = most_drafts(inputs), .use = use.value()}}));
   for (const StepInput& input : inputs)
     sequences_.at(input.sequence).length += std::ssize(input.tokens) + input.num_drafts;
   return std::nullopt;

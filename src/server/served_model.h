@@ -29,7 +29,7 @@ struct ServedModel {
   /// As the official encoder: special strings in what messages say become control tokens. Who writes them may
   /// then forge turns.
   bool controls_in_content = false;
-  std::int64_t bounded_replay_tokens = 0;  ///< of a prompt, those that all layers compute; 0: all
+  std::int64_t bounded_replay_tokens = 0;  ///< last tokens of a prompt that all layers compute; 0: all
   std::int64_t num_layers = 0;
   std::int64_t num_experts = 0;
   std::int64_t created_unix_seconds = 0;

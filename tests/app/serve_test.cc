@@ -77,13 +77,13 @@ TEST_P(ServeWithDisk, AConversationGoesOnAfterKill) {
 }
 INSTANTIATE_TEST_SUITE_P(Policies, ServeWithDisk, testing::Values("all", "checkpoints", "none"));
 
-/// What a sequence of it has beside pages, a pending token and the last ids, is made anew from the pages' tokens:
-/// prompts that end at odd and even places, found in memory and, after the process died, on disk.
+/// What a sequence of it has beside pages, a pending token and the last ids, is made anew from the pages'
+/// tokens: prompts that end at odd and even places, found in memory and, after the process died, on disk.
 TEST(ServeV41, ConversationsGoOnInMemoryAndAfterKill) {
   const test::TemporaryFolder folder;
   const std::string model = folder / "stories";
-  ASSERT_EQ(test::run_program({BALEEN_PROGRAM, "init", model, "--preset", "tiny-v41", "--tokenizer",
-                               "models/stories"})
+  ASSERT_EQ(test::run_program(
+                {BALEEN_PROGRAM, "init", model, "--preset", "tiny-v41", "--tokenizer", "models/stories"})
                 .status,
             0);
   const auto command = serve({"--cache-dir", folder / "cache"}, model);
@@ -108,7 +108,8 @@ TEST(ServeV41, ConversationsGoOnInMemoryAndAfterKill) {
     for (int more = first; more < 4; ++more) {
       const Json reply = ask(server, request(more));
       EXPECT_GE(cached_tokens(reply), 256) << more;
-      EXPECT_EQ(reply["choices"][0]["message"], before[static_cast<std::size_t>(more)]["choices"][0]["message"])
+      EXPECT_EQ(reply["choices"][0]["message"],
+                before[static_cast<std::size_t>(more)]["choices"][0]["message"])
           << more;
     }
   };

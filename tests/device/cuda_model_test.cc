@@ -298,13 +298,14 @@ TEST_P(CudaV41, PiecesAreTheWholeToTheBitFromEveryPlaceOfItsTables) {
   }
 }
 
-/// Steps of two passes, over more and fewer rows than a graph has: pieces do not show, and where so many tokens
-/// go through the decoder half that their windows reach back to none before, the logits are those of steps of
-/// one pass.
+/// Steps of two passes, over more and fewer rows than a graph has: pieces do not show, and where so many
+/// tokens go through the decoder half that their windows reach back to none before, the logits are those of
+/// steps of one pass.
 TEST_P(CudaV41, BoundedReplayIsTheSameInPiecesAndExactWithEnoughTokens) {
   BALEEN_NEEDS_USABLE_GPU();
   const std::vector<TokenId> all = tokens(719);
-  const auto behind = [&](std::int64_t replay, std::size_t prompt, std::initializer_list<std::size_t> chunks) {
+  const auto behind = [&](std::int64_t replay, std::size_t prompt,
+                          std::initializer_list<std::size_t> chunks) {
     EngineOptions with = options(kGpu, 2);
     with.bounded_replay_tokens = replay;
     Engine engine(checkpoint_.path(), with);

@@ -1,5 +1,6 @@
 // Bounded replay over ranks: the bits of one rank where plans have them, the rows of each half, and that
 // neither pieces, sequences beside it nor prefixes that were found show.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -10,6 +11,7 @@
 #include "tests/support/bounded_prompts.h"
 #include "tests/support/compare.h"
 #include "tests/support/converse.h"
+#include "tests/support/damaged_checkpoint.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/test_device.h"
 
@@ -37,13 +39,16 @@ EngineOptions options(const ParallelPlan& plan, std::int64_t max_draft_tokens = 
                          preset_config("tiny-v41"));
 }
 
-std::unique_ptr<ModelEngine> open(const EngineOptions& with) { return open_engine(checkpoint().path(), with); }
+std::unique_ptr<ModelEngine> open(const EngineOptions& with) {
+  return open_engine(checkpoint().path(), with);
+}
 
 /// Prompts that end at odd places, one of them too short to be bounded, and replies with drafts.
 void expect_one_ranks_bits(const ParallelPlan& plan, bool prefix_cache = false) {
   constexpr std::size_t kLengths[] = {391, 77, 262, 203};
   constexpr std::int64_t kDrafts = 2;
-  const auto one = open(options({}, kDrafts, prefix_cache)), many = open(options(plan, kDrafts, prefix_cache));
+  const auto one = open(options({}, kDrafts, prefix_cache)),
+             many = open(options(plan, kDrafts, prefix_cache));
   SCOPED_TRACE(to_text(many->options().parallel));
   EXPECT_SAME_BITS(test::converse(*many, kLengths, 3, kDrafts), test::converse(*one, kLengths, 3, kDrafts));
   EXPECT_EQ(many->expert_load(), one->expert_load());
@@ -108,6 +113,26 @@ TEST(BoundedReplayOfRanks, AsManyTokensAsWindowsReachBackLeaveNoChange) {
   for (const ParallelPlan& plan : {ParallelPlan{.tp = 2}, ParallelPlan{.cp = 2}}) {
     const auto wide = open(options(plan, 0, false, 5 * 128)), whole = open(options(plan, 0, false, 0));
     EXPECT_SAME_BITS(test::run_prompt(*wide, tokens, 707, 290), test::run_prompt(*whole, tokens, 707, 300));
+  }
+}
+
+/// The search runs the step's two passes again, each stage its part of them.
+TEST(BoundedReplayOfRanks, BadLayersOfEitherHalfAreNamed) {
+  const std::vector<TokenId> tokens = test::random_tokens(203, 4096, 10);
+  for (const int layer : {1, 5}) {
+    const test::DamagedCheckpoint damaged(fmt::format("layers.{}.attn_norm.weight", layer), test::kNaN,
+                                          preset_config("tiny-v41"), "models/stories");
+    for (const ParallelPlan& plan :
+         {ParallelPlan{}, ParallelPlan{.dp = 2}, ParallelPlan{.pp = 2}, ParallelPlan{.cp = 2}}) {
+      const auto engine = open_engine(damaged.path(), options(plan));
+      const SequenceId sequence = *engine->open_prompt({}, 203);
+      test::feed_quietly(*engine, sequence, tokens, 150, 100);
+      const StepInput input{sequence, std::span(tokens).subspan(150), WantedLogits::kLast};
+      const Result<StepOutput> output = engine->step({&input, 1});
+      ASSERT_FALSE(output);
+      EXPECT_NE(output.error().find(fmt::format("first in layer {} ", layer)), std::string::npos)
+          << to_text(engine->options().parallel) << ": " << output.error();
+    }
   }
 }
 

@@ -97,8 +97,8 @@ std::vector<float> reply(StepEngine& engine, std::span<const TokenId> tokens, st
     const std::size_t count = std::min<std::size_t>(100, end - next);
     const bool wants = next + count >= num_prompt;
     test::note(seen, test::step(engine, id, tokens.subspan(next, count),
-                          wants ? WantedLogits::kLast : WantedLogits::kNone)
-                   .logits);
+                                wants ? WantedLogits::kLast : WantedLogits::kNone)
+                         .logits);
     next += count;
     if (next == num_prompt) engine.share(id);
   }

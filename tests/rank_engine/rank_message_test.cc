@@ -19,11 +19,14 @@ TEST(RankMessage, AStepComesBack) {
   calls::ByGroup<StepInput> inputs(3);
   inputs[0] = {{.sequence = SequenceId{6}, .tokens = kTokens, .draws = {&drawn, 1}, .num_drafts = 2}};
   inputs[1] = {{SequenceId{4}, std::span(kTokens).first(2), WantedLogits::kAll, {}, false}};
-  const ReceivedCall message = call_from_bytes(to_bytes({calls::Begin{.inputs = inputs, .num_links = 9}, 2}));
+  const DecoderUse use{.is_bounded = true, .has_rows = false};
+  const ReceivedCall message =
+      call_from_bytes(to_bytes({calls::Begin{.inputs = inputs, .num_links = 9, .use = use}, 2}));
   EXPECT_EQ(message.call.group, 2);
   EXPECT_TRUE(message.call.is_collective());
   const auto call = received<calls::Begin>(message);
   EXPECT_EQ(call.num_links, 9);
+  EXPECT_EQ(call.use, use);
   ASSERT_EQ(call.inputs.size(), 3U);
   ASSERT_EQ(call.inputs[0].size(), 1U);
   EXPECT_EQ(call.inputs[0][0].num_drafts, 2);
@@ -59,7 +62,9 @@ TEST(RankMessage, OtherCallsComeBack) {
   EXPECT_EQ(received<calls::Transfer>(call_from_bytes(to_bytes({calls::Transfer{.transfers = transfers}})))
                 .transfers,
             transfers);
-  const ReceivedCall open = call_from_bytes(to_bytes({calls::Open{.prompt = kTokens}, 1}));
+  const ReceivedCall open =
+      call_from_bytes(to_bytes({calls::Open{.prompt = kTokens, .decoder_begin = 272}, 1}));
+  EXPECT_EQ(received<calls::Open>(open).decoder_begin, 272);
   EXPECT_TRUE(std::ranges::equal(received<calls::Open>(open).prompt, kTokens));
   const ReceivedCall close =
       call_from_bytes(to_bytes({calls::Close{.sequence = SequenceId{7}, .keep = true}, 1}));
@@ -92,6 +97,8 @@ TEST(RankMessage, OtherRepliesComeBack) {
   EXPECT_EQ(back({.failure = "no room"}).failure, "no room");
   EXPECT_FALSE(back({calls::Opened{}}).to<calls::Open>().sequence);
   EXPECT_EQ(back({calls::Opened{SequenceId{3}}}).to<calls::Open>().sequence, SequenceId{3});
+  const DecoderUse asked{.is_bounded = true, .has_rows = true};
+  EXPECT_EQ(back({asked}).to<calls::Prepare>(), asked);
   CacheUse use;
   use.pages = {.total = 4, .free = 1, .cached = 2, .in_use = 1};
   EXPECT_EQ(back({use}).to<calls::UseOfCache>().pages.cached, 2);

@@ -1,5 +1,5 @@
-// Bounded replay through the whole server: what it says of itself, and replies that depend neither on pieces of
-// their prompts, on requests beside them, on drafts nor on what was cached.
+// Bounded replay through the whole server: what it says of itself, and replies that depend neither on pieces
+// of their prompts, on requests beside them, on drafts nor on what was cached.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -38,15 +38,15 @@ RunningServerOptions options(std::int64_t chunk, std::int64_t drafts, bool prefi
 /// Some hundred tokens that begin as those of every other one.
 std::string prompt(int number) {
   std::string text;
-  for (int i = 0; i < 50 + 7 * number; ++i) text += fmt::format("The {}. whale swam to the blue sea. ", i % 17);
+  for (int i = 0; i < 50 + 7 * number; ++i)
+    text += fmt::format("The {}. whale swam to the blue sea. ", i % 17);
   return text + fmt::format("Then number {} came.", number);
 }
 
 std::string reply(RunningServer& server, int number) {
-  const Json json = server.ask("/v1/completions", {{"model", "stories"},
-                                                   {"prompt", prompt(number)},
-                                                   {"max_tokens", 12},
-                                                   {"temperature", 0}});
+  const Json json =
+      server.ask("/v1/completions",
+                 {{"model", "stories"}, {"prompt", prompt(number)}, {"max_tokens", 12}, {"temperature", 0}});
   return json["choices"][0]["text"].dump() + json["usage"]["completion_tokens"].dump();
 }
 

@@ -1,4 +1,5 @@
-/// The whole server in this process, on the bundled model unless another is named, and a free port of the loopback.
+/// The whole server in this process, on the bundled model unless another is named, and a free port of the
+/// loopback.
 #pragma once
 
 #include <chrono>

@@ -31,9 +31,10 @@ inline std::vector<float> converse(StepEngine& engine, std::span<const std::size
   std::vector<float> seen;
   std::vector<Conversation> all;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    Conversation one{.tokens = random_tokens(static_cast<std::int64_t>(lengths[i]) + 12,
-                                             engine.limits().vocab_size, seed + static_cast<std::uint32_t>(i)),
-                     .num_prompt = lengths[i]};
+    Conversation one{
+        .tokens = random_tokens(static_cast<std::int64_t>(lengths[i]) + 12, engine.limits().vocab_size,
+                                seed + static_cast<std::uint32_t>(i)),
+        .num_prompt = lengths[i]};
     one.id = *engine.open_prompt(std::span(one.tokens).first(one.num_prompt),
                                  static_cast<std::int64_t>(one.num_prompt));
     one.next = static_cast<std::size_t>(engine.length(one.id));

@@ -13,7 +13,10 @@ namespace baleen::test {
 /// A copy of the weights in which the first element of a BF16 tensor is `bits`.
 class DamagedCheckpoint {
  public:
-  DamagedCheckpoint(const std::string& tensor, Bf16Bits bits) : checkpoint_("tiny-flash") {
+  DamagedCheckpoint(const std::string& tensor, Bf16Bits bits,
+                    const ModelConfig& config = preset_config("tiny-flash"),
+                    const std::filesystem::path& tokenizer = {})
+      : checkpoint_(config, 1, tokenizer) {
     std::string file = read_text_file(checkpoint_.weights());
     const auto tensors = parse_safetensors(std::as_bytes(std::span(file)), "test");
     const TensorInfo* found = find_tensor(tensors, tensor);

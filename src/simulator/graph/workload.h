@@ -25,7 +25,8 @@ struct Workload {
   bool trains = false;
   /// Share of a prompt's tokens that the cache has, in [0, 1); not while decoding.
   double prefix_cache_hit_rate = 0;
-  /// Last tokens of a prompt that the decoder half of the model (model/decoder_half.h) is computed on; 0: all.
+  /// Last tokens of a prompt that the decoder half of the model (model/decoder_half.h) is computed on; 0:
+  /// all.
   std::int64_t bounded_replay = 0;
   double imbalance = 1;       ///< heaviest rank's share of routed tokens over the mean, >= 1
   double hash_imbalance = 1;  ///< as `imbalance`, in layers routed by token id
@@ -58,9 +59,9 @@ void validate(const Workload& workload, const ModelConfig& config);
 
 /// One sequence's part of a step.
 struct QueryPart {
-  std::int64_t start = 0;       ///< positions cached before
-  std::int64_t num_tokens = 1;  ///< new ones
-  std::int64_t num_logits = 1;  ///< how many of the last rows want logits
+  std::int64_t start = 0;        ///< positions cached before
+  std::int64_t num_tokens = 1;   ///< new ones
+  std::int64_t num_logits = 1;   ///< how many of the last rows want logits
   std::int64_t num_encoded = 0;  ///< first rows that end before the decoder half of the model
 };
 
