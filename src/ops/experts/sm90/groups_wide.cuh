@@ -132,8 +132,8 @@ __device__ void load_items(const WideProducts& p, const Ring& ring, int rank) {
 template <class S>
 class RowScales {
  public:
-  __device__ RowScales(const WideProducts& p, const Item<S>& item, const int (&rows)[2])
-      : num_slices_(p.num_slices) {
+  __device__ RowScales(const WideProducts& p, const Item<S>& item, const int (&rows)[2], int lane)
+      : num_slices_(p.num_slices), lane_(lane) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       constexpr int kRowsOfScale = format_layout(S::kWeights).scale_rows;
@@ -148,7 +148,7 @@ class RowScales {
 
   /// Of slice `slice`; slices in order. Behind the last one anything.
   __device__ __forceinline__ void reach(int slice, std::uint32_t (&codes)[2]) {
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads, q = lane % 4;
+    const int q = lane_ % 4;
     if (slice % 4 == 0) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) own_[i] = next_[i];
@@ -156,18 +156,18 @@ class RowScales {
     }
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      codes[i] = __shfl_sync(0xFFFFFFFF, own_[i], lane - q + slice % 4) >> (8 * q) & 0xFFu;
+      codes[i] = __shfl_sync(0xFFFFFFFF, own_[i], lane_ - q + slice % 4) >> (8 * q) & 0xFFu;
   }
 
  private:
   __device__ void load(int first) {
-    const int slice = min(first + static_cast<int>(threadIdx.x) % 4, num_slices_ - 1);
+    const int slice = min(first + lane_ % 4, num_slices_ - 1);
 #pragma unroll
     for (int i = 0; i < 2; ++i) next_[i] = __ldcg(words_[i] + slice);
   }
 
   const std::uint32_t* words_[2];
-  int num_slices_;
+  int num_slices_, lane_;
   std::uint32_t own_[2], next_[2];
 };
 
@@ -270,7 +270,7 @@ class Multiplier {
     find_itself();
 
     const int rows[2] = {item.box_row(box_of(0)) + row_in_box(0), item.box_row(box_of(1)) + row_in_box(1)};
-    RowScales<S> scales(p_, item, rows);
+    RowScales<S> scales(p_, item, rows, lane_);
     float acc[kParts][kPartSums] = {};
     Operand operands[2];
     // Begins the sums of a slice's part, a group of instructions for each half of its inputs.
