@@ -85,11 +85,18 @@ struct Params {
 /// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e2m1 codes as BF16: magnitudes count from 2^-126.
 __device__ inline void dequantise_e2m1_word(std::uint32_t word, std::uint32_t multiplier,
                                             std::uint32_t (&pairs)[4]) {
-  constexpr std::uint32_t kMagnitudes = 0x01C001C0, kSigns = 0x80008000;
-  pairs[0] = ptx::multiply_bf16_pair((word << 6 & kMagnitudes) | (word << 12 & kSigns), multiplier);
-  pairs[1] = ptx::multiply_bf16_pair((word << 2 & kMagnitudes) | (word << 8 & kSigns), multiplier);
-  pairs[2] = ptx::multiply_bf16_pair((word >> 2 & kMagnitudes) | (word << 4 & kSigns), multiplier);
-  pairs[3] = ptx::multiply_bf16_pair((word >> 6 & kMagnitudes) | (word & kSigns), multiplier);
+  // A code in the lowest bits of each half is copied by a product to where BF16 has its sign and to where it
+  // has the magnitude. Two shifts and their sum would be work of the units that all the rest is work of.
+  constexpr std::uint32_t kFields = 0x81C081C0, kFirst = 0x000F000F, kSecond = 0x00F000F0;
+  const auto pair = [&](std::uint32_t codes, std::uint32_t copies) {
+    return ptx::multiply_bf16_pair(codes * copies & kFields, multiplier);
+  };
+  constexpr std::uint32_t kFirstCopies = 1 << 6 | 1 << 12, kSecondCopies = 1 << 2 | 1 << 8;
+  const std::uint32_t later = word >> 8;
+  pairs[0] = pair(word & kFirst, kFirstCopies);
+  pairs[1] = pair(word & kSecond, kSecondCopies);
+  pairs[2] = pair(later & kFirst, kFirstCopies);
+  pairs[3] = pair(later & kSecond, kSecondCopies);
 }
 
 /// A row of weights as thread 4 g + q reads it.
@@ -263,6 +270,16 @@ struct Memory {
   std::uint32_t multipliers[kScaleCodes];  ///< each e4m3 scale, twice in a word
 };
 
+/// What eight codes of a token, which have a scale per 32, are multiplied with.
+__device__ inline std::uint32_t token_multiplier(std::uint32_t low, std::uint32_t high, float scale) {
+  // Where one of them is NaN, so are all.
+  constexpr std::uint32_t kMagnitudes = 0x7F7F7F7F, kOnes = 0x01010101, kTops = 0x80808080,
+                          kNaNs = 0x7FC07FC0;
+  if (((((low & kMagnitudes) + kOnes) | ((high & kMagnitudes) + kOnes)) & kTops) != 0) return kNaNs;
+  constexpr float kLargest = 0x1p23F;
+  return e4m3_multiplier(fminf(scale, kLargest) * power_of_two(-kTokenShift));
+}
+
 /// Rows of a tile, with a scale for kGroup values each, on their way to `Columns`.
 template <int kTokens, int kGroup = kActivationGroup, int kBlockWarps = kWarps>
 class ColumnLoader {
@@ -327,12 +344,7 @@ class ColumnLoader {
 
   [[nodiscard]] __device__ std::uint32_t multiplier(int i) const {
     if constexpr (!kOwnScales) return e4m3_multiplier(1.0F);
-    // Where one of the item's codes is NaN, so are all.
-    constexpr std::uint32_t kMagnitudes = 0x7F7F7F7F, kOnes = 0x01010101, kTops = 0x80808080,
-                            kNaNs = 0x7FC07FC0;
-    if (((((low_[i] & kMagnitudes) + kOnes) | ((high_[i] & kMagnitudes) + kOnes)) & kTops) != 0) return kNaNs;
-    constexpr float kLargest = 0x1p23F;
-    return e4m3_multiplier(fminf(scales_[i], kLargest) * power_of_two(-kTokenShift));
+    return token_multiplier(low_[i], high_[i], scales_[i]);
   }
 
   const Fp8Rows& rows_;
