@@ -217,22 +217,28 @@ std::set<int> chosen_of(const Tokens& tokens) {
 TEST(CopiedExperts, ComeOnceAndGiveTheSameBits) {
   BALEEN_NEEDS_GPU();
   // One row, both shapes of the kernel, more rows of an expert than a tile has.
-  for (const auto& [routed, sums] : {std::pair{WeightFormat::kFp4, ExpertSums::kFree},
-                                     {WeightFormat::kFp4, ExpertSums::kStated},
-                                     {WeightFormat::kFp8, ExpertSums::kFree},
-                                     {WeightFormat::kNvfp4, ExpertSums::kFree}}) {
+  const Geometry fp4, v41{.shared = WeightFormat::kFp8x32, .group = kSmallActivationGroup};
+  for (const auto& [kind, sums] : {std::pair{fp4, ExpertSums::kFree},
+                                   {fp4, ExpertSums::kStated},
+                                   {v41, ExpertSums::kFree},
+                                   {v41, ExpertSums::kStated},
+                                   {Geometry{.routed = WeightFormat::kFp8}, ExpertSums::kFree},
+                                   {Geometry{.routed = WeightFormat::kNvfp4}, ExpertSums::kFree}}) {
     for (const int num_experts : {7, 40}) {
       TestCuda cuda;
-      const Layer layer(cuda, {.num_experts = num_experts, .routed = routed});
+      Geometry geometry = kind;
+      geometry.num_experts = num_experts;
+      const Layer layer(cuda, geometry);
       for (const std::int64_t num_rows : {1, 2, 9, 64, 70, 256}) {
         Tokens tokens(layer.geometry(), num_rows, 3, 5);
         if (num_rows > 2) tokens.ids[3] = tokens.ids[5] = -1;
         const auto want = run(cuda, layer, tokens, {.sums = sums});
         for (const int every : {1, 3, 100}) {
-          SCOPED_TRACE(fmt::format("{} weights, {} sums, {} experts, those of {} n on the host, {} rows",
-                                   weight_format_name(routed),
-                                   sums == ExpertSums::kStated ? "stated" : "free", num_experts, every,
-                                   num_rows));
+          SCOPED_TRACE(
+              fmt::format("{} weights, groups of {}, {} sums, {} experts, those of {} n on the host, "
+                          "{} rows",
+                          weight_format_name(geometry.routed), geometry.group,
+                          sums == ExpertSums::kStated ? "stated" : "free", num_experts, every, num_rows));
           const auto on_host = [&](int expert) { return expert % every == 0; };
           const PlacedExperts placed(cuda, layer, on_host);
           EXPECT_SAME_BITS(
