@@ -194,7 +194,7 @@ void experts_few_groups(const ExpertsArgs& args, CudaContext& context) {
   auto* inner = context.scratch.allocate<Bf16Bits>(
       few_group_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
   fetch_before_products(args, context);
-  few_group_experts(args, device_places(args), inner, context);
+  few_group_experts(args, inner, context);
 }
 
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {

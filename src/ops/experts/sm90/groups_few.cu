@@ -39,14 +39,17 @@ static_assert((kMaxRoutedWarps + kMaxSharedWarps) * kWarpLanes <= kThreadsBeside
 struct FewParams {
   Matrix routed[3], shared[3];  ///< w1, w3, w2
   const std::int32_t* places;   ///< null: expert e is at place e
+  /// Places before any expert is fetched: those that differ are of experts that come; null: none does.
+  const std::int32_t* places_before;
   const std::int32_t* ids;
   const float* weights;
   const Bf16Bits* x;
   Fp8Rows x_fp8;
-  bool x_is_settled;  ///< x is there before the first kernel's wait
-  Bf16Bits* inner;    ///< [slots + tokens, inner_pitch]: a of every slot, then of the shared expert
-  Bf16Bits* out;      ///< null: the sums go to `sums`
-  float* sums;        ///< partial, in float32
+  bool x_is_settled;     ///< x is there before the first kernel's wait
+  bool ids_are_settled;  ///< so are ids and weights, where the kernel before it is one that fetches experts
+  Bf16Bits* inner;       ///< [slots + tokens, inner_pitch]: a of every slot, then of the shared expert
+  Bf16Bits* out;         ///< null: the sums go to `sums`
+  float* sums;           ///< partial, in float32
   std::int32_t width, inner_width, shared_inner_width, inner_pitch;
   std::int32_t num_tokens, num_selected;
   std::int32_t first_expert, num_experts;  ///< of this rank
@@ -69,6 +72,7 @@ struct FewShape {
 /// sorted by expert, then slot, and a *part* is up to kMaxTogether neighbours with the same expert.
 struct alignas(128) FewPlan {
   int num_columns, num_parts;
+  bool waits;                                ///< some place is not known before experts have come
   std::int32_t expert[kMaxSlots];            ///< by slot; -1: none of this rank
   std::int32_t number_in_expert[kMaxSlots];  ///< by column
   std::int32_t slot[kMaxSlots];              ///< by column
@@ -84,7 +88,8 @@ __device__ void block_barrier() {
 }
 
 /// By all threads; ends with a barrier. What earlier kernels wrote is read past the first-level cache.
-__device__ void make_plan(const FewParams& p, FewPlan& plan) {
+/// `ahead`: kernels that fetch experts may still run.
+__device__ void make_plan(const FewParams& p, bool ahead, FewPlan& plan) {
   const int thread = static_cast<int>(threadIdx.x), num_slots = p.num_slots();
   int expert = -1, place = 0;
   float weight = 0.0F;
@@ -95,7 +100,9 @@ __device__ void make_plan(const FewParams& p, FewPlan& plan) {
     weight = __ldcg(p.weights + thread);
     if (expert >= 0) place = p.places == nullptr ? expert : __ldcg(p.places + expert);
   }
+  if (ahead && thread == 0) plan.waits = false;
   block_barrier();
+  if (ahead && expert >= 0 && place != __ldcg(p.places_before + expert)) plan.waits = true;
   if (thread < num_slots) {
     int column = 0, before = 0, all = 0;
     for (int slot = 0; slot < num_slots; ++slot) {
@@ -256,16 +263,18 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
   const int warp = warp_index(), g = lane_index() / 4, q = lane_index() % 4;
   InnerItems items(p, shape.split);
 
-  const auto wait = [&] {
+  const auto make_plan_there = [&] {
     if (p.x_is_settled) store_x(p, columns);
-    const auto waited = order.wait();
-    make_plan(p, plan);
+    if (p.ids_are_settled) make_plan(p, true, plan);
+    if (!p.ids_are_settled || plan.waits) {
+      (void)order.wait();
+      make_plan(p, false, plan);
+    }
     items.open(plan.num_parts);
-    return waited;
   };
   // The next kernel's weights come behind the first ones of this.
-  const auto prepare = [&](const auto& waited) {
-    waited.launch_next();
+  const auto prepare = [&] {
+    order.wait().launch_next();
     if (!p.x_is_settled) store_x(p, columns);
     block_barrier();
   };
@@ -287,7 +296,8 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
     // Its weights are known before the ids are.
     RowStream<WeightFormat::kFp8x32, kSharedStages, decltype(rows)> stream(
         rings + warp * ring_bytes(kSharedStages), p.width, num_items, rows);
-    prepare(wait());
+    make_plan_there();
+    prepare();
     for (int item = 0; item < num_items; ++item) {
       float acc[4];
       stream.multiply(column, acc);
@@ -296,7 +306,7 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
     }
     return;
   }
-  const auto waited = wait();
+  make_plan_there();
   const int own = warp - shape.shared_warps;
   const int num_items = items_of_warp(items.num_routed(), own, shape.routed_warps);
   const auto number = [&](int item) { return own + item * shape.routed_warps; };
@@ -307,7 +317,7 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
   RowStream<WeightFormat::kFp4, kStages, decltype(rows)> stream(
       rings + shape.shared_warps * ring_bytes(kSharedStages) + own * ring_bytes(kStages), p.width, num_items,
       rows);
-  prepare(waited);
+  prepare();
   for (int item = 0; item < num_items; ++item) {
     float acc[4];
     stream.multiply(column, acc);
@@ -367,7 +377,7 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
     y[column * layout.num_outputs + eight * kHalfRows + g] = rounds ? rounded_to_bf16(value) : value;
   };
 
-  make_plan(p, plan);
+  make_plan(p, false, plan);
   if (warp < shape.shared_warps) {
     const int num_items = p.has_shared ? items_of_warp((num_eights + 1) / 2, warp, shape.shared_warps) : 0;
     const auto eight = [&](int item, int half) { return 2 * (warp + item * shape.shared_warps) + half; };
@@ -533,8 +543,7 @@ std::int64_t few_group_inner_values(std::int64_t num_tokens, std::int64_t num_se
   return num_tokens * (num_selected + 1) * inner_width;
 }
 
-void few_group_experts(const ExpertsArgs& args, const std::int32_t* places, Bf16Bits* inner,
-                       CudaContext& context) {
+void few_group_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& context) {
   using E = ExpertWeights;
   const auto routed = [&](WeightMatrix E::*which) { return dequantised::describe(args.routed, which); };
   const auto shared = [&](WeightMatrix E::*which) {
@@ -542,30 +551,34 @@ void few_group_experts(const ExpertsArgs& args, const std::int32_t* places, Bf16
   };
   BALEEN_CHECK(!args.x_fp8 || args.x_fp8.group == kSmallActivationGroup);
   const FewExtents extents(args);
-  const FewParams params{.routed = {routed(&E::w1), routed(&E::w3), routed(&E::w2)},
-                         .shared = {shared(&E::w1), shared(&E::w3), shared(&E::w2)},
-                         .places = places,
-                         .ids = args.ids.data(),
-                         .weights = args.weights.data(),
-                         .x = args.x.bf16().data(),
-                         .x_fp8 = args.x_fp8,
-                         .x_is_settled = context.stream.is_settled(
-                             Accesses().read(args.x).read(args.x_fp8, args.x.extent(0), args.x.extent(1))),
-                         .inner = inner,
-                         .out = args.partial_sums ? nullptr : args.out.bf16().data(),
-                         .sums = args.partial_sums ? args.out.data() : nullptr,
-                         .width = extents.width,
-                         .inner_width = extents.inner_width,
-                         .shared_inner_width = extents.shared_inner_width,
-                         .inner_pitch = static_cast<std::int32_t>(inner_pitch_of(args)),
-                         .num_tokens = extents.num_tokens,
-                         .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
-                         .first_expert = static_cast<std::int32_t>(args.first_expert),
-                         .num_experts = static_cast<std::int32_t>(args.routed.size()),
-                         .has_shared = args.shared != nullptr,
-                         .rounds_routed = !args.split.routed,
-                         .rounds_shared = !args.split.shared,
-                         .swiglu_limit = args.swiglu_limit};
+  const bool fetches = args.places.copied != nullptr;
+  const FewParams params{
+      .routed = {routed(&E::w1), routed(&E::w3), routed(&E::w2)},
+      .shared = {shared(&E::w1), shared(&E::w3), shared(&E::w2)},
+      .places = device_places(args),
+      .places_before = fetches ? args.places.of_expert : nullptr,
+      .ids = args.ids.data(),
+      .weights = args.weights.data(),
+      .x = args.x.bf16().data(),
+      .x_fp8 = args.x_fp8,
+      .x_is_settled = context.stream.is_settled(
+          Accesses().read(args.x).read(args.x_fp8, args.x.extent(0), args.x.extent(1))),
+      .ids_are_settled = fetches && context.stream.is_settled(Accesses().read(args.ids, args.weights)),
+      .inner = inner,
+      .out = args.partial_sums ? nullptr : args.out.bf16().data(),
+      .sums = args.partial_sums ? args.out.data() : nullptr,
+      .width = extents.width,
+      .inner_width = extents.inner_width,
+      .shared_inner_width = extents.shared_inner_width,
+      .inner_pitch = static_cast<std::int32_t>(inner_pitch_of(args)),
+      .num_tokens = extents.num_tokens,
+      .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
+      .first_expert = static_cast<std::int32_t>(args.first_expert),
+      .num_experts = static_cast<std::int32_t>(args.routed.size()),
+      .has_shared = args.shared != nullptr,
+      .rounds_routed = !args.split.routed,
+      .rounds_shared = !args.split.shared,
+      .swiglu_limit = args.swiglu_limit};
   // A copying block and one of these have no room beside each other, and copies by a guess go on for long.
   const bool copies = !args.hints.next.ids.empty() && context.num_branch_sms == 0;
   const int num_sms = std::max(1, context.num_sms - (copies ? kGuessBlocks : 0));

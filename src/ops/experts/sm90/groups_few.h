@@ -23,8 +23,7 @@ inline constexpr std::int64_t kMaxFewGroupSlots = 64;  ///< token-expert assignm
 [[nodiscard]] std::int64_t few_group_inner_values(std::int64_t num_tokens, std::int64_t num_selected,
                                                   std::int64_t inner_width);
 
-/// Routed experts in FP4; expert e is at `places[e]`, null: at e. `inner`: what one kernel leaves to the other.
-void few_group_experts(const ExpertsArgs& args, const std::int32_t* places, Bf16Bits* inner,
-                       CudaContext& context);
+/// Routed experts in FP4, behind `fetch_before_products`. `inner`: what one kernel leaves to the other.
+void few_group_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& context);
 
 }  // namespace baleen::sm90
