@@ -18,11 +18,18 @@ inline constexpr int kFp4Shift = 63, kTokenShift = 16;
 /// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e2m1 codes as BF16: magnitudes count from 2^-126.
 __device__ inline void dequantise_e2m1_word(std::uint32_t word, std::uint32_t multiplier,
                                             std::uint32_t (&pairs)[4]) {
-  constexpr std::uint32_t kMagnitudes = 0x01C001C0, kSigns = 0x80008000;
-  pairs[0] = ptx::multiply_bf16_pair((word << 6 & kMagnitudes) | (word << 12 & kSigns), multiplier);
-  pairs[1] = ptx::multiply_bf16_pair((word << 2 & kMagnitudes) | (word << 8 & kSigns), multiplier);
-  pairs[2] = ptx::multiply_bf16_pair((word >> 2 & kMagnitudes) | (word << 4 & kSigns), multiplier);
-  pairs[3] = ptx::multiply_bf16_pair((word >> 6 & kMagnitudes) | (word & kSigns), multiplier);
+  // A code in the lowest bits of each half is copied by a product to where BF16 has its sign and to where it
+  // has the magnitude. Two shifts and their sum would be work of the units that all the rest is work of.
+  constexpr std::uint32_t kFields = 0x81C081C0, kFirst = 0x000F000F, kSecond = 0x00F000F0;
+  const auto pair = [&](std::uint32_t codes, std::uint32_t copies) {
+    return ptx::multiply_bf16_pair(codes * copies & kFields, multiplier);
+  };
+  constexpr std::uint32_t kFirstCopies = 1 << 6 | 1 << 12, kSecondCopies = 1 << 2 | 1 << 8;
+  const std::uint32_t later = word >> 8;
+  pairs[0] = pair(word & kFirst, kFirstCopies);
+  pairs[1] = pair(word & kSecond, kSecondCopies);
+  pairs[2] = pair(later & kFirst, kFirstCopies);
+  pairs[3] = pair(later & kSecond, kSecondCopies);
 }
 
 /// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e4m3 codes as BF16.

@@ -20,6 +20,7 @@
 #include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/experts.h"
+#include "ops/experts/sm90/groups_few.h"
 #include "ops/experts/sm90/groups_wide.h"
 #include "ops/operation/run_quickest.h"
 
@@ -105,6 +106,9 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   const std::int64_t streamed_rows = std::min(num_rows, kMaxStreamedTokens);
   std::int64_t most =
       Arena::bytes_for<Bf16Bits>(four_token_inner_values(streamed_rows, num_selected, inner_width));
+  const std::int64_t group_rows = std::min(num_rows, kMaxFewGroupTokens);
+  most = std::max(most,
+                  Arena::bytes_for<Bf16Bits>(few_group_inner_values(group_rows, num_selected, inner_width)));
   const auto count = [&](const ProductVariant& variant, std::int64_t rows) {
     const DispatchExtents extents{rows, num_selected, num_experts, rows, variant.max_tokens};
     ScratchCounter quantised, bf16;
@@ -228,6 +232,16 @@ void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
   const double mean = mean_assignments(args);
   if (mean <= kFewDequantisedTokens) return experts_groups_few(args, context);
   (mean <= kMostOfSmall ? experts_groups_small : experts_groups_large)(args, context);
+}
+
+void experts_few_groups(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  check_expert_arguments(args, WeightFormat::kFp8x32);
+  const ScratchScope scope(context.scratch);
+  auto* inner = context.scratch.allocate<Bf16Bits>(
+      few_group_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
+  fetch_before_products(args, context);
+  few_group_experts(args, inner, context);
 }
 
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {

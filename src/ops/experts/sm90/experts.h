@@ -22,6 +22,8 @@ void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context);
 void experts_groups_few(const ExpertsArgs& args, CudaContext& context);
 void experts_groups_small(const ExpertsArgs& args, CudaContext& context);
 void experts_groups_large(const ExpertsArgs& args, CudaContext& context);
+/// The same for up to eight tokens (groups_few.h).
+void experts_few_groups(const ExpertsArgs& args, CudaContext& context);
 /// `ExpertSums::kStated`.
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
 void experts_stated_many(const ExpertsArgs& args, CudaContext& context);
