@@ -14,7 +14,7 @@
 namespace baleen::sm90 {
 namespace {
 
-using Run = void (*)(const ExpertsArgs&, CudaContext&);
+using Kernel = void (*)(const ExpertsArgs&, CudaContext&);
 constexpr ExpertSplit kBoth{.routed = true, .shared = true};
 
 Geometry geometry_of(std::int64_t width, std::int64_t inner, WeightFormat routed = WeightFormat::kFp4) {
@@ -52,7 +52,7 @@ TEST(WideGroupsSm90, BitsAreThoseOfFewTokens) {
         const Tokens tokens = crowded(layer.geometry(), num_rows);
         for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
           const auto want = run(cuda, layer, tokens, {.split = split, .run = experts_groups_few});
-          for (const auto& [name, wide] : {std::pair<const char*, Run>{"small", experts_groups_small},
+          for (const auto& [name, wide] : {std::pair<const char*, Kernel>{"small", experts_groups_small},
                                            {"large", experts_groups_large}}) {
             SCOPED_TRACE(fmt::format("{} weights, {} x {}, {} rows, {} tiles{}", weight_format_name(routed),
                                      width, inner, num_rows, name, split.any() ? ", split" : ""));
@@ -75,7 +75,7 @@ TEST(WideGroupsSm90, FormsOfACall) {
                             Options{.split = kBoth, .first_expert = 1, .num_experts = 2}}) {
       options.run = experts_groups_few;
       const auto want = run(cuda, layer, tokens, options);
-      for (const Run wide : {experts_groups_small, experts_groups_large}) {
+      for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
         options.run = wide;
         EXPECT_SAME_BITS(run(cuda, layer, tokens, options), want) << num_rows << " rows";
       }
@@ -93,7 +93,7 @@ TEST(WideGroupsSm90, InnerWidthsThatDiffer) {
     const Layer layer(cuda, geometry);
     const Tokens tokens = crowded(geometry, 90);
     const auto want = run(cuda, layer, tokens, {.split = kBoth, .run = experts_groups_few});
-    for (const Run wide : {experts_groups_small, experts_groups_large})
+    for (const Kernel wide : {experts_groups_small, experts_groups_large})
       EXPECT_SAME_BITS(run(cuda, layer, tokens, {.split = kBoth, .run = wide}), want);
   }
 }
@@ -109,7 +109,7 @@ TEST(WideGroupsSm90, ScalesFarApart) {
   });
   const Tokens tokens = crowded(layer.geometry(), 100);
   const auto want = run(cuda, layer, tokens, {.run = experts_groups_few});
-  for (const Run wide : {experts_groups_small, experts_groups_large})
+  for (const Kernel wide : {experts_groups_small, experts_groups_large})
     EXPECT_SAME_BITS(run(cuda, layer, tokens, {.run = wide}), want);
 }
 
@@ -118,7 +118,7 @@ TEST(WideGroupsSm90, NaNStaysInItsRow) {
   TestCuda cuda;
   const Layer layer(cuda, geometry_of(384, 256));
   const std::int64_t width = layer.geometry().width;
-  for (const Run wide : {experts_groups_small, experts_groups_large}) {
+  for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
     Tokens tokens = crowded(layer.geometry(), 100);
     tokens.x[static_cast<std::size_t>(width + 3)] = std::nanf("");
     const auto out = run(cuda, layer, tokens, {.run = wide});
@@ -138,7 +138,7 @@ TEST(WideGroupsSm90, ManyCallsGiveTheSameBits) {
   for (const std::int64_t num_rows : {40, 300}) {
     const Tokens tokens(geometry, num_rows, 3, 31);
     const auto want = run(cuda, layer, tokens, {.run = experts_groups_few});
-    for (const Run wide : {experts_groups_small, experts_groups_large}) {
+    for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
       Call call(cuda, layer, tokens, {.run = wide});
       int num_wrong = 0;
       for (int i = 0; i < kCalls; ++i) num_wrong += test::bit_difference(call.run(), want).empty() ? 0 : 1;
@@ -151,7 +151,7 @@ TEST(WideGroupsSm90, ManyCallsGiveTheSameBits) {
 TEST(WideGroupsSm90, ThePlannedScratchHoldsEveryKernel) {
   BALEEN_NEEDS_GPU();
   for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
-    for (const Run kernel : {experts_groups_few, experts_groups_small, experts_groups_large}) {
+    for (const Kernel kernel : {experts_groups_few, experts_groups_small, experts_groups_large}) {
       for (const std::int64_t num_rows : {4, 60, 150}) {
         TestCuda cuda;
         const Layer layer(cuda, geometry_of(256, 384));
