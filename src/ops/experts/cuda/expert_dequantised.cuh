@@ -243,16 +243,6 @@ struct Memory {
   std::uint32_t multipliers[kScaleCodes];  ///< each e4m3 scale, twice in a word
 };
 
-/// What eight codes of a token, which have a scale per 32, are multiplied with.
-__device__ inline std::uint32_t token_multiplier(std::uint32_t low, std::uint32_t high, float scale) {
-  // Where one of them is NaN, so are all.
-  constexpr std::uint32_t kMagnitudes = 0x7F7F7F7F, kOnes = 0x01010101, kTops = 0x80808080,
-                          kNaNs = 0x7FC07FC0;
-  if (((((low & kMagnitudes) + kOnes) | ((high & kMagnitudes) + kOnes)) & kTops) != 0) return kNaNs;
-  constexpr float kLargest = 0x1p23F;
-  return e4m3_multiplier(fminf(scale, kLargest) * power_of_two(-kTokenShift));
-}
-
 /// Rows of a tile, with a scale for kGroup values each, on their way to `Columns`.
 template <int kTokens, int kGroup = kActivationGroup, int kBlockWarps = kWarps>
 class ColumnLoader {
