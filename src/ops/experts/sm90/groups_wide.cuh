@@ -1,8 +1,9 @@
 /// The kernels of groups_wide.h. A pair of blocks (a cluster) has neighbouring rows of the same tile's
 /// weights: each loads its own weights and one half of every slice of the tokens, which TMA writes into both.
 /// In a block one thread keeps the ring of slices full and two warpgroups multiply 64 rows each. While tensor
-/// cores sum a slice, a warpgroup brings its weights of the next one to BF16 in other registers and adds what
-/// they summed before. The sums of many tokens are taken in two halves, so that this needs few registers.
+/// cores multiply half of a slice's inputs, a warpgroup brings its weights for the next half to BF16 in other
+/// registers. Sums of many tokens are two sets, of which one is added to the output's while the other one is
+/// computed.
 ///
 ///     inner   8 rows of w1 and the same of w3 a warp, so that a thread has what SwiGLU takes, and a warpgroup
 ///             a scale group of 32 inner values
@@ -41,8 +42,6 @@ inline constexpr std::uint32_t kMultipliersBarrier = 1;
 using SmallWidths = std::integer_sequence<int, 16, 32, 48, 64>;
 using LargeWidths = std::integer_sequence<int, 64, 80, 96, 112, 128, 144>;
 inline constexpr int kMostAtOnce = 64;
-/// Of how many both halves' sums of a slice have registers at once.
-inline constexpr int kMostInTwoSets = 128;
 
 template <WeightFormat kFormat, WideShape kSize, bool kIsDown>
 struct Shape {
@@ -171,9 +170,9 @@ class RowScales {
   std::uint32_t own_[2], next_[2];
 };
 
-/// A thread's part of the weights' operand for a slice: four instructions' worth for each half of its inputs.
+/// A thread's part of the weights' operand for half a slice's inputs: four instructions' worth.
 struct Operand {
-  std::uint32_t halves[kBoxesPerSlice][kMmasPerBox][4];
+  std::uint32_t fragments[kMmasPerBox][4];
 };
 
 /// A thread of a warpgroup that multiplies.
@@ -240,15 +239,16 @@ class Multiplier {
       }
     }
   }
-  __device__ __forceinline__ static void make_operand(const Codes& codes, Operand& to) {
+  /// Of half `half` of a slice.
+  __device__ __forceinline__ static void make_operand(const Codes& codes, int half, Operand& to) {
 #pragma unroll
-    for (int eighth = 0; eighth < 4; ++eighth) {
+    for (int i = 0; i < 2; ++i) {
       std::uint32_t upper[4], lower[4];
-      Reader::dequantise(codes.rows[0], eighth, nullptr, upper);
-      Reader::dequantise(codes.rows[1], eighth, nullptr, lower);
+      Reader::dequantise(codes.rows[0], 2 * half + i, nullptr, upper);
+      Reader::dequantise(codes.rows[1], 2 * half + i, nullptr, lower);
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
-        std::uint32_t(&fragment)[4] = to.halves[eighth / 2][eighth % 2 * 2 + step];
+        std::uint32_t(&fragment)[4] = to.fragments[2 * i + step];
         fragment[0] = upper[2 * step];
         fragment[1] = lower[2 * step];
         fragment[2] = upper[2 * step + 1];
@@ -272,90 +272,46 @@ class Multiplier {
     const int rows[2] = {item.box_row(box_of(0)) + row_in_box(0), item.box_row(box_of(1)) + row_in_box(1)};
     RowScales<S> scales(p_, item, rows, lane_);
     float acc[kParts][kPartSums] = {};
-    Operand operands[2];
-    // Begins the sums of a slice's part, a group of instructions for each half of its inputs.
-    const auto begin = [&](float(&to)[kPartSums], const Operand& of, const std::byte* tokens, int part) {
+    Operand operands[kBoxesPerSlice];
+    Codes codes;
+    const auto begin_slice = [&](int slice) {
+      ring_.barriers.wait_full(place_);
+      load(ring_.weights(place_), slice, scales, codes);
+      make_operand(codes, 0, operands[0]);
+    };
+    begin_slice(0);
+    for (int slice = 0; slice < p_.num_slices; ++slice) {
+      const int stage = place_.stage;
+      const std::byte* const tokens = ring_.tokens(place_);
+      place_.advance(S::kStages);
+      float sums[kParts][kPartSums];
+      // While one half of the inputs is multiplied the weights of the next one become an operand.
 #pragma unroll
       for (int half = 0; half < kBoxesPerSlice; ++half) {
-        multiply_operand<kPartTokens>(to, of.halves[half],
-                                      tokens + half * S::kHalfTokenBytes + part * kPartTokens * kBoxRowBytes,
-                                      half > 0);
-      }
-    };
-    const auto add = [&](int part, float(&of)[kPartSums]) {
-      hold(of);
+        if (half > 0) make_operand(codes, half, operands[half]);
 #pragma unroll
-      for (int i = 0; i < kPartSums; ++i) acc[part][i] = fmaf(of[i], kFactor, acc[part][i]);
-    };
-    const auto wait_for_all_but_one_part = [] { ptx::wgmma_wait<kBoxesPerSlice>(); };
-    const auto done = [&](const Operand& of, int stage) {
-      hold_operand(of.halves[0]);
-      hold_operand(of.halves[1]);
-      ring_.barriers.template release_to_cluster<kPair>(stage, lane_);
-    };
-    // The weights of slice `slice`, of the stage at `place_`. Behind the last slice what is made is not used.
-    const auto reach = [&](int slice, Operand& to) {
-      if (slice < p_.num_slices) ring_.barriers.wait_full(place_);
-      Codes codes;
-      load(ring_.weights(place_), slice, scales, codes);
-      make_operand(codes, to);
-    };
-    const auto take_stage = [&] {
-      const int stage = place_.stage;
-      place_.advance(S::kStages);
-      return stage;
-    };
-    const auto tokens_of = [&](int stage) { return ring_.stages + stage * S::kStageBytes + S::kWeightBytes; };
-
-    reach(0, operands[0]);
-    const int even_slices = p_.num_slices / 2 * 2;
-    for (int slice = 0; slice < even_slices; slice += 2) {
-      float sums[2][kPartSums];
-      if constexpr (kParts == 1) {
-        const int first = take_stage();
-        begin(sums[0], operands[0], tokens_of(first), 0);
-        reach(slice + 1, operands[1]);
-        const int second = take_stage();
-        begin(sums[1], operands[1], tokens_of(second), 0);
-        wait_for_all_but_one_part();
-        add(0, sums[0]);
-        done(operands[0], first);
-        reach(slice + 2, operands[0]);
-        ptx::wgmma_wait<0>();
-        add(0, sums[1]);
-        done(operands[1], second);
-      } else {
-#pragma unroll
-        for (int odd = 0; odd < 2; ++odd) {
-          const int stage = take_stage();
-          begin(sums[0], operands[odd], tokens_of(stage), 0);
-          if constexpr (kTokens <= kMostInTwoSets) {
-            begin(sums[1], operands[odd], tokens_of(stage), 1);
-            reach(slice + odd + 1, operands[1 - odd]);
-            wait_for_all_but_one_part();
-            add(0, sums[0]);
-          } else {
-            reach(slice + odd + 1, operands[1 - odd]);
-            ptx::wgmma_wait<0>();
-            add(0, sums[0]);
-            begin(sums[1], operands[odd], tokens_of(stage), 1);
-          }
-          ptx::wgmma_wait<0>();
-          add(1, sums[1]);
-          done(operands[odd], stage);
+        for (int part = 0; part < kParts; ++part) {
+          multiply_operand<kPartTokens>(
+              sums[part], operands[half].fragments,
+              tokens + half * S::kHalfTokenBytes + part * kPartTokens * kBoxRowBytes, half > 0);
         }
       }
-    }
-    if (even_slices < p_.num_slices) {
-      const int stage = take_stage();
+      ptx::wgmma_wait<kParts>();
+      hold_operand(operands[0].fragments);
+      if (slice + 1 < p_.num_slices) begin_slice(slice + 1);
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        float sums[kPartSums];
-        begin(sums, operands[0], tokens_of(stage), part);
-        ptx::wgmma_wait<0>();
-        add(part, sums);
+        if (part < kParts - 1) {
+          ptx::wgmma_wait<1>();
+        } else {
+          ptx::wgmma_wait<0>();
+        }
+        hold(sums[part]);
+#pragma unroll
+        for (int i = 0; i < kPartSums; ++i) acc[part][i] = fmaf(sums[part][i], kFactor, acc[part][i]);
       }
-      done(operands[0], stage);
+      hold_operand(operands[1].fragments);
+      ring_.barriers.template release_to_cluster<kPair>(stage, lane_);
     }
     if constexpr (S::kDown) {
       store_outputs_of<kTokens>(item, reinterpret_cast<const float(&)[kTokens / 2]>(acc));
