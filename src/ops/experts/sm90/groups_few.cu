@@ -31,8 +31,8 @@ constexpr int kMaxRoutedWarps = 16, kMaxSharedWarps = 4;
 constexpr std::int64_t kMaxSharedBytes = 227 << 10;
 /// Of two blocks on one multiprocessor.
 constexpr std::int64_t kSharedBytesBesideEachOther = 226 << 10;
-/// By which registers are given out: 288 and 576 threads are what one token of DeepSeek-V4.1 has on one of two
-/// ranks, and so a multiprocessor has room for a block of either kernel.
+/// By which registers are given out: one token of DeepSeek-V4.1 has blocks of 288 and 576 threads on one of
+/// two ranks, and a multiprocessor then has room for a block of either kernel.
 constexpr int kThreadsBesideEachOther = 896;
 static_assert((kMaxRoutedWarps + kMaxSharedWarps) * kWarpLanes <= kThreadsBesideEachOther);
 
@@ -52,7 +52,7 @@ struct FewParams {
   float* sums;           ///< partial, in float32
   std::int32_t width, inner_width, shared_inner_width, inner_pitch;
   std::int32_t num_tokens, num_selected;
-  std::int32_t first_expert, num_experts;  ///< of this rank
+  std::int32_t first_expert, num_experts;  ///< this rank has
   bool has_shared;
   bool rounds_routed, rounds_shared;  ///< y, before it is added
   float swiglu_limit;
@@ -60,7 +60,8 @@ struct FewParams {
   [[nodiscard]] __host__ __device__ int num_slots() const { return num_tokens * num_selected; }
 };
 
-/// How a kernel's work is cut: of the first one the shared expert's items, of the second one eights of outputs.
+/// How a kernel's work is cut: of the first one the shared expert's items, of the second one eights of
+/// outputs.
 struct FewShape {
   EvenSplit split;
   int routed_warps, shared_warps;
@@ -72,13 +73,12 @@ struct FewShape {
 /// sorted by expert, then slot, and a *part* is up to kMaxTogether neighbours with the same expert.
 struct alignas(128) FewPlan {
   int num_columns, num_parts;
-  bool waits;                                ///< some place is not known before experts have come
-  std::int32_t expert[kMaxSlots];            ///< by slot; -1: none of this rank
-  std::int32_t number_in_expert[kMaxSlots];  ///< by column
-  std::int32_t slot[kMaxSlots];              ///< by column
-  std::int32_t place_of_column[kMaxSlots];
-  float weight[kMaxSlots];                   ///< by column
-  std::int32_t first_column[kMaxSlots + 1];  ///< by part; behind the last one's, num_columns
+  bool waits;                              ///< some place is not known before experts have come
+  std::int32_t expert_of_slot[kMaxSlots];  ///< -1: none that this rank has
+  // What columns have; `number` counts slots that an expert has.
+  std::int32_t number[kMaxSlots], slot[kMaxSlots], place[kMaxSlots];
+  float weight[kMaxSlots];
+  std::int32_t first_column[kMaxSlots + 1];  ///< each part's; behind the last one's, num_columns
 };
 
 /// By all threads of a block, which meet from both sides of a branch.
@@ -96,7 +96,7 @@ __device__ void make_plan(const FewParams& p, bool ahead, FewPlan& plan) {
   if (thread < num_slots) {
     const std::int32_t id = __ldcg(p.ids + thread);
     if (id >= p.first_expert && id - p.first_expert < p.num_experts) expert = id - p.first_expert;
-    plan.expert[thread] = expert;
+    plan.expert_of_slot[thread] = expert;
     weight = __ldcg(p.weights + thread);
     if (expert >= 0) place = p.places == nullptr ? expert : __ldcg(p.places + expert);
   }
@@ -106,7 +106,7 @@ __device__ void make_plan(const FewParams& p, bool ahead, FewPlan& plan) {
   if (thread < num_slots) {
     int column = 0, before = 0, all = 0;
     for (int slot = 0; slot < num_slots; ++slot) {
-      const int other = plan.expert[slot];
+      const int other = plan.expert_of_slot[slot];
       const bool same_before = other == expert && slot < thread;
       column += (other >= 0 && other < expert) || same_before ? 1 : 0;
       before += same_before ? 1 : 0;
@@ -114,8 +114,8 @@ __device__ void make_plan(const FewParams& p, bool ahead, FewPlan& plan) {
     }
     if (expert >= 0) {
       plan.slot[column] = thread;
-      plan.number_in_expert[column] = before;
-      plan.place_of_column[column] = place;
+      plan.number[column] = before;
+      plan.place[column] = place;
       plan.weight[column] = weight;
     }
     if (thread == 0) {
@@ -127,9 +127,8 @@ __device__ void make_plan(const FewParams& p, bool ahead, FewPlan& plan) {
   block_barrier();
   if (thread < plan.num_columns) {
     int begun = 0;  // parts up to this column
-    for (int column = 0; column <= thread; ++column)
-      begun += plan.number_in_expert[column] % kMaxTogether == 0 ? 1 : 0;
-    if (plan.number_in_expert[thread] % kMaxTogether == 0) plan.first_column[begun - 1] = thread;
+    for (int column = 0; column <= thread; ++column) begun += plan.number[column] % kMaxTogether == 0 ? 1 : 0;
+    if (plan.number[thread] % kMaxTogether == 0) plan.first_column[begun - 1] = thread;
     if (thread == plan.num_columns - 1) {
       plan.num_parts = begun;
       plan.first_column[begun] = plan.num_columns;
@@ -296,6 +295,7 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
     // Its weights are known before the ids are.
     RowStream<WeightFormat::kFp8x32, kSharedStages, decltype(rows)> stream(
         rings + warp * ring_bytes(kSharedStages), p.width, num_items, rows);
+    stream.ask_for_all();
     make_plan_there();
     prepare();
     for (int item = 0; item < num_items; ++item) {
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
   const int num_items = items_of_warp(items.num_routed(), own, shape.routed_warps);
   const auto number = [&](int item) { return own + item * shape.routed_warps; };
   const auto rows = [&](int item, int half) {
-    const int place = plan.place_of_column[plan.first_column[items.part(number(item))]];
+    const int place = plan.place[plan.first_column[items.part(number(item))]];
     return rows_of<WeightFormat::kFp4>(p.routed[half], place, items.value(number(item)), p.width);
   };
   RowStream<WeightFormat::kFp4, kStages, decltype(rows)> stream(
@@ -409,7 +409,7 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
     const auto rows = [&](int item, int half) {
       const int part = 2 * pair(item) + half;
       if (part >= plan.num_parts) return RowsPlace();
-      return rows_of<WeightFormat::kFp4>(p.routed[2], plan.place_of_column[plan.first_column[part]],
+      return rows_of<WeightFormat::kFp4>(p.routed[2], plan.place[plan.first_column[part]],
                                          first_output + eight(item) * kHalfRows, p.inner_width);
     };
     RowStream<WeightFormat::kFp4, kStages, decltype(rows)> stream(

@@ -1,11 +1,11 @@
-/// Products of 16 weight rows with up to eight columns of activations that have a scale per 32, by a warp that
-/// streams the rows for itself; for groups_few.cu. Operands, their order in the tensor cores' instructions and
-/// the order of slices are those of ops/experts/cuda/expert_dequantised.cuh, and so are the bits.
+/// Products of 16 weight rows with up to eight columns of activations that have a scale per 32, by a warp
+/// that streams the rows for itself; for groups_few.cu. Operands, their order in instructions of the tensor
+/// cores and the order of slices are those of ops/experts/cuda/expert_dequantised.cuh, and so are the bits.
 ///
 /// Lane 4 g + q has rows g and g + 8 and of every slice of 128 inputs [32 q, 32 q + 32). It copies what it
-/// multiplies to a ring in shared memory of which it sees its own part only; scales alone, a word for a row and
-/// slice, come by other lanes of the warp. Copies of the warp's next rows begin while the last stages of these
-/// are multiplied, so memory does not pause between them.
+/// multiplies to a ring in shared memory of which it sees its own part only; scales alone, a word for a row
+/// and slice, come by other lanes of the warp. Copies of the warp's next rows begin while the last stages of
+/// these are multiplied, so memory does not pause between them.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mma_bf16.h"
+#include "cuda/ptx/prefetch.h"
 #include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "ops/experts/cuda/expert_dequantised.cuh"
@@ -23,7 +24,7 @@ namespace baleen::sm90::groups_few {
 using dequantised::Matrix;
 using dequantised::RowReader;
 
-inline constexpr int kHalfRows = 8;  ///< of one matrix, or of one expert
+inline constexpr int kHalfRows = 8;  ///< that one matrix, or one expert, has among a warp's
 inline constexpr int kRows = 2 * kHalfRows;
 inline constexpr int kMaxColumns = 8;
 
@@ -122,6 +123,18 @@ class RowStream {
     open();
 #pragma unroll 1
     for (int stage = 0; stage < kStages; ++stage) copy(stage);
+  }
+
+  /// Has the L2 ask for codes of all items, for memory that would be idle.
+  __device__ void ask_for_all() const {
+    for (int item = 0; item < num_items_; ++item) {
+      for (int half = 0; half < 2; ++half) {
+        const std::uint8_t* const codes = rows_of_item_(item, half).codes;
+        const int bytes = codes == nullptr ? 0 : kHalfRows * code_bytes<kFormat>(num_inputs_);
+        for (int at = lane_index() * ptx::kPrefetchBytes; at < bytes; at += kWarpLanes * ptx::kPrefetchBytes)
+          ptx::prefetch_l2(codes + at);
+      }
+    }
   }
 
   /// acc[2 h + i]: of the next item, row g + 8 h times column 2 q + i of the eight, of which `column` is what
