@@ -1,9 +1,10 @@
 // Experts on the GPU in the geometry of Flash: 1 to 4096 tokens, with and without the shared expert, and what
 // one of two ranks has of them. Bytes are those of the active experts' weights and scales, each once.
-//     sm90_experts_bench [few|nvfp4|stated|groups]
+//     sm90_experts_bench [few|nvfp4|stated|groups|many_groups]
 // few: up to four tokens only, by every kernel for them; nvfp4: routed experts in NVFP4; stated: the stated
 // order of sums beside the free one, and what the device copies; groups: in the geometry of DeepSeek-V4.1's
-// Flash, whose activations have a scale per 32, up to eight tokens by every kernel for them
+// Flash, whose activations have a scale per 32, up to eight tokens by every kernel for them; many_groups: of
+// these experts 64 to 8192 tokens
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -258,14 +259,17 @@ class Bench {
     for (int i = 0; i < num_inputs; ++i) {
       bytes += expert_bytes * static_cast<double>(active(i * num_tokens)) + shared_bytes;
     }
-    const double assignments = static_cast<double>(num_tokens) * (kSelected + (with_shared ? 1 : 0));
+    const auto begin = ids_.begin(), end = begin + num_tokens * kSelected;
+    const auto routed = static_cast<double>(
+        std::count_if(begin, end, [&](std::int32_t id) { return id < share_.num_experts(); }));
+    const double of_shared = with_shared ? static_cast<double>(num_tokens * share_.shared_inner()) : 0;
+    const double inner_values = routed * static_cast<double>(share_.inner()) + of_shared;
     const bench::Timing timing = bench::time_launches(
         stream_, num_inputs, [&](int i) { launch(i * num_tokens, num_tokens, with_shared, run, sums); }, 11);
     bench::report("experts",
                   fmt::format("{} tokens{}{}{}", num_tokens, with_shared ? " + shared expert" : "",
                               share_.name, kernel),
-                  timing, bytes / num_inputs,
-                  assignments * 6.0 * static_cast<double>(width_ * share_.inner()),
+                  timing, bytes / num_inputs, inner_values * 6.0 * static_cast<double>(width_),
                   num_tokens <= 64     ? "3000 GB/s"
                   : num_tokens >= 4096 ? "600 TFLOP/s"
                                        : "");
@@ -354,6 +358,26 @@ void time_groups() {
   }
 }
 
+/// Of DeepSeek-V4.1's Flash, many tokens by each kernel for them: whole experts, half of them, and half of
+/// each.
+void time_many_groups() {
+  constexpr int kMaxFewTokens = 1024;
+  constexpr Share kShares[] = {
+      {.name = ", V4.1", .model = kFlash41},
+      {.name = ", V4.1, half the experts", .model = kFlash41, .expert_parts = 2},
+      {.name = ", V4.1, half of each", .model = kFlash41, .parts = 2, .shared_parts = 2}};
+  for (const Share& share : kShares) {
+    Bench bench(share);
+    if (share.is_whole()) bench.verify();
+    bench.time_copy();
+    for (const int num_tokens : {64, 512, 1024, 2048, 4096, 8192}) {
+      if (num_tokens <= kMaxFewTokens) bench.time(num_tokens, true, " by tiles of 8", experts_groups_few);
+      bench.time(num_tokens, true, " by tiles of 64", experts_groups_small);
+      bench.time(num_tokens, true, " by tiles of 144", experts_groups_large);
+    }
+  }
+}
+
 /// In the stated order, by each kernel for it, beside the free one; with the shared expert and without.
 void time_stated() {
   constexpr int kMaxFewTokens = 1024;
@@ -391,6 +415,8 @@ int main(int count, char** values) {
     baleen::sm90::time_all({.name = ", NVFP4", .routed = baleen::WeightFormat::kNvfp4});
   } else if (what == "groups") {
     baleen::sm90::time_groups();
+  } else if (what == "many_groups") {
+    baleen::sm90::time_many_groups();
   } else if (what == "stated") {
     baleen::sm90::time_stated();
   } else {
