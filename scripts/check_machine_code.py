@@ -61,7 +61,7 @@ LOCAL_MEMORY = {
     "push_rows": 8,
     "norm_kv_store_kernel": 8,
     # A few addresses, once a call.
-    "dispatch_kernel<ProductOrder, 128>": 24,
+    "dispatch_kernel<CodeRows<ProductOrder, 128> >": 24,
 }
 
 LEAST_GPU = 80

@@ -25,8 +25,10 @@
 #include "cuda/ptx/mma_bf16.h"
 #include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
+#include "ops/experts/cuda/dequantised_values.cuh"
 #include "ops/experts/cuda/expert_activation.cuh"
 #include "ops/experts/cuda/expert_layout.h"
+#include "ops/experts/cuda/expert_outputs.cuh"
 #include "ops/experts/cuda/expert_rows.h"
 #include "ops/experts/cuda/expert_weights.h"
 
@@ -45,11 +47,6 @@ static_assert(kWarps * kWarpInner == kActivationGroup &&
 inline constexpr int kScaleCodes = 128;        ///< e4m3 codes that are not negative
 inline constexpr float kMissing = 0x1p16F;     ///< factor of outputs
 inline constexpr float kToMissing = 0x1p110F;  ///< factor of scales
-
-// Of operands with scales per 32 in their values: FP4 weights are 2^-63 and activations 2^-16 of what they
-// are, exactly for scales of weights of 2^-61 to 2^64 and of activations up to 2^23. Larger ones count as
-// those.
-inline constexpr int kFp4Shift = 63, kTokenShift = 16;
 
 /// One of w1, w3, w2, of all routed experts or of the shared one.
 struct Matrix {
@@ -80,17 +77,14 @@ struct Params {
   float swiglu_limit;
 
   [[nodiscard]] __device__ bool is_shared(const TokenTile& tile) const { return tile.expert == num_experts; }
+  [[nodiscard]] __device__ const ExpertOutputs& outputs(const TokenTile& tile) const {
+    return is_shared(tile) ? y.shared : y.routed;
+  }
+  /// Where outputs of token `token` of a tile from `column` on have their place.
+  [[nodiscard]] __device__ std::int64_t output_place(const TokenTile& tile, int token, int column) const {
+    return std::int64_t{tile.first_row + token} * width + column;
+  }
 };
-
-/// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e2m1 codes as BF16: magnitudes count from 2^-126.
-__device__ inline void dequantise_e2m1_word(std::uint32_t word, std::uint32_t multiplier,
-                                            std::uint32_t (&pairs)[4]) {
-  constexpr std::uint32_t kMagnitudes = 0x01C001C0, kSigns = 0x80008000;
-  pairs[0] = ptx::multiply_bf16_pair((word << 6 & kMagnitudes) | (word << 12 & kSigns), multiplier);
-  pairs[1] = ptx::multiply_bf16_pair((word << 2 & kMagnitudes) | (word << 8 & kSigns), multiplier);
-  pairs[2] = ptx::multiply_bf16_pair((word >> 2 & kMagnitudes) | (word << 4 & kSigns), multiplier);
-  pairs[3] = ptx::multiply_bf16_pair((word >> 6 & kMagnitudes) | (word & kSigns), multiplier);
-}
 
 /// A row of weights as thread 4 g + q reads it.
 template <WeightFormat kFormat>
@@ -132,20 +126,6 @@ struct RowReader<WeightFormat::kNvfp4> {
                          pairs);
   }
 };
-
-/// Pairs (0, 4), (1, 5), (2, 6), (3, 7) of eight e4m3 codes as BF16.
-__device__ inline void dequantise_e4m3_words(std::uint32_t low, std::uint32_t high, std::uint32_t (&pairs)[4],
-                                             std::uint32_t multiplier = e4m3_multiplier(1.0F)) {
-  // Each code's byte with eight copies of its sign above it (`dequantise_e4m3_pair`).
-  constexpr std::uint32_t kSignExponentMantissa = 0x87F087F0;
-  const auto pair = [&](std::uint32_t extended) {
-    return ptx::multiply_bf16_pair(extended << 4 & kSignExponentMantissa, multiplier);
-  };
-  pairs[0] = pair(ptx::byte_permute<0xC480>(low, high));
-  pairs[1] = pair(ptx::byte_permute<0xD591>(low, high));
-  pairs[2] = pair(ptx::byte_permute<0xE6A2>(low, high));
-  pairs[3] = pair(ptx::byte_permute<0xF7B3>(low, high));
-}
 
 template <>
 struct RowReader<WeightFormat::kFp8> {
@@ -327,12 +307,7 @@ class ColumnLoader {
 
   [[nodiscard]] __device__ std::uint32_t multiplier(int i) const {
     if constexpr (!kOwnScales) return e4m3_multiplier(1.0F);
-    // Where one of the item's codes is NaN, so are all.
-    constexpr std::uint32_t kMagnitudes = 0x7F7F7F7F, kOnes = 0x01010101, kTops = 0x80808080,
-                            kNaNs = 0x7FC07FC0;
-    if (((((low_[i] & kMagnitudes) + kOnes) | ((high_[i] & kMagnitudes) + kOnes)) & kTops) != 0) return kNaNs;
-    constexpr float kLargest = 0x1p23F;
-    return e4m3_multiplier(fminf(scales_[i], kLargest) * power_of_two(-kTokenShift));
+    return token_multiplier(low_[i], high_[i], scales_[i]);
   }
 
   const Fp8Rows& rows_;
@@ -455,16 +430,6 @@ __device__ void quantise_inner(const Params& p, const TokenTile& tile,
   quantise_inner<kGroup, kActivationGroup>(p, tile, static_cast<int>(blockIdx.y), inner);
 }
 
-__device__ inline void store_output(const Params& p, const TokenTile& tile, int token, int column, float y) {
-  const ExpertOutputs& to = p.is_shared(tile) ? p.y.shared : p.y.routed;
-  const std::int64_t at = static_cast<std::int64_t>(tile.first_row + token) * p.width + column;
-  if (to.partial != nullptr) {
-    to.partial[at] = to.rounds ? rounded_to_bf16(y) : y;
-  } else {
-    to.rounded[at] = bf16_bits(y);
-  }
-}
-
 template <WeightFormat kFormat, int kGroup = kActivationGroup, int kBlockWarps = kWarps, int kTokens>
 __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
                                Memory<kTokens>& memory) {
@@ -511,7 +476,7 @@ __device__ void multiply_down(const Params& p, const Matrix (&matrices)[3], cons
     for (int i = 0; i < 4; ++i) {
       const int token = 8 * block + 2 * q + i % 2, column = n + i / 2 * 8;
       if (token >= tile.num_rows || column >= p.width) continue;
-      store_output(p, tile, token, column, acc[block][i] * first.factor);
+      store_output(p.outputs(tile), p.output_place(tile, token, column), acc[block][i] * first.factor);
     }
   }
 }

@@ -1,4 +1,4 @@
-/// The kernel of dispatch_experts. Architectures give the order in which their products want words of codes.
+/// The kernel of dispatch_experts. Architectures give the form in which their products want rows.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,10 @@
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/scale_group.cuh"
 #include "cuda/warp_reduce.cuh"
+#include "ops/experts/cuda/dequantised_values.cuh"
 #include "ops/experts/cuda/expert_dispatch.h"
 #include "ops/experts/cuda/expert_plan.cuh"
+#include "ops/experts/cuda/expert_rows.h"
 
 namespace baleen::BALEEN_ARCH {
 
@@ -22,6 +24,7 @@ inline constexpr int kWarps = kThreads / kWarpLanes;
 inline constexpr int kBlocksPerSm = 2;    // each counts all ids anew
 inline constexpr int kLoadsInFlight = 4;  // scale groups that a warp has under way
 
+template <class Rows>
 struct DispatchParams {
   PlanInput input;
   const Bf16Bits* x;
@@ -30,12 +33,64 @@ struct DispatchParams {
   std::int64_t width;
   std::int32_t tokens_per_block;
   DispatchPlan plan;
-  Fp8Rows rows;
+  Rows rows;
 };
 
 struct QuantisedWord {
   std::uint32_t codes;
   float scale;
+};
+
+/// Rows of codes with a scale for kValues each. `WordOrder`()(source) says where the word of four codes at
+/// word `source` of a slice of 128 goes.
+template <class WordOrder, int kValues>
+struct CodeRows {
+  static constexpr int kGroup = kValues;
+  Fp8Rows rows;
+
+  [[nodiscard]] __device__ bool are_wanted() const { return rows.codes != nullptr; }
+  /// What `store` takes of a lane's word.
+  [[nodiscard]] __device__ QuantisedWord form(const QuantisedWord& word) const { return word; }
+  /// Slice `slice` of row `row`, by all lanes of a warp.
+  __device__ void store(const QuantisedWord& word, std::int64_t row, std::int64_t width, int slice) const {
+    const int lane = threadIdx.x % kWarpLanes;
+    reinterpret_cast<std::uint32_t*>(rows.codes + row * width)[slice * kWarpLanes + WordOrder()(lane)] =
+        word.codes;
+    if (lane % (kGroup / 4) == 0) {
+      const int group = slice * (kActivationGroup / kGroup) + lane / (kGroup / 4);
+      rows.scales[group * rows.scale_stride + row] = word.scale;
+    }
+  }
+};
+
+/// Rows of BF16 values, which have the scales of 32 in them (wide_word).
+struct WideRows {
+  static constexpr int kGroup = kSmallActivationGroup;
+  Bf16Bits* rows;
+
+  [[nodiscard]] __device__ bool are_wanted() const { return true; }
+  /// Two neighbouring words of the slice that a lane stores.
+  [[nodiscard]] __device__ uint2 form(const QuantisedWord& word) const {
+    // Lane 2 n has inputs 0 to 3 of eight, lane 2 n + 1 the others.
+    const int lane = threadIdx.x % kWarpLanes;
+    const std::uint32_t multiplier = dequantised::token_multiplier(word.codes, word.codes, word.scale);
+    const std::uint32_t own[2] = {dequantise_e4m3_pair(word.codes, multiplier),
+                                  dequantise_e4m3_pair(word.codes >> 16, multiplier)};
+    const bool second = lane % 2 != 0;
+    const std::uint32_t other = __shfl_xor_sync(kAllLanes, second ? own[0] : own[1], 1);
+    const std::uint32_t low = second ? other : own[0], high = second ? own[1] : other;
+    const std::uint32_t even = ptx::byte_permute<0x5410>(low, high),
+                        odd = ptx::byte_permute<0x7632>(low, high);
+    // Neighbours of these words are those of the next 32 inputs, eight lanes on.
+    const bool upper = lane / 8 % 2 != 0;
+    const std::uint32_t neighbour = __shfl_xor_sync(kAllLanes, upper ? even : odd, 8);
+    return upper ? uint2{neighbour, odd} : uint2{even, neighbour};
+  }
+  __device__ void store(const uint2& words, std::int64_t row, std::int64_t width, int slice) const {
+    const int lane = threadIdx.x % kWarpLanes, q = lane / 8;
+    const int word = wide_word(q / 2 * 2, lane % 8 / 2, lane % 2 * 2 + q % 2);
+    reinterpret_cast<uint2*>(rows + row * width + slice * kActivationGroup)[word / 2] = words;
+  }
 };
 
 /// This lane's four values of the 128 from 128 `slice` on of token `token`, which have a scale for kGroup
@@ -56,8 +111,9 @@ __device__ QuantisedWord load_word(const Params& p, std::int64_t token, int slic
 }
 
 /// A block plans for its own tokens: it counts all assignments, and those of tokens before its own.
-template <class WordOrder, int kGroup>
-__global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams p, NextBehindWait order) {
+template <class Rows>
+__global__ void __launch_bounds__(kThreads)
+    dispatch_kernel(const DispatchParams<Rows> p, NextBehindWait order) {
   extern __shared__ int shared[];
   __shared__ int warp_sums[kWarps];
   const int num_experts = p.input.num_experts, num_selected = p.input.num_selected;
@@ -66,7 +122,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   int* const next_row = assignments + num_experts;
   int* const own_ids = next_row + num_experts;
   int* const own_rows = own_ids + p.tokens_per_block * num_selected;
-  const int thread = threadIdx.x, warp = thread / kWarpLanes, lane = thread % kWarpLanes;
+  const int thread = threadIdx.x, warp = thread / kWarpLanes;
   const int first_token = blockIdx.x * p.tokens_per_block;
   const int num_tokens = min(p.tokens_per_block, p.input.num_tokens - first_token);
   const int first_slot = first_token * num_selected;
@@ -108,65 +164,66 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
       p.plan.row_weight[p.input.first_shared_row + first_token + i] = 1.0F;
   }
   __syncthreads();
-  if (p.rows.codes == nullptr) return;
+  if (!p.rows.are_wanted()) return;
 
   const int slices = static_cast<int>(p.width / kActivationGroup);
-  const int to_word = WordOrder()(lane);
-  const auto store = [&](const QuantisedWord& word, std::int64_t row, int slice) {
-    reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[slice * kWarpLanes + to_word] = word.codes;
-    if (lane % (kGroup / 4) == 0) {
-      const int group = slice * (kActivationGroup / kGroup) + lane / (kGroup / 4);
-      p.rows.scales[group * p.rows.scale_stride + row] = word.scale;
-    }
-  };
   for (int item = warp * kLoadsInFlight; item < num_tokens * slices; item += kWarps * kLoadsInFlight) {
     QuantisedWord words[kLoadsInFlight];
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
       const int one = min(item + i, num_tokens * slices - 1);
-      words[i] = load_word<kGroup>(p, first_token + one / slices, one % slices);
+      words[i] = load_word<Rows::kGroup>(p, first_token + one / slices, one % slices);
     }
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
       const int token = (item + i) / slices, slice = (item + i) % slices;
       if (token >= num_tokens) break;
+      const auto formed = p.rows.form(words[i]);
       for (int slot = 0; slot < num_selected; ++slot) {
         const int row = own_rows[token * num_selected + slot];
-        if (row >= 0) store(words[i], row, slice);
+        if (row >= 0) p.rows.store(formed, row, p.width, slice);
       }
-      if (p.input.num_shared > 0) store(words[i], p.input.first_shared_row + first_token + token, slice);
+      if (p.input.num_shared > 0)
+        p.rows.store(formed, p.input.first_shared_row + first_token + token, p.width, slice);
     }
   }
 }
 
 }  // namespace dispatch_kernels
 
-/// `dispatch_experts`. `WordOrder`()(source) says where the word of four codes at word `source` of 128 goes
-/// when rows are laid out for the products; a scale is of kGroup of them.
-template <class WordOrder, int kGroup = kActivationGroup>
-void dispatch_experts_in(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
-                         const Fp8Rows& rows, CudaContext& context) {
+/// `dispatch_experts`, with rows of a form that is here.
+template <class Rows>
+void dispatch_experts_as(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                         const Rows& rows, CudaContext& context) {
   using namespace dispatch_kernels;
   BALEEN_CHECK(extents.num_experts <= kThreads);
-  BALEEN_CHECK((!rows || rows.group == kGroup) && (!args.x_fp8 || args.x_fp8.group == kGroup));
+  BALEEN_CHECK(!args.x_fp8 || args.x_fp8.group == Rows::kGroup);
   const auto num_tokens = static_cast<int>(extents.num_tokens);
   const int tokens_per_block =
       (num_tokens + kBlocksPerSm * context.num_sms - 1) / (kBlocksPerSm * context.num_sms);
-  const DispatchParams params{.input = PlanInput(args, extents),
-                              .x = args.x.bf16().data(),
-                              .x_fp8 = args.x_fp8,
-                              .weights = args.weights.data(),
-                              .width = args.x.extent(1),
-                              .tokens_per_block = tokens_per_block,
-                              .plan = plan,
-                              .rows = rows};
+  const DispatchParams<Rows> params{.input = PlanInput(args, extents),
+                                    .x = args.x.bf16().data(),
+                                    .x_fp8 = args.x_fp8,
+                                    .weights = args.weights.data(),
+                                    .width = args.x.extent(1),
+                                    .tokens_per_block = tokens_per_block,
+                                    .plan = plan,
+                                    .rows = rows};
   const std::int64_t shared_ints =
       2 * extents.num_experts + 2 * static_cast<std::int64_t>(tokens_per_block) * extents.num_selected;
-  launch_kernel("dispatching to experts", dispatch_kernel<WordOrder, kGroup>,
+  launch_kernel("dispatching to experts", dispatch_kernel<Rows>,
                 {.grid = dim3(static_cast<unsigned>((num_tokens + tokens_per_block - 1) / tokens_per_block)),
                  .threads = kThreads,
                  .shared_bytes = shared_ints * static_cast<std::int64_t>(sizeof(int))},
                 context.stream, params);
+}
+
+/// As codes in the order `WordOrder` with a scale for kGroup of them.
+template <class WordOrder, int kGroup = kActivationGroup>
+void dispatch_experts_in(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                         const Fp8Rows& rows, CudaContext& context) {
+  BALEEN_CHECK(!rows || rows.group == kGroup);
+  dispatch_experts_as(args, extents, plan, dispatch_kernels::CodeRows<WordOrder, kGroup>{rows}, context);
 }
 
 }  // namespace baleen::BALEEN_ARCH

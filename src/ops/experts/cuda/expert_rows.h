@@ -9,6 +9,11 @@ namespace baleen::BALEEN_ARCH {
 /// (expert_fragments.cuh).
 constexpr int product_word(int source) { return (source & 7) << 2 | source >> 3; }
 
+/// Rows as BF16 values for products of slices by `wgmma`: the same inputs for thread q of four, in the order
+/// that instructions of 16 inputs take them. Where the pair of inputs 32 q + 8 eighth + j and that + 4 of a
+/// slice, j from 0 to 3, lies among its 64 words.
+constexpr int wide_word(int q, int eighth, int j) { return 8 * (2 * eighth + j / 2) + 4 * (j % 2) + q; }
+
 /// For `dispatch_experts_in`.
 struct ProductOrder {
   constexpr int operator()(int source) const { return product_word(source); }

@@ -76,8 +76,6 @@ void launch_few(const Params& params, const DispatchExtents& extents, CudaContex
 
 void dequantised_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
                                  const ExpertScratch& scratch, CudaContext& context) {
-  if (extents.tile_tokens == kManyGroupTokens)
-    return many_group_expert_products(args, extents, scratch, context);
   const Params params = params_of(args, extents, scratch, scratch.plan.lists.resident);
   const WeightMatrix& first = args.routed[0].w1;
   BALEEN_CHECK(args.shared == nullptr || args.shared->w1.activation_group == first.activation_group);

@@ -11,16 +11,14 @@ namespace baleen::BALEEN_ARCH {
 
 /// Tokens of a tile: for a few an expert, whose weights are then what a call waits for, and for many.
 inline constexpr int kFewDequantisedTokens = 8;
-inline constexpr int kManyDequantisedTokens = 32;
-/// And for many where activations have a scale per 32 (groups_many.cu).
-inline constexpr int kManyGroupTokens = 64;
+inline constexpr int kManyDequantisedTokens = 32;  ///< of NVFP4
 
-/// Of a call's tiles: whether experts have few tokens is known in the mean.
-[[nodiscard]] inline int dequantised_tile_tokens(const ExpertsArgs& args) {
-  const std::int64_t assignments = args.x.extent(0) * args.ids.extent(1);
-  if (assignments <= kFewDequantisedTokens * std::ssize(args.routed)) return kFewDequantisedTokens;
-  const bool small_groups = args.routed[0].w1.activation_group == kSmallActivationGroup;
-  return small_groups ? kManyGroupTokens : kManyDequantisedTokens;
+/// Tokens that an expert of the rank has in a call, in the mean.
+[[nodiscard]] inline double mean_assignments(const ExpertsArgs& args) {
+  const double assignments = args.hints.expected
+                                 ? args.hints.expected->assignments
+                                 : static_cast<double>(args.x.extent(0) * args.ids.extent(1));
+  return assignments / static_cast<double>(args.routed.size());
 }
 
 /// y of every assignment, at its row. `scratch`: rows of x as FP8, room for the inner ones and the plan,
@@ -32,10 +30,6 @@ inline constexpr int kManyGroupTokens = 64;
 /// values, and s is a power of two that neither had room for.
 void dequantised_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
                                  const ExpertScratch& scratch, CudaContext& context);
-
-/// The same in tiles of kManyGroupTokens, which `dequantised_expert_products` takes for them.
-void many_group_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
-                                const ExpertScratch& scratch, CudaContext& context);
 
 /// Device memory of a call between its launches.
 template <class Source>

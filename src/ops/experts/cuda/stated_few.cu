@@ -265,7 +265,7 @@ __device__ void down_few(const Params& p, const TokenTile& tile, FewMemory& memo
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int column = first_output(stage) + g + 8 * half;
-    if (column < p.width) dequantised::store_output(p, tile, q, column, sums[half]);
+    if (column < p.width) store_output(p.outputs(tile), p.output_place(tile, q, column), sums[half]);
   }
 }
 

@@ -214,7 +214,8 @@ __device__ void multiply_down(const Params& p, const TokenTile& tile, int place,
 #pragma unroll
   for (int i = 0; i < kLaneSums; ++i) {
     const int at = i * kWarpLanes + lane, token = at % kTokens, column = first + at / kTokens;
-    if (token < tile.num_rows && column < p.width) dequantised::store_output(p, tile, token, column, sums[i]);
+    if (token < tile.num_rows && column < p.width)
+      store_output(p.outputs(tile), p.output_place(tile, token, column), sums[i]);
   }
 }
 

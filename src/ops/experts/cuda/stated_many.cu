@@ -322,7 +322,7 @@ __device__ void down_many(const ManyStatedParams& many, const TokenTile& tile, M
   multiply_many(rows, tokens, tile.num_rows, memory, sums);
   for_each_sum(tile.num_rows, sums, [&](int token, int own_stage, int row, const float(&of)[4], int i) {
     const int column = first_output(first + own_stage) + row;
-    if (column < p.width) dequantised::store_output(p, tile, token, column, of[i]);
+    if (column < p.width) store_output(p.outputs(tile), p.output_place(tile, token, column), of[i]);
   });
 }
 

@@ -19,6 +19,7 @@
 #include "cuda/ptx/mma_bf16.h"
 #include "cuda/ptx/prefetch.h"
 #include "cuda/scale_group.cuh"
+#include "ops/experts/cuda/even_split.h"
 #include "ops/experts/cuda/stated_weights.cuh"
 
 namespace baleen::BALEEN_ARCH::stated_one {
@@ -45,18 +46,6 @@ __device__ inline int warp_index() {
 
 /// A power of two.
 __device__ inline int num_warps() { return static_cast<int>(blockDim.x) / kWarpLanes; }
-
-/// `count` things for `num_blocks` blocks, which have equal numbers of them but for one.
-struct EvenSplit {
-  int num_blocks, each, extra;
-  EvenSplit() = default;
-  __host__ EvenSplit(int count, int blocks)
-      : num_blocks(blocks), each(count / blocks), extra(count % blocks) {}
-  [[nodiscard]] __host__ __device__ int begin(int block) const {
-    return block * each + (block < extra ? block : extra);
-  }
-  [[nodiscard]] __host__ __device__ int most() const { return each + (extra > 0 ? 1 : 0); }
-};
 
 /// What a warp has of `count` things in a line.
 struct WarpShare {

@@ -231,7 +231,7 @@ __device__ void shared_down(const Params& p, const TokenTile& tile, SharedTile& 
   multiply_shared_rows(rows, p.shared_inner_width, loader, tile.num_rows, memory, sums);
   for_each_shared_sum(tile.num_rows, [&](int token, int m, int n, int i) {
     const int to = column(m, i / 2);
-    if (to < p.width) dequantised::store_output(p, tile, token, to, sums[m][n][i]);
+    if (to < p.width) store_output(p.outputs(tile), p.output_place(tile, token, to), sums[m][n][i]);
   });
 }
 

@@ -5,6 +5,7 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/experts/cuda/expert_activation.cuh"
+#include "ops/experts/cuda/expert_outputs.cuh"
 #include "ops/matmul/cuda/many_tokens.cuh"
 #include "ops/matmul/sm80/few_tokens.cuh"
 #include "ops/operation/kernel_time.h"
@@ -30,6 +31,13 @@ struct TileExpert {
   }
   __device__ const ExpertMatrices& matrices(const ExpertProducts& p) const {
     return is_shared ? p.shared : p.routed;
+  }
+  __device__ const ExpertOutputs& outputs(const ExpertProducts& p) const {
+    return is_shared ? p.y.shared : p.y.routed;
+  }
+  /// Where outputs of token `token` from `output` on have their place.
+  __device__ std::int64_t output_place(const ExpertProducts& p, int token, int output) const {
+    return std::int64_t{tile.first_row + token} * p.width + output;
   }
 };
 
@@ -90,17 +98,6 @@ __device__ void store_inner(const ExpertProducts& p, const TokenTile& tile, int 
   p.inner[row * p.inner_pitch + output] = activate(gate, up, clamp_limit(p.swiglu_limit), p.row_weight[row]);
 }
 
-__device__ void store_output(const ExpertProducts& p, const TileExpert& expert, int token, int output,
-                             float value) {
-  const ExpertOutputs& to = expert.is_shared ? p.y.shared : p.y.routed;
-  const std::int64_t at = std::int64_t{expert.tile.first_row + token} * p.width + output;
-  if (to.partial != nullptr) {
-    to.partial[at] = to.rounds ? rounded_to_bf16(value) : value;
-  } else {
-    to.rounded[at] = bf16_bits(value);
-  }
-}
-
 /// The same for four outputs.
 __device__ void store_inner(const ExpertProducts& p, const TokenTile& tile, int token, int output,
                             const float4& gate, const float4& up) {
@@ -113,26 +110,6 @@ __device__ void store_inner(const ExpertProducts& p, const TokenTile& tile, int 
   *reinterpret_cast<uint2*>(p.inner + row * p.inner_pitch + output) = {pair(gate.x, up.x, gate.y, up.y),
                                                                        pair(gate.z, up.z, gate.w, up.w)};
 }
-/// And for eight.
-__device__ void store_output(const ExpertProducts& p, const TileExpert& expert, int token, int output,
-                             const float4& first, const float4& second) {
-  const ExpertOutputs& to = expert.is_shared ? p.y.shared : p.y.routed;
-  const std::int64_t at = std::int64_t{expert.tile.first_row + token} * p.width + output;
-  const uint4 rounded = {pack_bf16(first.x, first.y), pack_bf16(first.z, first.w),
-                         pack_bf16(second.x, second.y), pack_bf16(second.z, second.w)};
-  if (to.partial == nullptr) {
-    *reinterpret_cast<uint4*>(to.rounded + at) = rounded;
-    return;
-  }
-  auto* const y = reinterpret_cast<float4*>(to.partial + at);
-  y[0] = to.rounds
-             ? float4{bf16_low(rounded.x), bf16_high(rounded.x), bf16_low(rounded.y), bf16_high(rounded.y)}
-             : first;
-  y[1] = to.rounds
-             ? float4{bf16_low(rounded.z), bf16_high(rounded.z), bf16_low(rounded.w), bf16_high(rounded.w)}
-             : second;
-}
-
 template <WeightFormat kWeights, int kTiles>
 __device__ void inner_few(const ExpertProducts& p, const TileExpert& expert,
                           FewTokensShared<kTiles, 2>& shared) {
@@ -159,7 +136,7 @@ __device__ void down_few(const ExpertProducts& p, const TileExpert& expert,
   multiply_few_tokens<kWeights, true, kTiles, 1>(
       rows, lane_tokens<kTiles>(p.inner_fp8, p.inner_pitch, expert.tile), down.num_slices, shared,
       [&](int row, int token, const float(&sums)[1]) {
-        store_output(p, expert, token, first + row, sums[0]);
+        store_output(expert.outputs(p), expert.output_place(p, token, first + row), sums[0]);
       });
 }
 
@@ -268,7 +245,8 @@ __device__ void down_many(const ExpertProducts& p, const TileExpert& expert, std
     ManyTokensSums<Tile> sums = {};
     products.multiply(sums);
     products.finish(sums, [&](int token, int row, const float4(&values)[Tile::kRowTiles]) {
-      if (row < num_rows) store_output(p, expert, token, first + row, values[0], values[1]);
+      if (row >= num_rows) return;
+      store_outputs(expert.outputs(p), expert.output_place(p, token, first + row), values[0], values[1]);
     });
   });
 }

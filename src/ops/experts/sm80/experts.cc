@@ -12,6 +12,7 @@
 #include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm80/expert_products.h"
 #include "ops/experts/sm80/experts.h"
+#include "ops/experts/sm80/groups_many.h"
 #include "ops/linear/cuda/quantise_rows.h"
 #include "ops/operation/run_quickest.h"
 
@@ -123,10 +124,14 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
 
 namespace {
 
-void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaContext& context) {
+using DequantisedProducts = void(const ExpertsArgs&, const DispatchExtents&, const ExpertScratch&,
+                                 CudaContext&);
+
+void experts_dequantised(WeightFormat shared, int tile_tokens, DequantisedProducts& multiply,
+                         const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_expert_arguments(args, shared);
-  const DispatchExtents extents = extents_of(args, dequantised_tile_tokens(args));
+  const DispatchExtents extents = extents_of(args, tile_tokens);
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
       lay_out_dequantised(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split,
@@ -134,17 +139,25 @@ void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaConte
   fetch_before_products(args, context);
   const ExpertsArgs on_device = all_on_device(args);
   dispatch_experts(on_device, extents, scratch.plan, scratch.rows, context);
-  dequantised_expert_products(on_device, extents, scratch, context);
+  multiply(on_device, extents, scratch, context);
   combine_experts(on_device, extents, scratch.plan, scratch.y, context);
 }
 
 }  // namespace
 
 void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
-  experts_dequantised(WeightFormat::kFp8, args, context);
+  experts_dequantised(
+      WeightFormat::kFp8,
+      mean_assignments(args) <= kFewDequantisedTokens ? kFewDequantisedTokens : kManyDequantisedTokens,
+      dequantised_expert_products, args, context);
 }
 void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
-  experts_dequantised(WeightFormat::kFp8x32, args, context);
+  constexpr WeightFormat kShared = WeightFormat::kFp8x32;
+  if (mean_assignments(args) <= kFewDequantisedTokens) {
+    experts_dequantised(kShared, kFewDequantisedTokens, dequantised_expert_products, args, context);
+  } else {
+    experts_dequantised(kShared, kManyGroupTokens, many_group_expert_products, args, context);
+  }
 }
 
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {

@@ -27,6 +27,12 @@ constexpr double kManyTokensShare = 0.68;  // 2.9: 128 tokens
   return seconds_of(expert_work(args, 2, kChainSeconds, kFewTokensShare), traits.rates);
 }
 
+/// Of models whose activations have a scale per 32.
+[[nodiscard]] inline double few_groups_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {
+  constexpr double kChainSeconds = 5e-6;
+  return seconds_of(expert_work(args, 2, kChainSeconds, kFewTokensShare), traits.rates);
+}
+
 constexpr double kPlannedChainSeconds = 12e-6;  // dispatch, products and combination hand rows to each other
 
 [[nodiscard]] inline double few_tokens_seconds(const ExpertsArgs& args, const DeviceTraits& traits) {

@@ -20,6 +20,8 @@
 #include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/experts.h"
+#include "ops/experts/sm90/groups_few.h"
+#include "ops/experts/sm90/groups_wide.h"
 #include "ops/operation/run_quickest.h"
 
 namespace baleen::sm90 {
@@ -104,6 +106,9 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   const std::int64_t streamed_rows = std::min(num_rows, kMaxStreamedTokens);
   std::int64_t most =
       Arena::bytes_for<Bf16Bits>(four_token_inner_values(streamed_rows, num_selected, inner_width));
+  const std::int64_t group_rows = std::min(num_rows, kMaxFewGroupTokens);
+  most = std::max(most,
+                  Arena::bytes_for<Bf16Bits>(few_group_inner_values(group_rows, num_selected, inner_width)));
   const auto count = [&](const ProductVariant& variant, std::int64_t rows) {
     const DispatchExtents extents{rows, num_selected, num_experts, rows, variant.max_tokens};
     ScratchCounter quantised, bf16;
@@ -120,9 +125,17 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   most = std::max(most, stated_scratch_bytes(num_rows, num_selected, width, inner_width, num_experts));
   count(kFewTokens, few_rows);
   count(kManyTokens, num_rows);
-  for (const int tile_tokens : {kFewDequantisedTokens, kManyDequantisedTokens, kManyGroupTokens})
+  for (const int tile_tokens : {kFewDequantisedTokens, kManyDequantisedTokens})
     count_dequantised(num_rows, tile_tokens);
-  if (activation_group == kSmallActivationGroup) count_dequantised(num_rows, kGroupStatedTokens);
+  if (activation_group == kSmallActivationGroup) {
+    count_dequantised(num_rows, kGroupStatedTokens);
+    for (const WideShape shape : {WideShape::kSmall, WideShape::kLarge}) {
+      ScratchCounter wide;
+      (void)lay_out_wide(wide, {num_rows, num_selected, num_experts, num_rows, wide_tile_tokens(shape)},
+                         width, inner_width, {});
+      most = std::max(most, wide.bytes);
+    }
+  }
   return most;
 }
 
@@ -159,10 +172,11 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
 
 namespace {
 
-void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaContext& context) {
+void experts_dequantised(WeightFormat shared, int tile_tokens, const ExpertsArgs& args,
+                         CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_expert_arguments(args, shared);
-  const DispatchExtents extents = extents_of(args, dequantised_tile_tokens(args));
+  const DispatchExtents extents = extents_of(args, tile_tokens);
   const ScratchScope scope(context.scratch);
   const ExpertScratch scratch =
       lay_out_dequantised(context.scratch, extents, args.routed[0].w1.cols, inner_pitch_of(args), args.split,
@@ -177,10 +191,57 @@ void experts_dequantised(WeightFormat shared, const ExpertsArgs& args, CudaConte
 }  // namespace
 
 void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
-  experts_dequantised(WeightFormat::kFp8, args, context);
+  experts_dequantised(
+      WeightFormat::kFp8,
+      mean_assignments(args) <= kFewDequantisedTokens ? kFewDequantisedTokens : kManyDequantisedTokens, args,
+      context);
 }
+void experts_groups_few(const ExpertsArgs& args, CudaContext& context) {
+  experts_dequantised(WeightFormat::kFp8x32, kFewDequantisedTokens, args, context);
+}
+
+namespace {
+
+template <WideShape kShape>
+void experts_wide(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  check_expert_arguments(args, WeightFormat::kFp8x32);
+  const DispatchExtents extents = extents_of(args, wide_tile_tokens(kShape));
+  const ScratchScope scope(context.scratch);
+  const WideScratch scratch =
+      lay_out_wide(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split);
+  fetch_before_products(args, context);
+  const ExpertsArgs fetched = all_on_device(args);
+  dispatch_wide_rows(fetched, extents, scratch.plan, scratch.rows, context);
+  wide_expert_products(fetched, extents, kShape, scratch, context);
+  combine_experts(fetched, extents, scratch.plan, scratch.y, context);
+}
+
+}  // namespace
+
+void experts_groups_small(const ExpertsArgs& args, CudaContext& context) {
+  experts_wide<WideShape::kSmall>(args, context);
+}
+void experts_groups_large(const ExpertsArgs& args, CudaContext& context) {
+  experts_wide<WideShape::kLarge>(args, context);
+}
+
 void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
-  experts_dequantised(WeightFormat::kFp8x32, args, context);
+  // Of most experts that have more tokens than the mean all fit in one tile.
+  constexpr double kMostOfSmall = 48;
+  const double mean = mean_assignments(args);
+  if (mean <= kFewDequantisedTokens) return experts_groups_few(args, context);
+  (mean <= kMostOfSmall ? experts_groups_small : experts_groups_large)(args, context);
+}
+
+void experts_few_groups(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  check_expert_arguments(args, WeightFormat::kFp8x32);
+  const ScratchScope scope(context.scratch);
+  auto* inner = context.scratch.allocate<Bf16Bits>(
+      few_group_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
+  fetch_before_products(args, context);
+  few_group_experts(args, inner, context);
 }
 
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {

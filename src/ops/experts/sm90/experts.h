@@ -16,7 +16,14 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context);
 /// Routed experts in NVFP4.
 void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
 /// Weights in front of which activations have a scale per 32: FP4, and FP8 in blocks of 32.
+/// By one of the kernels below, whose bits are the same: for few tokens an expert, and by tiles of up to 64 or
+/// 144 tokens.
 void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context);
+void experts_groups_few(const ExpertsArgs& args, CudaContext& context);
+void experts_groups_small(const ExpertsArgs& args, CudaContext& context);
+void experts_groups_large(const ExpertsArgs& args, CudaContext& context);
+/// The same for up to eight tokens (groups_few.h).
+void experts_few_groups(const ExpertsArgs& args, CudaContext& context);
 /// `ExpertSums::kStated`.
 void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
 void experts_stated_many(const ExpertsArgs& args, CudaContext& context);

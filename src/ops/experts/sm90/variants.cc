@@ -6,6 +6,7 @@
 #include "ops/experts/cuda/stated_time.h"
 #include "ops/experts/sm90/expert_time.h"
 #include "ops/experts/sm90/experts.h"
+#include "ops/experts/sm90/groups_few.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -20,10 +21,14 @@ auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltyp
   return WhyNot(args);
 }
 
+std::optional<Reason> why_not_few_groups_there(const ExpertsArgs& args, const DeviceTraits& traits) {
+  return why_not_few_groups(args, static_cast<int>(traits.num_units));
+}
+
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 9> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 10> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
@@ -35,6 +40,11 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
        {.name = "sm90/groups_of_32",
         .run = experts_groups_of_32,
         .why_not = why_not<why_not_groups_of_32>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/few_groups_of_32",
+        .run = experts_few_groups,
+        .why_not = why_not_few_groups_there,
+        .predict = few_groups_seconds,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/four_tokens",
         .run = experts_four_tokens,

@@ -64,6 +64,8 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   constexpr int n = kHcStreams;
   constexpr int kMaxChannels = kWidth > 0 ? kWidth : kHcMaxWidth, kChannelsAtOnce = 8 * kHcStreamThreads;
   constexpr int kPieces = (kMaxChannels + kChannelsAtOnce - 1) / kChannelsAtOnce;  // of eight, of a thread
+  // Whose sums are on their way together: all of them, where their number is known.
+  constexpr int kRanksAtOnce = kWidth > 0 ? hc_ranks(kWidth) : 16;
   __shared__ __align__(16) float pre[n];
   __shared__ __align__(16) float comb_logits[n * n];
   __shared__ float chunk_squares[kMaxChannels / kHcChunk];
@@ -97,7 +99,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
     // addresses, and may have run on this SM since this block began.
     const float* const row_sums = sums + row * ranks * kHcSums;
     float product = 0.0F, squares = 0.0F;
-#pragma unroll 16
+#pragma unroll kRanksAtOnce
     for (int rank = 0; rank < ranks; ++rank) {
       squares += __ldcg(row_sums + rank * kHcSums);
       if (lane < kHcMixes) product += __ldcg(row_sums + rank * kHcSums + kHcFirstProduct + lane);

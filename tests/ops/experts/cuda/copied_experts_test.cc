@@ -15,6 +15,8 @@
 #include <fmt/format.h>
 
 #include "ops/experts/stated_sums.h"
+#include "ops/route/cuda/route.h"
+#include "tests/support/declared_launch.h"
 #include "tests/support/expert_problem.h"
 
 namespace baleen::BALEEN_ARCH {
@@ -217,22 +219,28 @@ std::set<int> chosen_of(const Tokens& tokens) {
 TEST(CopiedExperts, ComeOnceAndGiveTheSameBits) {
   BALEEN_NEEDS_GPU();
   // One row, both shapes of the kernel, more rows of an expert than a tile has.
-  for (const auto& [routed, sums] : {std::pair{WeightFormat::kFp4, ExpertSums::kFree},
-                                     {WeightFormat::kFp4, ExpertSums::kStated},
-                                     {WeightFormat::kFp8, ExpertSums::kFree},
-                                     {WeightFormat::kNvfp4, ExpertSums::kFree}}) {
+  const Geometry fp4, v41{.shared = WeightFormat::kFp8x32, .group = kSmallActivationGroup};
+  for (const auto& [kind, sums] : {std::pair{fp4, ExpertSums::kFree},
+                                   {fp4, ExpertSums::kStated},
+                                   {v41, ExpertSums::kFree},
+                                   {v41, ExpertSums::kStated},
+                                   {Geometry{.routed = WeightFormat::kFp8}, ExpertSums::kFree},
+                                   {Geometry{.routed = WeightFormat::kNvfp4}, ExpertSums::kFree}}) {
     for (const int num_experts : {7, 40}) {
       TestCuda cuda;
-      const Layer layer(cuda, {.num_experts = num_experts, .routed = routed});
+      Geometry geometry = kind;
+      geometry.num_experts = num_experts;
+      const Layer layer(cuda, geometry);
       for (const std::int64_t num_rows : {1, 2, 9, 64, 70, 256}) {
         Tokens tokens(layer.geometry(), num_rows, 3, 5);
         if (num_rows > 2) tokens.ids[3] = tokens.ids[5] = -1;
         const auto want = run(cuda, layer, tokens, {.sums = sums});
         for (const int every : {1, 3, 100}) {
-          SCOPED_TRACE(fmt::format("{} weights, {} sums, {} experts, those of {} n on the host, {} rows",
-                                   weight_format_name(routed),
-                                   sums == ExpertSums::kStated ? "stated" : "free", num_experts, every,
-                                   num_rows));
+          SCOPED_TRACE(
+              fmt::format("{} weights, groups of {}, {} sums, {} experts, those of {} n on the host, "
+                          "{} rows",
+                          weight_format_name(geometry.routed), geometry.group,
+                          sums == ExpertSums::kStated ? "stated" : "free", num_experts, every, num_rows));
           const auto on_host = [&](int expert) { return expert % every == 0; };
           const PlacedExperts placed(cuda, layer, on_host);
           EXPECT_SAME_BITS(
@@ -243,6 +251,66 @@ TEST(CopiedExperts, ComeOnceAndGiveTheSameBits) {
           EXPECT_EQ(placed.copies(cuda, layer), copied);
         }
       }
+    }
+  }
+}
+
+/// Other experts each time, chosen right before; nothing in between waits for the host. With the order of
+/// launches, which says what may be read while experts still come.
+TEST(CopiedExperts, ComeBesideWhatIsReadEarly) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kSelected = 3, kCalls = 100;
+  constexpr int kExperts = 24;
+  const Geometry fp4{.num_experts = kExperts},
+      v41{.num_experts = kExperts, .shared = WeightFormat::kFp8x32, .group = kSmallActivationGroup};
+  for (const Geometry& geometry : {fp4, v41}) {
+    TestCuda cuda;
+    const Layer layer(cuda, geometry);
+    // Half of the calls have experts that come, the others none.
+    const PlacedExperts placed(cuda, layer, [](int expert) { return expert % 5 == 0; });
+    const std::int64_t width = geometry.width;
+    for (const std::int64_t num_rows : {1, 4}) {
+      SCOPED_TRACE(fmt::format("groups of {}, {} rows", geometry.group, num_rows));
+      const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
+      const std::vector<SequenceSlice> slices{{0, num_rows, 5, {}, {}}};
+      cuda.set_batch({tokens, slices});
+      const View<const Bf16Bits, 2> x(
+          cuda.upload_bf16(random_values(static_cast<std::size_t>(num_rows * width), 2, 0.02F)),
+          {num_rows, width});
+      const float* const logits =
+          cuda.upload(random_values(static_cast<std::size_t>(kCalls * num_rows * kExperts), 1, 0.5F));
+      const View<std::int32_t, 2> ids(cuda.allocate<std::int32_t>(num_rows * kSelected),
+                                      {num_rows, kSelected});
+      const Activations<2> weights(cuda.allocate<float>(num_rows * kSelected), {num_rows, kSelected});
+      LaunchOrder order(cuda.context().stream);
+      const auto all_outputs = [&](const ExpertPlaces& places, std::span<const ExpertWeights> routed,
+                                   LaunchOrder* known) {
+        cuda.context().stream.order = known;
+        Bf16Bits* const outs = cuda.allocate<Bf16Bits>(kCalls * num_rows * width);
+        for (std::int64_t call = 0; call < kCalls; ++call) {
+          test::run_declared<ops::Route>(
+              BALEEN_ARCH::route,
+              {.logits = ConstActivations<2>(logits + call * num_rows * kExperts, {num_rows, kExperts}),
+               .ids = ids,
+               .weights = weights},
+              cuda.context());
+          test::run_declared<ops::Experts>(
+              BALEEN_ARCH::experts,
+              {.x = x,
+               .ids = ids,
+               .weights = weights,
+               .routed = routed,
+               .places = places,
+               .shared = &layer.device_shared(),
+               .swiglu_limit = 10.0F,
+               .out = View<Bf16Bits, 2>(outs + call * num_rows * width, {num_rows, width})},
+              cuda.context());
+        }
+        cuda.context().stream.order = nullptr;
+        return cuda.download_bf16(outs, kCalls * num_rows * width);
+      };
+      EXPECT_SAME_BITS(all_outputs(placed.places(), placed.at(), &order),
+                       all_outputs({}, layer.device(), nullptr));
     }
   }
 }

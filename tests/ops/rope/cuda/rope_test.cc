@@ -20,7 +20,14 @@ constexpr test::Tolerance kTies{.relative = 0x1p-7, .norm = 1e-4};
 TEST(RopeOnGpu, RotatesAsTheReferenceBothWays) {
   BALEEN_NEEDS_GPU();
   for (const auto& [rows, heads, width, pairs] :
-       {std::array<std::int64_t, 4>{1, 1, 64, 32}, {5, 3, 512, 32}, {40, 64, 128, 8}, {0, 4, 64, 32}}) {
+       {std::array<std::int64_t, 4>{1, 1, 64, 32},
+        {5, 3, 512, 32},
+        {40, 64, 128, 8},
+        {0, 4, 64, 32},
+        // A block has a part of a row, or a row that its threads go over twice.
+        {1, 64, 512, 32},
+        {70, 33, 64, 32},
+        {1100, 6, 64, 32}}) {
     for (const bool inverse : {false, true}) {
       SCOPED_TRACE(testing::Message()
                    << rows << " x " << heads << " x " << width << (inverse ? ", inverse" : ""));

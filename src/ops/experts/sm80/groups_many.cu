@@ -9,10 +9,10 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/experts/cuda/expert_dequantised.cuh"
-#include "ops/experts/cuda/experts_dequantised.h"
+#include "ops/experts/sm80/groups_many.h"
 #include "ops/matmul/cuda/many_tokens.cuh"
 
-namespace baleen::BALEEN_ARCH {
+namespace baleen::sm80 {
 namespace {
 
 static_assert(kManyGroupTokens == LargeTile::kTokens);
@@ -120,25 +120,6 @@ __device__ void multiply_inner(const dequantised::Params& p, const dequantised::
                                                                  inner);
 }
 
-__device__ void store_outputs(const dequantised::Params& p, const TokenTile& tile, int token, int column,
-                              const float4& first, const float4& second) {
-  const ExpertOutputs& to = p.is_shared(tile) ? p.y.shared : p.y.routed;
-  const std::int64_t at = std::int64_t{tile.first_row + token} * p.width + column;
-  const uint4 rounded = {pack_bf16(first.x, first.y), pack_bf16(first.z, first.w),
-                         pack_bf16(second.x, second.y), pack_bf16(second.z, second.w)};
-  if (to.partial == nullptr) {
-    *reinterpret_cast<uint4*>(to.rounded + at) = rounded;
-    return;
-  }
-  auto* const y = reinterpret_cast<float4*>(to.partial + at);
-  y[0] = to.rounds
-             ? float4{bf16_low(rounded.x), bf16_high(rounded.x), bf16_low(rounded.y), bf16_high(rounded.y)}
-             : first;
-  y[1] = to.rounds
-             ? float4{bf16_low(rounded.z), bf16_high(rounded.z), bf16_low(rounded.w), bf16_high(rounded.w)}
-             : second;
-}
-
 template <WeightFormat kWeights>
 __device__ void multiply_down(const dequantised::Params& p, const dequantised::Matrix (&matrices)[3],
                               const TokenTile& tile, int place, int num_inputs, Shared& shared) {
@@ -147,7 +128,9 @@ __device__ void multiply_down(const dequantised::Params& p, const dequantised::M
   const PlacedRows<kWeights> down(matrices[2], place, num_inputs);
   multiply<kWeights>(work_of(down, first, num_rows, p.inner, p.inner_pitch, tile), shared,
                      [&](int token, int row, const float4(&values)[2]) {
-                       if (row < num_rows) store_outputs(p, tile, token, first + row, values[0], values[1]);
+                       if (row >= num_rows) return;
+                       store_outputs(p.outputs(tile), p.output_place(tile, token, first + row), values[0],
+                                     values[1]);
                      });
 }
 
@@ -211,4 +194,4 @@ void many_group_expert_products(const ExpertsArgs& args, const DispatchExtents& 
        : launch_both<WeightFormat::kFp8x32>)(params, extents.max_tiles(), context);
 }
 
-}  // namespace baleen::BALEEN_ARCH
+}  // namespace baleen::sm80

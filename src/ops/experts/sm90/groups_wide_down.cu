@@ -1,0 +1,10 @@
+#include "ops/experts/sm90/groups_wide.cuh"
+
+namespace baleen::sm90 {
+
+void multiply_wide_down(const WideProducts& products, WeightFormat format, WideShape shape,
+                        CudaContext& context) {
+  wide::launch<true>(products, format, shape, context);
+}
+
+}  // namespace baleen::sm90
