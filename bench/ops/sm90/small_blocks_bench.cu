@@ -1,6 +1,6 @@
-// Products of DeepSeek-V4.1 whose weights are FP8 in blocks of 32 x 32, whole and as one of two GPUs has
-// them: what an operation takes, and for few tokens the kernels beside each other, which must agree to the
-// bit; see bench/support/cuda_bench.h for how it times.
+// Products of DeepSeek-V4.1 whose weights are FP8 in blocks of 32 x 32, whole and as one of two GPUs has them:
+// what an operation takes, and for few tokens the kernels beside each other, which must agree to the bit; see
+// bench/support/cuda_bench.h for how it times.
 
 #include <cstdlib>
 #include <cstring>

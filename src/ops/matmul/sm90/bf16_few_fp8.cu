@@ -41,7 +41,7 @@ enum NamedBarrier : std::uint32_t { kTokensAreThere = 1, kScalesAreThere = 2 };
 struct FewArgs {
   bf16_time::FewMemory memory;
   const std::byte* x;
-  std::int64_t row_stride, group_stride;  ///< values of x from row to row, from group to group
+  std::int64_t row_stride, group_stride;  ///< of x, in values
   bool rounds;                            ///< x to e4m3 for each 32 inputs
 };
 
@@ -59,7 +59,7 @@ struct Few {
   const bf16_time::FewMemory& memory;
   std::byte* base;
   Bf16Barriers &fp8, &bf16;
-  std::uint32_t (*scales)[kMaxScaleWords];  ///< a tile's and the next one's: [block][slice]
+  std::uint32_t (*scales)[kMaxScaleWords];  ///< of a tile and of the next: [block][slice]
   float* sums;                              ///< [segment][output][token]
 
   __device__ std::byte* fp8_slice(int stage) const {

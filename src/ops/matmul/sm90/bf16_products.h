@@ -71,8 +71,8 @@ void bf16_stream(const Bf16Work& work, CudaContext& context);
 void bf16_stream_adding(const Bf16Work& work, CudaContext& context);
 /// The same with FP8 weights, of either block.
 void bf16_stream_fp8(const Bf16Work& work, CudaContext& context);
-/// Up to `bf16_time::kFewTokens` rows with FP8 weights, of either block, where `bf16_time::few_tile` says
-/// that it can; in blocks of 32 also as four segments.
+/// Up to `bf16_time::kFewTokens` rows with FP8 weights, of either block, where `bf16_time::few_tile` says that
+/// it can.
 void bf16_few_fp8(const Bf16Work& work, CudaContext& context);
 /// Few rows, kMaxSegments: all weights pass once, the segments side by side.
 void bf16_split(const Bf16Work& work, CudaContext& context);

@@ -66,26 +66,26 @@ constexpr std::int64_t kFewMaxInputs = 8192;
 /// Outputs of a tile whose sums have segments: one operand of 64 rows has those of all four.
 constexpr std::int64_t kFewSegmentOutputs = 16;
 
-/// How bf16_few_fp8 lays out a block's shared memory: BF16 slices of the tile's weights, x, FP8 slices.
-/// Behind the first there are more bytes than an operand of 64 rows reads beyond its tile.
+/// How bf16_few_fp8 lays out a block's shared memory: BF16 slices of the tile's weights, x, FP8 slices. Behind
+/// the first there are more bytes than an operand of 64 rows reads beyond its tile.
 struct FewMemory {
   static constexpr int kTeams = 4;    ///< warpgroups that dequantise, a slice each in turn
-  int fp8_bytes = 0, bf16_bytes = 0;  ///< a slice takes so many
+  int fp8_bytes = 0, bf16_bytes = 0;  ///< of a slice
   int num_fp8 = 0, num_bf16 = 0;      ///< slices; of kTeams, so that one is always the same team's
   int tokens_offset = 0, fp8_offset = 0, total_bytes = 0;
 
   constexpr FewMemory(std::int64_t tile_outputs, std::int64_t num_slices, int num_segments) {
     constexpr int kShared = (227 << 10) - 6144;  // of a block, without alignment, barriers, scales, sums
-    constexpr int kBf16RingBytes = 64 << 10, kMaxBf16 = 16, kMaxFp8 = 32;
+    constexpr int kBf16RingBytes = 64 << 10, kMostBf16 = 16, kMostFp8 = 32;
     constexpr int kOperandBytes = 64 * 128;
     const auto multiple = [](int slices, int most) { return std::min(slices, most) / kTeams * kTeams; };
     fp8_bytes = static_cast<int>(tile_outputs * kSliceInputs);
     bf16_bytes = 2 * num_segments * fp8_bytes;
-    const int fitting_bf16 = std::min(kBf16RingBytes / bf16_bytes, kMaxBf16);
-    num_bf16 = num_segments == 1 ? multiple(fitting_bf16, kMaxBf16) : fitting_bf16;
+    const int fitting_bf16 = std::min(kBf16RingBytes / bf16_bytes, kMostBf16);
+    num_bf16 = num_segments == 1 ? multiple(fitting_bf16, kMostBf16) : fitting_bf16;
     tokens_offset = num_bf16 * bf16_bytes;
     fp8_offset = tokens_offset + static_cast<int>(num_slices * kSliceInputs * 2 * kFewTokens);
-    num_fp8 = multiple(std::max(kShared - fp8_offset, 0) / fp8_bytes, kMaxFp8);
+    num_fp8 = multiple(std::max(kShared - fp8_offset, 0) / fp8_bytes, kMostFp8);
     total_bytes = std::max(fp8_offset + num_fp8 * fp8_bytes, tokens_offset + kOperandBytes);
   }
 };

@@ -97,8 +97,8 @@ TEST(BlocksOf32OnGpu, AgreeWithTheReference) {
     std::int64_t num_rows, num_outputs, num_inputs;
   };
   // Every tile of tokens; outputs that end within a block, and within the half of one; odd numbers of slices;
-  // the shapes of wq_a, wkv and an indexer's wq_b; a block's several tiles, tiles that straddle scales, the
-  // most inputs that lie in shared memory and more.
+  // the shapes of wq_a, wkv and an indexer's wq_b; a block's several tiles, tiles that straddle scales, the most
+  // inputs that lie in shared memory and more.
   for (const auto& [num_rows, num_outputs, num_inputs] : {Case{1, 8, 128},
                                                           {1, 136, 4736},
                                                           {7, 248, 1408},
