@@ -128,7 +128,7 @@ class Launches {
     sm90::linear({.x = x(), .outputs = outputs}, cuda_.context());
   }
   void round() { sm90::round_rows(x(), operands_.rounded, cuda_.context()); }
-  void by(void (*kernel)(const sm90::Bf16Work&, CudaContext&), int i, int num_segments = 1) {
+  void by(void (*kernel)(const sm90::Bf16Work&, CudaContext&), int i) {
     const auto& weights = operands_.weights[static_cast<std::size_t>(i)];
     std::vector<sm90::Bf16Work::Output> outputs;
     for (std::size_t j = 0; j < weights.size(); ++j) outputs.push_back({&weights[j], operands_.y[j]});
@@ -139,7 +139,6 @@ class Launches {
          .num_inputs = product_.num_inputs,
          .row_stride = row_size(),
          .group_stride = product_.num_inputs,
-         .num_segments = num_segments,
          .outputs = outputs},
         cuda_.context());
   }
@@ -177,8 +176,6 @@ void run(const Product& product, std::int64_t num_rows) {
   launches.round();
   launches.by(sm90::bf16_stream_fp8, 0);
   if (launches.results() != results) fail("{}: the kernels do not agree", shape);
-  launches.by(sm90::bf16_tile, 0);
-  if (launches.results() != results) fail("{}: the kernels for few and many do not agree", shape);
   time("operation", [&](int i) { launches.operation(i); });
   time("stream alone", [&](int i) { launches.by(sm90::bf16_stream_fp8, i); });
   time("stream and rounding", [&](int i) {
@@ -187,16 +184,6 @@ void run(const Product& product, std::int64_t num_rows) {
   });
   if (num_rows <= sm90::bf16_time::kFewTokens && product.num_inputs <= sm90::bf16_time::kFewMaxInputs)
     time("few alone", [&](int i) { launches.by(sm90::bf16_few_fp8, i); });
-  if (product.num_groups > 1 || product.num_inputs % 512 != 0 || product.num_inputs > 5120) return;
-  constexpr int kSegments = 4;
-  launches.by(sm90::bf16_tile, 0, kSegments);
-  const std::vector<Bf16Bits> cut = launches.results();
-  time("tile of 4 segments", [&](int i) { launches.by(sm90::bf16_tile, i, kSegments); });
-  time("tile", [&](int i) { launches.by(sm90::bf16_tile, i); });
-  if (num_rows > sm90::bf16_time::kFewTokens) return;
-  launches.by(sm90::bf16_few_fp8, 0, kSegments);
-  if (launches.results() != cut) fail("{}: the kernels of segments do not agree", shape);
-  time("few of 4 segments", [&](int i) { launches.by(sm90::bf16_few_fp8, i, kSegments); });
 }
 
 }  // namespace

@@ -30,7 +30,6 @@ constexpr int kBoxVectors = kBoxInputs / kVector;
 constexpr int kUnitRows = 4;   // that a warp dequantises at a time
 constexpr int kUnitLanes = 8;  // of a row, 16 codes each
 constexpr int kMaxBlocks = 3;  // of 32 rows: a tile of 56 outputs may begin and end within one
-constexpr int kSegmentOutputs = bf16_time::kFewSegmentOutputs;
 constexpr int kMaxSlices = bf16_time::kFewMaxInputs / kSliceInputs;
 constexpr int kMaxScaleWords = kMaxBlocks * kMaxSlices;
 static_assert(kTokens == kGroupRows && kMaxScaleWords <= kTeamThreads);
@@ -45,33 +44,21 @@ struct FewArgs {
   bool rounds;                            ///< x to e4m3 for each 32 inputs
 };
 
-/// A block's shared memory and where it is in its tiles. With segments team i has segment i, and a BF16
-/// "slice" is one of each segment: a round.
-template <WeightFormat kWeightFormat, int kNumSegments>
+/// A block's shared memory and where it is in its tiles.
 struct Few {
-  static constexpr WeightFormat kWeights = kWeightFormat;
-  static constexpr int kSegments = kNumSegments;
-  static_assert(kSegments == 1 || kSegments == kTeams);
-  /// Columns of an instruction: the tokens of each segment.
-  static constexpr int kColumns = kSegments * kTokens;
-
   const Bf16Products& work;
   const bf16_time::FewMemory& memory;
   std::byte* base;
   Bf16Barriers &fp8, &bf16;
   std::uint32_t (*scales)[kMaxScaleWords];  ///< of a tile and of the next: [block][slice]
-  float* sums;                              ///< [segment][output][token]
 
   __device__ std::byte* fp8_slice(int stage) const {
     return base + memory.fp8_offset + stage * memory.fp8_bytes;
   }
   __device__ std::byte* bf16_slice(int stage) const { return base + stage * memory.bf16_bytes; }
-  /// Tokens of one round, both boxes of a slice: [box][segment].
-  __device__ std::byte* tokens(int round) const {
-    return base + memory.tokens_offset + round * kBoxesPerSlice * kSegments * kTokenBoxBytes;
+  __device__ std::byte* tokens(int slice) const {
+    return base + memory.tokens_offset + slice * kBoxesPerSlice * kTokenBoxBytes;
   }
-  /// Slices of a segment.
-  __device__ int rounds() const { return work.segment_slices; }
   __device__ int first_output(const Bf16Products::Product& product, int tile) const {
     return (tile - product.first_tile) * work.tile_outputs;
   }
@@ -85,28 +72,24 @@ __device__ inline void for_each_tile(const Bf16Products& work, Run run) {
 }
 
 /// One thread.
-template <class F>
-__device__ void load_weights(const F& few) {
+__device__ void load_weights(const Few& few) {
   RingPlace place;
   for_each_tile(few.work, [&](int tile) {
     const Bf16Products::Product& product = product_of(few.work, tile);
     const int first_output = few.first_output(product, tile);
-    for (int round = 0; round < few.rounds(); ++round) {
-#pragma unroll
-      for (int segment = 0; segment < F::kSegments; ++segment, place.advance(few.memory.num_fp8)) {
-        few.fp8.wait_empty(place);
-        few.fp8.expect(place, static_cast<std::uint32_t>(few.memory.fp8_bytes));
-        ptx::tma_load(few.fp8_slice(place.stage), product.weight, few.fp8.full(place), 0, first_output,
-                      segment * few.rounds() + round, ptx::L2Hint::kEvictFirst);
-      }
+    for (int slice = 0; slice < few.work.num_slices; ++slice, place.advance(few.memory.num_fp8)) {
+      few.fp8.wait_empty(place);
+      few.fp8.expect(place, static_cast<std::uint32_t>(few.memory.fp8_bytes));
+      ptx::tma_load(few.fp8_slice(place.stage), product.weight, few.fp8.full(place), 0, first_output, slice,
+                    ptx::L2Hint::kEvictFirst);
     }
   });
 }
 
 /// The scales of tile `tile` that thread `thread` of all teams' brings.
-template <class F>
-__device__ std::uint32_t load_scale(const F& few, int tile, int thread) {
-  constexpr int kBlockRows = format_layout(F::kWeights).scale_rows;
+template <WeightFormat kWeights>
+__device__ std::uint32_t load_scale(const Few& few, int tile, int thread) {
+  constexpr int kBlockRows = format_layout(kWeights).scale_rows;
   const int num_slices = few.work.num_slices;
   if (tile >= few.work.num_tiles || thread >= kMaxBlocks * num_slices) return 0;
   const Bf16Products::Product& product = product_of(few.work, tile);
@@ -116,10 +99,9 @@ __device__ std::uint32_t load_scale(const F& few, int tile, int thread) {
   return __ldg(words + std::int64_t{min(block, last)} * num_slices + thread % num_slices);
 }
 
-/// Four rows of a slice by a warp, 16 codes by a lane. `row`: the lane's in the tile; `box_bytes`: from the
-/// first box of `values` to the second.
+/// Four rows of a slice by a warp, 16 codes by a lane. `row`: the lane's in the tile.
 template <WeightFormat kWeights>
-__device__ inline void dequantise_row(const std::byte* codes, std::byte* values, int box_bytes, int row,
+__device__ inline void dequantise_row(const std::byte* codes, std::byte* values, int tile_outputs, int row,
                                       int lane, std::uint32_t scale) {
   constexpr int kHalfLanes = kUnitLanes / kBoxesPerSlice;
   const int chunk = lane % kUnitLanes, box = chunk / kHalfLanes, swizzle = row % kGroupRows;
@@ -135,7 +117,7 @@ __device__ inline void dequantise_row(const std::byte* codes, std::byte* values,
     dequantise_e4m3_pairs(i == 0 ? piece.y : piece.w, multiplier, high);
     half[i] = {low[0], low[1], high[0], high[1]};
   }
-  std::byte* const to = values + box * box_bytes + row * kBoxRowBytes;
+  std::byte* const to = values + box * tile_outputs * kBoxRowBytes + row * kBoxRowBytes;
   const int first = chunk % kHalfLanes * 2;
   // Lanes of the two boxes write different halves at a time: into different banks.
   const bool second = box == 1;
@@ -144,39 +126,36 @@ __device__ inline void dequantise_row(const std::byte* codes, std::byte* values,
 }
 
 /// The teams: BF16 slices from FP8 ones. `thread`: of all teams.
-template <class F>
-__device__ void dequantise(const F& few, int thread) {
-  constexpr int kBlockRows = format_layout(F::kWeights).scale_rows;
-  constexpr bool kOneChain = F::kSegments == 1;
+template <WeightFormat kWeights>
+__device__ void dequantise(const Few& few, int thread) {
+  constexpr int kBlockRows = format_layout(kWeights).scale_rows;
   const int team = thread / kWarpgroupThreads, warp = thread % kWarpgroupThreads / kWarpThreads;
   const int lane = thread % kWarpThreads, num_slices = few.work.num_slices;
-  const int tile_outputs = few.work.tile_outputs, segment_bytes = tile_outputs * kBoxRowBytes;
-  const auto advance = [](RingPlace& place, int step, int num_stages) {
-    place.stage += step;
+  const int tile_outputs = few.work.tile_outputs;
+  RingPlace from{team, 0}, to{team, 0};
+  const auto advance = [](RingPlace& place, int num_stages) {
+    place.stage += kTeams;
     if (place.stage < num_stages) return;
     place.stage -= num_stages;
     place.parity ^= 1;
   };
-  RingPlace from{team, 0}, to{kOneChain ? team : 0, 0};
-  int slice = team;  // of the tile in hand, where teams take turns
+  int slice = team;  // of the tile in hand
   int buffer = 0;
-  if (thread < kMaxScaleWords) few.scales[0][thread] = load_scale(few, static_cast<int>(blockIdx.x), thread);
+  if (thread < kMaxScaleWords)
+    few.scales[0][thread] = load_scale<kWeights>(few, static_cast<int>(blockIdx.x), thread);
   ptx::named_barrier_sync(kScalesAreThere, kTeamThreads);
   for_each_tile(few.work, [&](int tile) {
-    const std::uint32_t next = load_scale(few, tile + static_cast<int>(gridDim.x), thread);
+    const std::uint32_t next = load_scale<kWeights>(few, tile + static_cast<int>(gridDim.x), thread);
     const Bf16Products::Product& product = product_of(few.work, tile);
     const int row_in_block = few.first_output(product, tile) % kBlockRows;
-    if constexpr (!kOneChain) slice = team * few.rounds();
-    const int end = kOneChain ? num_slices : slice + few.rounds();
-    for (; slice < end; slice += kOneChain ? kTeams : 1) {
+    for (; slice < num_slices; slice += kTeams) {
       few.fp8.wait_full(from);
       few.bf16.wait_empty(to);
-      std::byte* const values = few.bf16_slice(to.stage) + (kOneChain ? 0 : team * segment_bytes);
       for (int first = warp * kUnitRows; first < tile_outputs; first += kWarpsPerWarpgroup * kUnitRows) {
         const std::uint32_t scale =
             few.scales[buffer][(row_in_block + first) / kBlockRows * num_slices + slice];
-        dequantise_row<F::kWeights>(few.fp8_slice(from.stage), values, F::kSegments * segment_bytes,
-                                    first + lane / kUnitLanes, lane, scale);
+        dequantise_row<kWeights>(few.fp8_slice(from.stage), few.bf16_slice(to.stage), tile_outputs,
+                                 first + lane / kUnitLanes, lane, scale);
       }
       ptx::fence_proxy_async();
       __syncwarp();
@@ -184,10 +163,10 @@ __device__ void dequantise(const F& few, int thread) {
         few.bf16.fill(to);
         ptx::mbarrier_arrive(few.fp8.empty(from.stage));
       }
-      advance(from, kTeams, few.memory.num_fp8);
-      advance(to, kOneChain ? kTeams : 1, few.memory.num_bf16);
+      advance(from, few.memory.num_fp8);
+      advance(to, few.memory.num_bf16);
     }
-    if constexpr (kOneChain) slice -= num_slices;
+    slice -= num_slices;
     buffer ^= 1;
     if (thread < kMaxScaleWords) few.scales[buffer][thread] = next;
     ptx::named_barrier_sync(kScalesAreThere, kTeamThreads);
@@ -195,8 +174,7 @@ __device__ void dequantise(const F& few, int thread) {
 }
 
 /// The multiplying warpgroup: all of x, of the group of the block's tiles.
-template <class F>
-__device__ void load_tokens(const F& few, const FewArgs& args, int thread) {
+__device__ void load_tokens(const Few& few, const FewArgs& args, int thread) {
   constexpr int kAtOnce = 5;  // vectors of a thread on their way
   constexpr int kSliceVectors = kSliceInputs / kVector;
   const int group = static_cast<int>(blockIdx.x) * few.work.tile_outputs / few.work.group_outputs;
@@ -226,10 +204,7 @@ __device__ void load_tokens(const F& few, const FewArgs& args, int thread) {
       if (at >= num_vectors) continue;
       const unsigned row = at / row_vectors, vector = at - row * row_vectors;
       const unsigned chunk = vector % kBoxVectors, box = vector / kBoxVectors;
-      const unsigned segment_boxes = static_cast<unsigned>(few.rounds() * kBoxesPerSlice);
-      const unsigned segment = F::kSegments == 1 ? 0 : box / segment_boxes;
-      const unsigned place = (box - segment * segment_boxes) * F::kSegments + segment;
-      std::byte* const to = few.tokens(0) + place * kTokenBoxBytes + row * kBoxRowBytes;
+      std::byte* const to = few.tokens(0) + box * kTokenBoxBytes + row * kBoxRowBytes;
       *reinterpret_cast<uint4*>(to + (chunk ^ row) * 16) = vectors[i];
     }
   }
@@ -238,58 +213,22 @@ __device__ void load_tokens(const F& few, const FewArgs& args, int thread) {
   ptx::named_barrier_sync(kTokensAreThere, kWarpgroupThreads);
 }
 
-/// The sums of a tile to y.
-template <class F>
-__device__ void store_sums(const F& few, const Bf16Products::Product& product, int tile,
-                           const float (&d)[F::kColumns / 2], int thread) {
-  const int first_output = few.first_output(product, tile), tile_outputs = few.work.tile_outputs;
-  const int outputs = min(tile_outputs, product.num_outputs - first_output);
-  if constexpr (F::kSegments == 1) {
-#pragma unroll
-    for (int i = 0; i < kTokens / 2; ++i) {
-      const int output = operand_row(thread, i), token = token_column(thread, i);
-      if (output < outputs && token < few.work.num_rows)
-        store_output(product, token, first_output + output, d[i]);
-    }
-  } else {
-    // Rows of an operand are those of one segment after the other, columns too: what meets is wanted.
-#pragma unroll
-    for (int i = 0; i < F::kColumns / 2; ++i) {
-      const int row = operand_row(thread, i), column = token_column(thread, i);
-      const int segment = row / tile_outputs, token = column % kTokens;
-      if (column / kTokens == segment)
-        few.sums[(segment * kSegmentOutputs + row - segment * tile_outputs) * kTokens + token] = d[i];
-    }
-    ptx::named_barrier_sync(kTokensAreThere, kWarpgroupThreads);
-    static_assert(kSegmentOutputs * kTokens == kWarpgroupThreads);
-    const int output = thread % kSegmentOutputs, token = thread / kSegmentOutputs;
-    float sum = few.sums[output * kTokens + token];
-#pragma unroll
-    for (int segment = 1; segment < F::kSegments; ++segment)
-      sum += few.sums[(segment * kSegmentOutputs + output) * kTokens + token];
-    if (output < outputs && token < few.work.num_rows)
-      store_output(product, token, first_output + output, sum);
-    ptx::named_barrier_sync(kTokensAreThere, kWarpgroupThreads);
-  }
-}
-
 /// The same warpgroup: all sums.
-template <class F>
-__device__ void multiply(const F& few, int thread) {
+__device__ void multiply(const Few& few, int thread) {
   const int lane = thread % kWarpThreads;
-  const int box_bytes = F::kSegments * few.work.tile_outputs * kBoxRowBytes;
+  const int box_bytes = few.work.tile_outputs * kBoxRowBytes;
   RingPlace place;
   for_each_tile(few.work, [&](int tile) {
-    float d[F::kColumns / 2];
+    const Bf16Products::Product& product = product_of(few.work, tile);
+    float d[kTokens / 2];
     int previous = -1;  // stage still being read
-    for (int round = 0; round < few.rounds(); ++round, place.advance(few.memory.num_bf16)) {
+    for (int slice = 0; slice < few.work.num_slices; ++slice, place.advance(few.memory.num_bf16)) {
       few.bf16.wait_full(place);
-      const std::byte *const weights = few.bf16_slice(place.stage), *const x = few.tokens(round);
+      const std::byte *const weights = few.bf16_slice(place.stage), *const x = few.tokens(slice);
       ptx::wgmma_fence();
 #pragma unroll
       for (int box = 0; box < kBoxesPerSlice; ++box) {
-        multiply_box<F::kColumns>(d, weights + box * box_bytes, x + box * F::kSegments * kTokenBoxBytes,
-                                  round > 0 || box > 0);
+        multiply_box<kTokens>(d, weights + box * box_bytes, x + box * kTokenBoxBytes, slice > 0 || box > 0);
       }
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
@@ -299,11 +238,17 @@ __device__ void multiply(const F& few, int thread) {
     ptx::wgmma_wait<0>();
     hold(d);
     few.bf16.release_operands(previous, lane);
-    store_sums(few, product_of(few.work, tile), tile, d, thread);
+    const int first_output = few.first_output(product, tile);
+    const int end = min(first_output + few.work.tile_outputs, product.num_outputs);
+#pragma unroll
+    for (int i = 0; i < kTokens / 2; ++i) {
+      const int output = first_output + operand_row(thread, i), token = token_column(thread, i);
+      if (output < end && token < few.work.num_rows) store_output(product, token, output, d[i]);
+    }
   });
 }
 
-template <class F>
+template <WeightFormat kWeights>
 __global__ void __launch_bounds__(kThreads, 1)
     bf16_few_fp8_kernel(const __grid_constant__ Bf16Products work, const __grid_constant__ FewArgs args,
                         NextAtOnce order) {
@@ -311,11 +256,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   __shared__ Bf16Barriers fp8_barriers, bf16_barriers;
   __shared__ std::uint32_t scales[2][kMaxScaleWords];
   const bf16_time::FewMemory& memory = args.memory;
-  __shared__ float sums[F::kSegments == 1 ? 1 : F::kSegments * kSegmentOutputs * kTokens];
-  const F few{work, memory, align_to_group(dynamic), fp8_barriers, bf16_barriers, scales, sums};
+  const Few few{work, memory, align_to_group(dynamic), fp8_barriers, bf16_barriers, scales};
   if (threadIdx.x == 0) {
     fp8_barriers.init(1, kWarpsPerWarpgroup, memory.num_fp8);
-    bf16_barriers.init(F::kSegments * kWarpsPerWarpgroup, kWarpsPerWarpgroup, memory.num_bf16);
+    bf16_barriers.init(kWarpsPerWarpgroup, kWarpsPerWarpgroup, memory.num_bf16);
     ptx::fence_mbarrier_init();
     order.launch_next();
   }
@@ -325,7 +269,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     load_tokens(few, args, thread);
     multiply(few, thread);
   } else if (thread < kWarpgroupThreads + kTeamThreads) {
-    dequantise(few, thread - kWarpgroupThreads);
+    dequantise<kWeights>(few, thread - kWarpgroupThreads);
   } else if (thread == kWarpgroupThreads + kTeamThreads) {
     load_weights(few);
   }
@@ -335,6 +279,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 void bf16_few_fp8(const Bf16Work& work, CudaContext& context) {
   const bf16_time::Shape shape = shape_of(work);
+  BALEEN_CHECK(work.num_segments == 1 && shape.has_fp8_weights);
   const auto tile_outputs = static_cast<int>(bf16_time::few_tile(shape, context.num_sms).outputs);
   BALEEN_CHECK(tile_outputs > 0);
   const Bf16Products parameters = make_products(work, {.tile_outputs = tile_outputs,
@@ -342,19 +287,15 @@ void bf16_few_fp8(const Bf16Work& work, CudaContext& context) {
                                                        .weight_columns = 1,
                                                        .tokens = kTokens,
                                                        .token_columns = kBoxesPerSlice});
-  const bf16_time::FewMemory memory(tile_outputs, parameters.num_slices, work.num_segments);
-  constexpr WeightFormat kSmall = WeightFormat::kFp8x32, kLarge = WeightFormat::kFp8;
-  const bool small_blocks = work.outputs.front().weight->format == kSmall;
-  BALEEN_CHECK(small_blocks || work.num_segments == 1);
-  launch_kernel("multiplying few rows in BF16",
-                work.num_segments > 1 ? bf16_few_fp8_kernel<Few<kSmall, kTeams>>
-                : small_blocks        ? bf16_few_fp8_kernel<Few<kSmall, 1>>
-                                      : bf16_few_fp8_kernel<Few<kLarge, 1>>,
-                {.grid = dim3(static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms))),
-                 .threads = kThreads,
-                 .shared_bytes = memory.total_bytes + kGroupBytes},
-                context.stream, parameters,
-                FewArgs{memory, work.x, work.row_stride, work.group_stride, work.rounds_x});
+  const bf16_time::FewMemory memory(tile_outputs, parameters.num_slices);
+  const bool small_blocks = work.outputs.front().weight->format == WeightFormat::kFp8x32;
+  launch_kernel(
+      "multiplying few rows in BF16",
+      small_blocks ? bf16_few_fp8_kernel<WeightFormat::kFp8x32> : bf16_few_fp8_kernel<WeightFormat::kFp8>,
+      {.grid = dim3(static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms))),
+       .threads = kThreads,
+       .shared_bytes = memory.total_bytes + kGroupBytes},
+      context.stream, parameters, FewArgs{memory, work.x, work.row_stride, work.group_stride, work.rounds_x});
 }
 
 }  // namespace baleen::sm90

@@ -115,13 +115,13 @@ __device__ auto scales_of(const Bf16Products& work, const TileRows& rows, int wa
   }
 }
 
-/// d = the sum over steps [begin, end), whole slices, of a warpgroup's 64 outputs. `scales`: of them, from
-/// segment to segment.
-template <class T, class Scales>
-__device__ void multiply_segment(float (&d)[T::kTokens / 2], const Ring& ring, RingPlace& place,
-                                 [[maybe_unused]] Scales& scales, int begin, int end, int thread,
+/// d = the sum over steps [begin, end), whole slices, of a warpgroup's 64 outputs.
+template <class T>
+__device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products& work, const Ring& ring,
+                                 RingPlace& place, const TileRows& rows, int begin, int end, int thread,
                                  int warpgroup) {
   const int lane = thread % kWarpThreads;
+  [[maybe_unused]] auto scales = scales_of<T>(work, rows, warpgroup, thread / kWarpThreads);
   [[maybe_unused]] std::uint32_t a[kStepsPerSlice][kMmasPerBox][4];
   int previous = -1;  // stage still being read
   for (int slice = begin / kStepsPerSlice; slice < end / kStepsPerSlice; ++slice) {
@@ -246,13 +246,12 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     const Item item(walk, index, rank, T::kTokens);
     const Bf16Products::Product& product = product_of(work, item.real ? item.tile : 0);
     const int first_row = ((item.real ? item.tile : 0) - product.first_tile) * kTileOutputs;
-    auto scales = scales_of<T>(work, {first_row, product.num_outputs, product.scales}, warpgroup,
-                               thread / kWarpThreads);
     float d[kSums];
     [[maybe_unused]] float total[T::kSegments ? kSums : 1];
     for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
       const int segment_end = min(segment_begin + segment_steps, num_steps);
-      multiply_segment<T>(d, ring, place, scales, segment_begin, segment_end, thread, warpgroup);
+      multiply_segment<T>(d, work, ring, place, {first_row, product.num_outputs, product.scales},
+                          segment_begin, segment_end, thread, warpgroup);
       if constexpr (T::kSegments) {
 #pragma unroll
         for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
@@ -330,13 +329,11 @@ void launch_quickest(const Bf16Work& work, CudaContext& context) {
 void bf16_tile(const Bf16Work& work, CudaContext& context) {
   constexpr WeightFormat kBf16 = WeightFormat::kBF16;
   const WeightFormat format = work.outputs.front().weight->format;
-  if (format == WeightFormat::kFp8) BALEEN_CHECK_EQ(work.num_segments, 1);
+  if (is_fp8(format)) BALEEN_CHECK_EQ(work.num_segments, 1);
   if (format == WeightFormat::kFp8) {
     launch_quickest<WeightFormat::kFp8, false, 256, 128>(work, context);
-  } else if (format == WeightFormat::kFp8x32 && work.num_segments == 1) {
-    launch_quickest<WeightFormat::kFp8x32, false, 256, 128>(work, context);
   } else if (format == WeightFormat::kFp8x32) {
-    launch_quickest<WeightFormat::kFp8x32, true, 128, 64>(work, context);
+    launch_quickest<WeightFormat::kFp8x32, false, 256, 128>(work, context);
   } else if (work.num_segments == 1) {
     launch_quickest<kBf16, false, 256, 128>(work, context);
   } else {

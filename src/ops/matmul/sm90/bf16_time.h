@@ -63,8 +63,6 @@ constexpr std::int64_t kTileOutputs = 128;
 /// Rows that bf16_few_fp8 takes, and inputs: all of x lies in shared memory.
 constexpr std::int64_t kFewTokens = 8;
 constexpr std::int64_t kFewMaxInputs = 8192;
-/// Outputs of a tile whose sums have segments: one operand of 64 rows has those of all four.
-constexpr std::int64_t kFewSegmentOutputs = 16;
 
 /// How bf16_few_fp8 lays out a block's shared memory: BF16 slices of the tile's weights, x, FP8 slices. Behind
 /// the first there are more bytes than an operand of 64 rows reads beyond its tile.
@@ -74,15 +72,14 @@ struct FewMemory {
   int num_fp8 = 0, num_bf16 = 0;      ///< slices; of kTeams, so that one is always the same team's
   int tokens_offset = 0, fp8_offset = 0, total_bytes = 0;
 
-  constexpr FewMemory(std::int64_t tile_outputs, std::int64_t num_slices, int num_segments) {
-    constexpr int kShared = (227 << 10) - 6144;  // of a block, without alignment, barriers, scales, sums
+  constexpr FewMemory(std::int64_t tile_outputs, std::int64_t num_slices) {
+    constexpr int kShared = (227 << 10) - 4096;  // of a block, without alignment, barriers, scales
     constexpr int kBf16RingBytes = 64 << 10, kMostBf16 = 16, kMostFp8 = 32;
     constexpr int kOperandBytes = 64 * 128;
     const auto multiple = [](int slices, int most) { return std::min(slices, most) / kTeams * kTeams; };
     fp8_bytes = static_cast<int>(tile_outputs * kSliceInputs);
-    bf16_bytes = 2 * num_segments * fp8_bytes;
-    const int fitting_bf16 = std::min(kBf16RingBytes / bf16_bytes, kMostBf16);
-    num_bf16 = num_segments == 1 ? multiple(fitting_bf16, kMostBf16) : fitting_bf16;
+    bf16_bytes = 2 * fp8_bytes;
+    num_bf16 = multiple(kBf16RingBytes / bf16_bytes, kMostBf16);
     tokens_offset = num_bf16 * bf16_bytes;
     fp8_offset = tokens_offset + static_cast<int>(num_slices * kSliceInputs * 2 * kFewTokens);
     num_fp8 = multiple(std::max(kShared - fp8_offset, 0) / fp8_bytes, kMostFp8);
@@ -102,20 +99,19 @@ struct FewTile {
   constexpr double kChainSeconds = 0.14e-6, kOutputSeconds = 4.0e-9, kOutputDelay = 0.5e-9;
   constexpr int kLeastFp8Slices = 8;  // that keep memory busy
   FewTile best;
-  const std::int64_t slices = pieces_of(shape.num_inputs, kSliceInputs), num_segments = shape.num_segments;
-  if (!shape.has_fp8_weights || shape.num_rows > kFewTokens || shape.num_inputs > kFewMaxInputs ||
-      slices % num_segments != 0)
+  if (!shape.has_fp8_weights || shape.num_rows > kFewTokens || shape.num_segments != 1 ||
+      shape.num_inputs > kFewMaxInputs)
     return best;
-  const double chain_seconds = kChainSeconds / static_cast<double>(num_segments);
-  for (std::int64_t outputs = num_segments == 1 ? 64 : kFewSegmentOutputs; outputs > 0; outputs -= 8) {
-    if (FewMemory(outputs, slices, shape.num_segments).num_fp8 < kLeastFp8Slices) continue;
+  const std::int64_t slices = pieces_of(shape.num_inputs, kSliceInputs);
+  for (std::int64_t outputs = 64; outputs > 0; outputs -= 8) {
+    if (FewMemory(outputs, slices).num_fp8 < kLeastFp8Slices) continue;
     const std::int64_t tiles = shape.tiles_of(outputs);
     // A block has the x of one group.
     if (shape.num_groups > 1 && (tiles > num_units || shape.all_outputs() / shape.num_groups % outputs != 0))
       continue;
     const double rows = static_cast<double>(outputs);
     const double seconds = static_cast<double>(pieces_of(tiles, num_units) * slices) *
-                           (std::max(chain_seconds, rows * kOutputSeconds) + rows * kOutputDelay);
+                           (std::max(kChainSeconds, rows * kOutputSeconds) + rows * kOutputDelay);
     if (best.outputs == 0 || seconds < best.seconds) best = {outputs, seconds};
   }
   return best;
@@ -158,14 +154,11 @@ struct SplitTile {
 /// sums.
 inline constexpr std::array<std::int64_t, 2> kTileTokens{256, 128};
 inline constexpr std::array<std::int64_t, 3> kSegmentTileTokens{192, 128, 64};
-inline constexpr std::array<std::int64_t, 2> kFp8SegmentTileTokens{128, 64};
 
 /// The tile that is done soonest.
 [[nodiscard]] constexpr std::int64_t tile_tokens(const Shape& shape, int num_units) {
   const auto load = [&](std::int64_t tokens) { return tile_load(shape, tokens, num_units); };
-  return shape.num_segments == 1 ? quickest(kTileTokens, load)
-         : shape.has_fp8_weights ? quickest(kFp8SegmentTileTokens, load)
-                                 : quickest(kSegmentTileTokens, load);
+  return shape.num_segments == 1 ? quickest(kTileTokens, load) : quickest(kSegmentTileTokens, load);
 }
 
 /// All weights pass once for every 64 tokens.
@@ -231,10 +224,8 @@ inline constexpr std::array<std::int64_t, 2> kFp8SegmentTileTokens{128, 64};
 /// for many; of FP8 weights the one for very few, where it can.
 [[nodiscard]] constexpr Kernel kernel_for(const Shape& shape, int num_units, const DeviceRates& rates) {
   const bool can_be_few = few_tile(shape, num_units).outputs > 0;
-  const Kernel for_few = shape.num_segments == 1 ? Kernel::kStream
-                         : shape.has_fp8_weights ? Kernel::kTile
-                                                 : Kernel::kSplit;
-  const std::array<Kernel, 3> kernels{for_few, Kernel::kTile, can_be_few ? Kernel::kFew : Kernel::kTile};
+  const std::array<Kernel, 3> kernels{shape.num_segments == 1 ? Kernel::kStream : Kernel::kSplit,
+                                      Kernel::kTile, can_be_few ? Kernel::kFew : Kernel::kTile};
   return quickest(kernels, [&](Kernel kernel) { return seconds(kernel, shape, num_units, rates); });
 }
 
