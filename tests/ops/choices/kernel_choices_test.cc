@@ -1,6 +1,6 @@
-// Which kernels of Hopper the predictions choose, on 132 multiprocessors, for the shapes of Flash, Pro and
-// V4.1 and all numbers of rows up to 8,192, against a table of what fixed thresholds chose before
-// (kernel_choices.csv: `before`, and `now` where it differs, with the reason). None of it needs a GPU.
+// Which kernels of Hopper the predictions choose, on 132 multiprocessors, for the shapes of Flash and Pro and
+// all numbers of rows up to 8,192, against a table of what fixed thresholds chose before (kernel_choices.csv:
+// `before`, and `now` where it differs, with the reason). None of it needs a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,8 +80,6 @@ std::string bf16_kernels(bool has_fp8_weights, std::int64_t num_inputs, std::int
     switch (sm90::bf16_time::kernel_for(shape, kTraits.num_units, kTraits.rates)) {
       case sm90::bf16_time::Kernel::kStream:
         return "stream";
-      case sm90::bf16_time::Kernel::kFew:
-        return "few";
       case sm90::bf16_time::Kernel::kSplit:
         return "split";
       case sm90::bf16_time::Kernel::kTile:
@@ -104,11 +102,11 @@ TEST(KernelChoices, AreThoseOfTheThresholdsBefore) {
     std::ranges::move(split(line, ','), cells.begin());
     const auto& [operation, call, inputs, groups, outputs, before, now, why] = cells;
     EXPECT_EQ(now.empty(), why.empty()) << line;
-    const bool one_segment = operation == "fp8 as bf16" || call.find("wo_a") != std::string::npos;
+    const bool is_grouped = call.find("wo_a") != std::string::npos;
     const std::string chosen = operation == "linear"
                                    ? linear_kernels(std::stoll(inputs), numbers(outputs))
                                    : bf16_kernels(operation == "fp8 as bf16", std::stoll(inputs),
-                                                  std::stoll(groups), numbers(outputs), one_segment);
+                                                  std::stoll(groups), numbers(outputs), is_grouped);
     EXPECT_EQ(chosen, now.empty() ? before : now) << call;
   }
   EXPECT_GT(num_lines, 50);

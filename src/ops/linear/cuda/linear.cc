@@ -59,25 +59,20 @@ void run_plain(std::span<const LinearOutput> outputs, ConstActivations<2> x, Cud
 void run_small_blocks(std::span<const LinearOutput> outputs, ConstActivations<2> x, CudaContext& context) {
   const std::int64_t num_rows = x.extent(0), num_inputs = x.extent(1);
   BALEEN_CHECK(aligned(x.address()) && x.stride(0) % 8 == 0);
+  auto* const rounded = context.scratch.allocate<Bf16Bits>(num_rows * num_inputs);
+  round_rows(x, rounded, context);
   std::array<Bf16Work::Output, kMaxProducts> products;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     BALEEN_CHECK_EQ(outputs[i].weight->activation_group, kSmallActivationGroup);
     products[i] = {outputs[i].weight, outputs[i].y};
   }
-  Bf16Work work{.x = x.address(),
-                .num_rows = num_rows,
-                .num_inputs = num_inputs,
-                .row_stride = x.stride(0),
-                .group_stride = x.stride(0),
-                .outputs = std::span(products).first(outputs.size())};
-  work.rounds_x = rounds_itself(work, context);
-  if (!work.rounds_x) {
-    auto* const rounded = context.scratch.allocate<Bf16Bits>(num_rows * num_inputs);
-    round_rows(x, rounded, context);
-    work.x = reinterpret_cast<const std::byte*>(rounded);
-    work.row_stride = work.group_stride = num_inputs;
-  }
-  run_bf16(work, context);
+  run_bf16({.x = reinterpret_cast<const std::byte*>(rounded),
+            .num_rows = num_rows,
+            .num_inputs = num_inputs,
+            .row_stride = num_inputs,
+            .group_stride = num_inputs,
+            .outputs = std::span(products).first(outputs.size())},
+           context);
 }
 
 using Fp8Kernel = void (*)(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,

@@ -3,7 +3,6 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/rounded_group.cuh"
 #include "cuda/scale_group.cuh"
 
 namespace baleen::BALEEN_ARCH {
@@ -44,8 +43,17 @@ __global__ void __launch_bounds__(kThreads)
   order.launch_next();
   ptx::wait_for_previous_kernel();
   const RowVector vector(x, stride, num_rows, width);
-  const uint4 words = rounded_fp8_group<kSmallActivationGroup>(vector.values);
-  if (vector.exists) *reinterpret_cast<uint4*>(rounded + vector.row * width + vector.column) = words;
+  const Fp8Piece<kVector> piece = quantise_fp8_group<kVector, kSmallActivationGroup>(vector.values);
+  if (!vector.exists) return;
+  std::uint32_t words[kVector / 2];
+#pragma unroll
+  for (int i = 0; i < kVector / 2; ++i) {
+    const auto codes = static_cast<__nv_fp8x2_storage_t>(piece.codes[i / 2] >> (i % 2 * 16));
+    const float2 values = __half22float2(__nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3));
+    words[i] = bf16_bits(values.x * piece.scale) | std::uint32_t{bf16_bits(values.y * piece.scale)} << 16;
+  }
+  *reinterpret_cast<uint4*>(rounded + vector.row * width + vector.column) = {words[0], words[1], words[2],
+                                                                             words[3]};
 }
 
 template <class Kernel, class To>

@@ -25,15 +25,10 @@ struct Bf16Work {
   std::int64_t row_stride = 0;   ///< elements from row to row of x
   std::int64_t group_stride = 0;
   int num_segments = 1;  ///< a sum's, where an architecture cuts sums into several
-  /// x is rounded to what e4m3 with a scale for each 32 inputs holds, on its way in; only where
-  /// `rounds_itself` says so.
-  bool rounds_x = false;
   std::span<const Output> outputs;
 };
 
 /// Work of any size, by the kernel that is predicted to take the least time.
 void run_bf16(const Bf16Work& work, CudaContext& context);
-/// Whether that kernel can round x: else it is rounded before.
-[[nodiscard]] bool rounds_itself(const Bf16Work& work, const CudaContext& context);
 
 }  // namespace baleen::BALEEN_ARCH

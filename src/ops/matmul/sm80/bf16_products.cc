@@ -80,7 +80,6 @@ void run(std::span<const MatmulBf16> products, bool adds, CudaContext& context) 
 }  // namespace
 
 void run_bf16(const Bf16Work& work, CudaContext& context) { run(work, false, context); }
-bool rounds_itself(const Bf16Work& /*work*/, const CudaContext& /*context*/) { return false; }
 
 void matmul_bf16(std::span<const MatmulBf16> products, CudaContext& context) {
   run(products, false, context);

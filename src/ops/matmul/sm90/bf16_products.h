@@ -71,10 +71,7 @@ void bf16_stream(const Bf16Work& work, CudaContext& context);
 void bf16_stream_adding(const Bf16Work& work, CudaContext& context);
 /// The same with FP8 weights, of either block.
 void bf16_stream_fp8(const Bf16Work& work, CudaContext& context);
-/// Up to `bf16_time::kFewTokens` rows with FP8 weights, of either block, where `bf16_time::few_tile` says that
-/// it can.
-void bf16_few_fp8(const Bf16Work& work, CudaContext& context);
-/// Few rows, kMaxSegments: all weights pass once, the segments side by side.
+/// Few rows, kMaxSegments: the same with the segments side by side.
 void bf16_split(const Bf16Work& work, CudaContext& context);
 /// Many rows, any segments: as fast as the tensor cores multiply.
 void bf16_tile(const Bf16Work& work, CudaContext& context);

@@ -50,7 +50,6 @@ struct Shape {
 
 enum class Kernel : std::uint8_t {
   kStream,  ///< bf16_stream, and bf16_stream_fp8 where weights are FP8
-  kFew,     ///< bf16_few_fp8
   kSplit,   ///< bf16_split
   kTile     ///< bf16_tile
 };
@@ -59,63 +58,6 @@ enum class Kernel : std::uint8_t {
 constexpr std::int64_t kPassTokens = 64;
 /// Outputs of a tile of kStream and kTile.
 constexpr std::int64_t kTileOutputs = 128;
-
-/// Rows that bf16_few_fp8 takes, and inputs: all of x lies in shared memory.
-constexpr std::int64_t kFewTokens = 8;
-constexpr std::int64_t kFewMaxInputs = 8192;
-
-/// How bf16_few_fp8 lays out a block's shared memory: BF16 slices of the tile's weights, x, FP8 slices. Behind
-/// the first there are more bytes than an operand of 64 rows reads beyond its tile.
-struct FewMemory {
-  static constexpr int kTeams = 4;    ///< warpgroups that dequantise, a slice each in turn
-  int fp8_bytes = 0, bf16_bytes = 0;  ///< of a slice
-  int num_fp8 = 0, num_bf16 = 0;      ///< slices; of kTeams, so that one is always the same team's
-  int tokens_offset = 0, fp8_offset = 0, total_bytes = 0;
-
-  constexpr FewMemory(std::int64_t tile_outputs, std::int64_t num_slices) {
-    constexpr int kShared = (227 << 10) - 4096;  // of a block, without alignment, barriers, scales
-    constexpr int kBf16RingBytes = 64 << 10, kMostBf16 = 16, kMostFp8 = 32;
-    constexpr int kOperandBytes = 64 * 128;
-    const auto multiple = [](int slices, int most) { return std::min(slices, most) / kTeams * kTeams; };
-    fp8_bytes = static_cast<int>(tile_outputs * kSliceInputs);
-    bf16_bytes = 2 * fp8_bytes;
-    num_bf16 = multiple(kBf16RingBytes / bf16_bytes, kMostBf16);
-    tokens_offset = num_bf16 * bf16_bytes;
-    fp8_offset = tokens_offset + static_cast<int>(num_slices * kSliceInputs * 2 * kFewTokens);
-    num_fp8 = multiple(std::max(kShared - fp8_offset, 0) / fp8_bytes, kMostFp8);
-    total_bytes = std::max(fp8_offset + num_fp8 * fp8_bytes, tokens_offset + kOperandBytes);
-  }
-};
-
-/// How bf16_few_fp8 cuts its outputs: the tile that takes the least time, and how long the block takes that
-/// has most to do. No outputs where it cannot do the work.
-struct FewTile {
-  std::int64_t outputs = 0;
-  double seconds = 0;
-};
-[[nodiscard]] constexpr FewTile few_tile(const Shape& shape, int num_units) {
-  /// A slice of a tile: eight instructions, each of which waits for the one before; or its bytes, of which an
-  /// SM gets so many. Wider tiles begin later.
-  constexpr double kChainSeconds = 0.14e-6, kOutputSeconds = 4.0e-9, kOutputDelay = 0.5e-9;
-  constexpr int kLeastFp8Slices = 8;  // that keep memory busy
-  FewTile best;
-  if (!shape.has_fp8_weights || shape.num_rows > kFewTokens || shape.num_segments != 1 ||
-      shape.num_inputs > kFewMaxInputs)
-    return best;
-  const std::int64_t slices = pieces_of(shape.num_inputs, kSliceInputs);
-  for (std::int64_t outputs = 64; outputs > 0; outputs -= 8) {
-    if (FewMemory(outputs, slices).num_fp8 < kLeastFp8Slices) continue;
-    const std::int64_t tiles = shape.tiles_of(outputs);
-    // A block has the x of one group.
-    if (shape.num_groups > 1 && (tiles > num_units || shape.all_outputs() / shape.num_groups % outputs != 0))
-      continue;
-    const double rows = static_cast<double>(outputs);
-    const double seconds = static_cast<double>(pieces_of(tiles, num_units) * slices) *
-                           (std::max(kChainSeconds, rows * kOutputSeconds) + rows * kOutputDelay);
-    if (best.outputs == 0 || seconds < best.seconds) best = {outputs, seconds};
-  }
-  return best;
-}
 
 /// How bf16_split cuts its outputs: the tile that takes the least time, and how long the block takes that has
 /// most to do, in rows of half a K that an SM loads meanwhile. `pass_tokens`: 8, 16, 32 or 64.
@@ -181,14 +123,6 @@ inline constexpr std::array<std::int64_t, 3> kSegmentTileTokens{192, 128, 64};
                           slices * (shape.has_fp8_weights ? kFp8SliceSeconds : kBf16SliceSeconds)};
 }
 
-/// All weights pass once.
-[[nodiscard]] constexpr KernelWork few_work(const Shape& shape, int num_units) {
-  constexpr double kMemoryShare = 0.85;
-  return {.bytes = static_cast<double>(shape.all_outputs() * shape.num_inputs),
-          .memory_share = kMemoryShare,
-          .busy_seconds = few_tile(shape, num_units).seconds};
-}
-
 /// The same with the segments side by side.
 [[nodiscard]] constexpr KernelWork split_work(const Shape& shape, int num_units) {
   constexpr double kRowSeconds = 0.054e-6;  // of 4,096 inputs
@@ -214,18 +148,16 @@ inline constexpr std::array<std::int64_t, 3> kSegmentTileTokens{192, 128, 64};
 [[nodiscard]] constexpr double seconds(Kernel kernel, const Shape& shape, int num_units,
                                        const DeviceRates& rates) {
   return seconds_of(kernel == Kernel::kTile    ? tile_work(shape, num_units)
-                    : kernel == Kernel::kFew   ? few_work(shape, num_units)
                     : kernel == Kernel::kSplit ? split_work(shape, num_units)
                                                : stream_work(shape, num_units),
                     rates);
 }
 
 /// The kernel that takes a launch: the one for few rows and any, with as many segments as it has, or the one
-/// for many; of FP8 weights the one for very few, where it can.
+/// for many.
 [[nodiscard]] constexpr Kernel kernel_for(const Shape& shape, int num_units, const DeviceRates& rates) {
-  const bool can_be_few = few_tile(shape, num_units).outputs > 0;
-  const std::array<Kernel, 3> kernels{shape.num_segments == 1 ? Kernel::kStream : Kernel::kSplit,
-                                      Kernel::kTile, can_be_few ? Kernel::kFew : Kernel::kTile};
+  const std::array<Kernel, 2> kernels{shape.num_segments == 1 ? Kernel::kStream : Kernel::kSplit,
+                                      Kernel::kTile};
   return quickest(kernels, [&](Kernel kernel) { return seconds(kernel, shape, num_units, rates); });
 }
 

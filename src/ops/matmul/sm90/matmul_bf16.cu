@@ -90,18 +90,10 @@ bf16_time::Shape shape_of(const Bf16Work& work) {
   return shape;
 }
 
-bool rounds_itself(const Bf16Work& work, const CudaContext& context) {
-  return bf16_time::kernel_for(shape_of(work), context.num_sms, context.rates) == bf16_time::Kernel::kFew;
-}
-
 void run_bf16(const Bf16Work& work, CudaContext& context) {
   if (work.num_rows == 0) return;
   const bf16_time::Shape shape = shape_of(work);
-  const bf16_time::Kernel kernel = bf16_time::kernel_for(shape, context.num_sms, context.rates);
-  BALEEN_CHECK(!work.rounds_x || kernel == bf16_time::Kernel::kFew);
-  switch (kernel) {
-    case bf16_time::Kernel::kFew:
-      return bf16_few_fp8(work, context);
+  switch (bf16_time::kernel_for(shape, context.num_sms, context.rates)) {
     case bf16_time::Kernel::kTile:
       return bf16_tile(work, context);
     case bf16_time::Kernel::kSplit:
