@@ -449,6 +449,8 @@ __global__ void __launch_bounds__(kThreadsBesideEachOther, 1)
   }
 }
 
+constexpr int kManyStages = 4, kFewStages = 2;
+
 struct FewLaunch {
   FewShape shape;
   std::int64_t memory_bytes;  ///< beside the plan and the rings
@@ -457,9 +459,13 @@ struct FewLaunch {
     return static_cast<std::int64_t>(sizeof(FewPlan)) + memory_bytes +
            shape.routed_warps * ring_bytes(num_stages) + shape.shared_warps * ring_bytes(2 * num_stages);
   }
+  [[nodiscard]] bool fits(int num_stages) const { return bytes(num_stages) <= kMaxSharedBytes; }
+  /// Whether a multiprocessor has room for a block of `other`, too.
+  [[nodiscard]] bool fits_beside(const FewLaunch& other, int num_stages, int stages_of_other) const {
+    return (shape.num_warps() + other.shape.num_warps()) * kWarpLanes <= kThreadsBesideEachOther &&
+           bytes(num_stages) + other.bytes(stages_of_other) <= kSharedBytesBesideEachOther;
+  }
 };
-
-constexpr int kManyStages = 4, kFewStages = 2;
 
 /// Of a call's sizes.
 struct FewExtents {
@@ -491,11 +497,16 @@ struct FewExtents {
     const int eights = width / kHalfRows;
     const EvenSplit outputs(eights, std::min(eights, num_sms));
     const int most = (num_slots + 1) / 2 * outputs.most();
-    return {.shape = {.split = outputs,
-                      .routed_warps = std::clamp(most, kMinRoutedWarps, kMaxRoutedWarps),
-                      .shared_warps =
-                          shared_inner_width > 0 ? std::min((outputs.most() + 1) / 2, kMaxSharedWarps) : 0},
-            .memory_bytes = down_memory(outputs).bytes()};
+    FewLaunch launch{
+        .shape = {.split = outputs,
+                  .routed_warps = std::clamp(most, kMinRoutedWarps, kMaxRoutedWarps),
+                  .shared_warps =
+                      shared_inner_width > 0 ? std::min((outputs.most() + 1) / 2, kMaxSharedWarps) : 0},
+        .memory_bytes = down_memory(outputs).bytes()};
+    // Whole experts of four tokens and more leave room for fewer rings.
+    while (!launch.fits(kFewStages) && launch.shape.routed_warps > kMaxRoutedWarps / 2)
+      --launch.shape.routed_warps;
+    return launch;
   }
 };
 
@@ -526,8 +537,7 @@ std::optional<Reason> why_not_few_groups(const ExpertsArgs& args, int num_sms) {
   const FewExtents extents(args);
   // Copies by a guess may have SMs when the call comes.
   num_sms = std::max(1, num_sms - kGuessBlocks);
-  if (extents.inner(num_sms).bytes(kFewStages) > kMaxSharedBytes ||
-      extents.down(num_sms).bytes(kFewStages) > kMaxSharedBytes)
+  if (!extents.inner(num_sms).fits(kFewStages) || !extents.down(num_sms).fits(kFewStages))
     return "has room for fewer tokens, or for shorter rows";
   using E = ExpertWeights;
   for (const auto which : {&E::w1, &E::w3, &E::w2}) {
@@ -583,14 +593,19 @@ void few_group_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& co
   const bool copies = !args.hints.next.ids.empty() && context.num_branch_sms == 0;
   const int num_sms = std::max(1, context.num_sms - (copies ? kGuessBlocks : 0));
   const FewLaunch first = extents.inner(num_sms), second = extents.down(num_sms);
-  // More stages where the second kernel's blocks have room beside these all the same.
-  const bool many = first.bytes(kManyStages) + second.bytes(kFewStages) <= kSharedBytesBesideEachOther;
+  // Blocks that lie beside each other are worth more than stages; where none can, there is room for those.
+  const bool many_beside = first.fits_beside(second, kManyStages, kFewStages),
+             beside = many_beside || first.fits_beside(second, kFewStages, kFewStages);
+  const bool many = many_beside || (!beside && first.fits(kManyStages));
+  const bool many_down = !beside && second.fits(kManyStages);
   launch("multiplying few tokens' experts, w1 and w3",
          many ? inner_kernel<kManyStages> : inner_kernel<kFewStages>, first, many ? kManyStages : kFewStages,
          context, params, first.shape);
   context.stream.expect_earlier_operations_done();
-  launch("multiplying few tokens' experts, w2", down_kernel<kFewStages>, second, kFewStages, context, params,
-         second.shape, extents.down_memory(second.shape.split));
+  launch("multiplying few tokens' experts, w2",
+         many_down ? down_kernel<kManyStages> : down_kernel<kFewStages>, second,
+         many_down ? kManyStages : kFewStages, context, params, second.shape,
+         extents.down_memory(second.shape.split));
 }
 
 }  // namespace baleen::sm90
