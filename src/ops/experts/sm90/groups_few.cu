@@ -597,15 +597,12 @@ void few_group_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& co
   const bool many_beside = first.fits_beside(second, kManyStages, kFewStages),
              beside = many_beside || first.fits_beside(second, kFewStages, kFewStages);
   const bool many = many_beside || (!beside && first.fits(kManyStages));
-  const bool many_down = !beside && second.fits(kManyStages);
   launch("multiplying few tokens' experts, w1 and w3",
          many ? inner_kernel<kManyStages> : inner_kernel<kFewStages>, first, many ? kManyStages : kFewStages,
          context, params, first.shape);
   context.stream.expect_earlier_operations_done();
-  launch("multiplying few tokens' experts, w2",
-         many_down ? down_kernel<kManyStages> : down_kernel<kFewStages>, second,
-         many_down ? kManyStages : kFewStages, context, params, second.shape,
-         extents.down_memory(second.shape.split));
+  launch("multiplying few tokens' experts, w2", down_kernel<kFewStages>, second, kFewStages, context, params,
+         second.shape, extents.down_memory(second.shape.split));
 }
 
 }  // namespace baleen::sm90
