@@ -11,7 +11,7 @@ namespace baleen::BALEEN_ARCH {
 
 /// Tokens of a tile: for a few an expert, whose weights are then what a call waits for, and for many.
 inline constexpr int kFewDequantisedTokens = 8;
-inline constexpr int kManyDequantisedTokens = 32;  ///< of NVFP4
+inline constexpr int kManyDequantisedTokens = 32;  ///< NVFP4 alone has such tiles
 
 /// Tokens that an expert of the rank has in a call, in the mean.
 [[nodiscard]] inline double mean_assignments(const ExpertsArgs& args) {

@@ -228,10 +228,10 @@ void experts_groups_large(const ExpertsArgs& args, CudaContext& context) {
 
 void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
   // Of most experts that have more tokens than the mean all fit in one tile.
-  constexpr double kMostOfSmall = 48;
+  constexpr double kMaxMeanOfSmall = 48;
   const double mean = mean_assignments(args);
   if (mean <= kFewDequantisedTokens) return experts_groups_few(args, context);
-  (mean <= kMostOfSmall ? experts_groups_small : experts_groups_large)(args, context);
+  (mean <= kMaxMeanOfSmall ? experts_groups_small : experts_groups_large)(args, context);
 }
 
 void experts_few_groups(const ExpertsArgs& args, CudaContext& context) {

@@ -41,7 +41,7 @@ inline constexpr std::uint32_t kMultipliersBarrier = 1;
 /// Widths of instructions' tokens, ascending; and how many tokens are at most multiplied at once.
 using SmallWidths = std::integer_sequence<int, 16, 32, 48, 64>;
 using LargeWidths = std::integer_sequence<int, 64, 80, 96, 112, 128, 144>;
-inline constexpr int kMostAtOnce = 64;
+inline constexpr int kMaxAtOnce = 64;
 
 template <WeightFormat kFormat, WideShape kSize, bool kIsDown>
 struct Shape {
@@ -261,7 +261,7 @@ class Multiplier {
 
   template <int kTokens>
   __device__ __forceinline__ void multiply_tile(const Item<S>& item) {
-    constexpr int kParts = kTokens > kMostAtOnce ? 2 : 1;
+    constexpr int kParts = kTokens > kMaxAtOnce ? 2 : 1;
     constexpr int kPartTokens = kTokens / kParts, kPartSums = kPartTokens / 2;
     static_assert(kPartTokens % 8 == 0);
     // What operands were too small by, of weights and tokens.

@@ -20,20 +20,20 @@ namespace baleen::sm90 {
 struct WideProducts {
   CUtensorMap weights[2];                ///< (byte, row, place): w1 and w3, or w2 twice
   CUtensorMap tokens;                    ///< (byte, row)
-  const std::uint8_t* scales[2] = {};    ///< of place 0's matrices
+  const std::uint8_t* scales[2] = {};    ///< place 0's matrices' scales
   std::int64_t scale_distance[2] = {};   ///< from place to place
-  const std::int32_t* places = nullptr;  ///< of routed experts; null: expert e is at place e
+  const std::int32_t* places = nullptr;  ///< routed experts' places; null: expert e is at place e
   bool are_shared = false;               ///< the tiles of the shared expert, which is at place 0
   const TokenTile* tiles = nullptr;
-  const std::int32_t* num_tiles = nullptr;    ///< of the list
-  std::int32_t first_tile = 0, end_tile = 0;  ///< of tiles that there may be
-  std::int32_t num_slices = 0;                ///< of 128 inputs
-  std::int32_t num_rows = 0;                  ///< of a matrix
-  const float* row_weight = nullptr;          ///< of w1 and w3
+  const std::int32_t* num_tiles = nullptr;    ///< the list's length
+  std::int32_t first_tile = 0, end_tile = 0;  ///< the launch's part of the tiles that there may be
+  std::int32_t num_slices = 0;                ///< slices have 128 inputs
+  std::int32_t num_rows = 0;                  ///< a matrix's rows
+  const float* row_weight = nullptr;          ///< w1 and w3 take it
   Bf16Bits* inner = nullptr;                  ///< their result [rows, inner_pitch], as tokens of w2
   std::int32_t inner_pitch = 0;
   float swiglu_limit = 0.0F;
-  ExpertOutputs y;  ///< of w2
+  ExpertOutputs y;  ///< w2's result
 };
 
 /// How tokens are cut into tiles.
