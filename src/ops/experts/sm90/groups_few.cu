@@ -28,6 +28,7 @@ constexpr int kMaxSlots = static_cast<int>(kMaxFewGroupSlots);
 constexpr int kMaxTogether = kMaxColumns / 2;  ///< slots of a part: the second kernel has two parts at once
 constexpr int kMinRoutedWarps = kMaxSlots / kWarpLanes;  // the plan takes a thread a slot
 constexpr int kMaxRoutedWarps = 16, kMaxSharedWarps = 4;
+constexpr int kLeastOfFullWarps = 12;  ///< for how many of kMaxRoutedWarps there must be shared memory
 constexpr std::int64_t kMaxSharedBytes = 227 << 10;
 /// Of two blocks on one multiprocessor.
 constexpr std::int64_t kSharedBytesBesideEachOther = 226 << 10;
@@ -460,11 +461,6 @@ struct FewLaunch {
            shape.routed_warps * ring_bytes(num_stages) + shape.shared_warps * ring_bytes(2 * num_stages);
   }
   [[nodiscard]] bool fits(int num_stages) const { return bytes(num_stages) <= kMaxSharedBytes; }
-  /// Whether a multiprocessor has room for a block of `other`, too.
-  [[nodiscard]] bool fits_beside(const FewLaunch& other, int num_stages, int stages_of_other) const {
-    return (shape.num_warps() + other.shape.num_warps()) * kWarpLanes <= kThreadsBesideEachOther &&
-           bytes(num_stages) + other.bytes(stages_of_other) <= kSharedBytesBesideEachOther;
-  }
 };
 
 /// Of a call's sizes.
@@ -503,8 +499,8 @@ struct FewExtents {
                   .shared_warps =
                       shared_inner_width > 0 ? std::min((outputs.most() + 1) / 2, kMaxSharedWarps) : 0},
         .memory_bytes = down_memory(outputs).bytes()};
-    // Whole experts of four tokens and more leave room for fewer rings.
-    while (!launch.fits(kFewStages) && launch.shape.routed_warps > kMaxRoutedWarps / 2)
+    // Inner values of many slots leave room for a few rings less.
+    while (!launch.fits(kFewStages) && launch.shape.routed_warps > kLeastOfFullWarps)
       --launch.shape.routed_warps;
     return launch;
   }
@@ -593,10 +589,9 @@ void few_group_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& co
   const bool copies = !args.hints.next.ids.empty() && context.num_branch_sms == 0;
   const int num_sms = std::max(1, context.num_sms - (copies ? kGuessBlocks : 0));
   const FewLaunch first = extents.inner(num_sms), second = extents.down(num_sms);
-  // Blocks that lie beside each other are worth more than stages; where none can, there is room for those.
-  const bool many_beside = first.fits_beside(second, kManyStages, kFewStages),
-             beside = many_beside || first.fits_beside(second, kFewStages, kFewStages);
-  const bool many = many_beside || (!beside && first.fits(kManyStages));
+  BALEEN_CHECK(first.fits(kFewStages) && second.fits(kFewStages));
+  // More stages where the second kernel's blocks have room beside these all the same.
+  const bool many = first.bytes(kManyStages) + second.bytes(kFewStages) <= kSharedBytesBesideEachOther;
   launch("multiplying few tokens' experts, w1 and w3",
          many ? inner_kernel<kManyStages> : inner_kernel<kFewStages>, first, many ? kManyStages : kFewStages,
          context, params, first.shape);

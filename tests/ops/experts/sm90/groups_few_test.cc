@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "ops/experts/sm90/experts.h"
+#include "ops/experts/sm90/groups_few.h"
 #include "tests/support/expert_problem.h"
 
 namespace baleen::sm90 {
@@ -195,6 +196,42 @@ TEST(FewGroupsSm90, ManyCallsGiveTheSameBits) {
     int num_wrong = 0;
     for (int i = 0; i < kCalls; ++i) num_wrong += test::bit_difference(call.run(), want).empty() ? 0 : 1;
     EXPECT_EQ(num_wrong, 0) << num_rows << " rows";
+  }
+}
+
+/// Of DeepSeek-V4.1's Flash whole, or a part of each expert: no GPU is asked.
+bool takes(std::int64_t num_rows, std::int64_t inner) {
+  constexpr std::int64_t kWidth = 5120, kSelected = 6;
+  alignas(16) static constexpr std::byte kNowhere[16] = {};
+  const auto matrix = [&](WeightFormat format, std::int64_t rows, std::int64_t cols) {
+    return WeightMatrix{.format = format,
+                        .rows = rows,
+                        .cols = cols,
+                        .data = kNowhere,
+                        .group_scales = reinterpret_cast<const std::uint8_t*>(kNowhere),
+                        .activation_group = kSmallActivationGroup};
+  };
+  const auto expert = [&](WeightFormat format) {
+    return ExpertWeights{.w1 = matrix(format, inner, kWidth),
+                         .w2 = matrix(format, kWidth, inner),
+                         .w3 = matrix(format, inner, kWidth)};
+  };
+  const std::vector<ExpertWeights> routed{expert(WeightFormat::kFp4)};
+  const ExpertWeights shared = expert(WeightFormat::kFp8x32);
+  constexpr int kSms = 132;
+  return !why_not_few_groups({.x = View<const Bf16Bits, 2>(nullptr, {num_rows, kWidth}),
+                              .ids = {nullptr, {num_rows, kSelected}},
+                              .routed = routed,
+                              .shared = &shared,
+                              .out = View<Bf16Bits, 2>(nullptr, {num_rows, kWidth})},
+                             kSms);
+}
+
+TEST(FewGroupsSm90, TakeWhatSharedMemoryHasRoomFor) {
+  for (const std::int64_t num_rows : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    SCOPED_TRACE(num_rows);
+    EXPECT_EQ(takes(num_rows, 1152), num_rows <= 8);
+    EXPECT_EQ(takes(num_rows, 2304), num_rows <= 4);
   }
 }
 
