@@ -1,6 +1,7 @@
 // Linear layers of DeepSeek-V4.1 on the GPU: FP8 weights in blocks of 32 x 32, activations rounded per 32.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -96,7 +97,7 @@ TEST(BlocksOf32OnGpu, AgreeWithTheReference) {
     std::int64_t num_rows, num_outputs, num_inputs;
   };
   // Every tile of tokens; outputs that end within a block, and within the half of one; odd numbers of slices;
-  // the shapes of wq_a, wkv and an indexer's wq_b.
+  // the shapes of wq_a, wkv and an indexer's wq_b; wq_b and wo_b of one of two ranks, and wo_b whole.
   for (const auto& [num_rows, num_outputs, num_inputs] : {Case{1, 8, 128},
                                                           {1, 136, 4736},
                                                           {7, 248, 1408},
@@ -109,7 +110,11 @@ TEST(BlocksOf32OnGpu, AgreeWithTheReference) {
                                                           {300, 4104, 256},
                                                           {2, 1280, 5120},
                                                           {5, 512, 5120},
-                                                          {3, 4096, 1280}}) {
+                                                          {3, 4096, 1280},
+                                                          {8, 16384, 1280},
+                                                          {1, 5120, 8192},
+                                                          {6, 5128, 4096},
+                                                          {1, 264, 8320}}) {
     test::TestCuda cuda;
     const Weight weight(cuda, num_outputs, num_inputs, 11);
     auto x = random_rows(num_rows, num_inputs, 12);
@@ -121,8 +126,12 @@ TEST(BlocksOf32OnGpu, AgreeWithTheReference) {
 
 TEST(BlocksOf32OnGpu, RowsDoNotDependOnCompany) {
   BALEEN_NEEDS_GPU();
-  for (const auto& [num_outputs, num_inputs] :
-       {std::pair<std::int64_t, std::int64_t>{648, 2304}, {4112, 640}}) {
+  for (const auto& [num_outputs, num_inputs] : {std::pair<std::int64_t, std::int64_t>{648, 2304},
+                                                {4112, 640},
+                                                {1792, 5120},
+                                                {5160, 4096},
+                                                {17000, 384},
+                                                {136, 8192}}) {
     test::TestCuda cuda;
     constexpr std::int64_t kRows = 300;
     const Weight weight(cuda, num_outputs, num_inputs, 31);
@@ -130,6 +139,7 @@ TEST(BlocksOf32OnGpu, RowsDoNotDependOnCompany) {
     const auto whole = run(cuda, weight, x, true);
     for (const auto& [begin, end] : {std::pair{0, 1},
                                      {299, 300},
+                                     {40, 46},
                                      {3, 11},
                                      {7, 16},
                                      {100, 117},
@@ -144,6 +154,27 @@ TEST(BlocksOf32OnGpu, RowsDoNotDependOnCompany) {
       ASSERT_SAME_BITS(part,
                        std::span(whole).subspan(static_cast<std::size_t>(begin * num_outputs), part.size()));
     }
+  }
+}
+
+/// x as columns of a wider array, whose other columns are NaN.
+TEST(BlocksOf32OnGpu, RowsMayBeApart) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kInputs = 1280, kOutputs = 264, kStride = kInputs + 72, kFirst = 8;
+  test::TestCuda cuda;
+  const Weight weight(cuda, kOutputs, kInputs, 51);
+  for (const std::int64_t num_rows : {1, 5, 8, 9, 70}) {
+    const auto x = random_rows(num_rows, kInputs, 52);
+    std::vector<float> wide(static_cast<std::size_t>(num_rows * kStride),
+                            std::numeric_limits<float>::quiet_NaN());
+    for (std::int64_t row = 0; row < num_rows; ++row)
+      std::copy_n(x.begin() + row * kInputs, kInputs, wide.begin() + row * kStride + kFirst);
+    auto* const y = cuda.allocate<float>(num_rows * kOutputs);
+    const LinearOutput output{&weight.device, Activations<2>(y, {num_rows, kOutputs}), true};
+    const View<const Bf16Bits, 2> columns(cuda.upload_bf16(wide) + kFirst, {num_rows, kInputs}, {kStride, 1});
+    BALEEN_ARCH::linear({.x = columns, .outputs = {&output, 1}}, cuda.context());
+    cuda.synchronise();
+    ASSERT_SAME_BITS(cuda.download(y, num_rows * kOutputs), run(cuda, weight, x, true)) << num_rows;
   }
 }
 
