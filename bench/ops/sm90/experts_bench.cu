@@ -371,7 +371,7 @@ void time_many_groups() {
     if (share.is_whole()) bench.verify();
     bench.time_copy();
     for (const int num_tokens : {64, 512, 1024, 2048, 4096, 8192}) {
-      if (num_tokens <= kMaxFewTokens) bench.time(num_tokens, true, " by tiles of 8", experts_groups_few);
+      if (num_tokens <= kMaxFewTokens) bench.time(num_tokens, true, " by tiles of 8", experts_groups_tiny);
       bench.time(num_tokens, true, " by tiles of 64", experts_groups_small);
       bench.time(num_tokens, true, " by tiles of 144", experts_groups_large);
     }

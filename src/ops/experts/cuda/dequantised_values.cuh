@@ -46,8 +46,8 @@ __device__ inline void dequantise_e4m3_words(std::uint32_t low, std::uint32_t hi
   pairs[3] = pair(ptx::byte_permute<0xF7B3>(low, high));
 }
 
-/// What `low` and `high`, eight e4m3 codes of an activation, or fewer repeated, are multiplied with where they
-/// have `scale`: that times 2^-kTokenShift, or NaN where one of them is NaN.
+/// What `low` and `high`, eight e4m3 codes of an activation, or fewer repeated, are multiplied with where
+/// they have `scale`: that times 2^-kTokenShift, or NaN where one of them is NaN.
 __device__ inline std::uint32_t token_multiplier(std::uint32_t low, std::uint32_t high, float scale) {
   constexpr std::uint32_t kMagnitudes = 0x7F7F7F7F, kOnes = 0x01010101, kTops = 0x80808080,
                           kNaNs = 0x7FC07FC0;

@@ -16,10 +16,10 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context);
 /// Routed experts in NVFP4.
 void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
 /// Weights in front of which activations have a scale per 32: FP4, and FP8 in blocks of 32.
-/// By one of the kernels below, whose bits are the same: for few tokens an expert, and by tiles of up to 64 or
-/// 144 tokens.
+/// By one of the kernels below, whose bits are the same: by tiles of up to 8, of up to 64 and of up to 144
+/// tokens.
 void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context);
-void experts_groups_few(const ExpertsArgs& args, CudaContext& context);
+void experts_groups_tiny(const ExpertsArgs& args, CudaContext& context);
 void experts_groups_small(const ExpertsArgs& args, CudaContext& context);
 void experts_groups_large(const ExpertsArgs& args, CudaContext& context);
 /// The same for up to eight tokens (groups_few.h).

@@ -5,8 +5,8 @@
 /// registers. Sums of many tokens are two sets, of which one is added to the output's while the other one is
 /// computed.
 ///
-///     inner   8 rows of w1 and the same of w3 a warp, so that a thread has what SwiGLU takes, and a warpgroup
-///             a scale group of 32 inner values
+///     inner   8 rows of w1 and the same of w3 a warp, so that a thread has what SwiGLU takes, and a
+///             warpgroup a scale group of 32 inner values
 ///     down    16 rows of w2 a warp
 #pragma once
 

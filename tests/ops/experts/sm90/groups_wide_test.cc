@@ -51,7 +51,7 @@ TEST(WideGroupsSm90, BitsAreThoseOfFewTokens) {
                                           81, 96, 97, 112, 113, 128, 129, 144, 145, 300, 600}) {
         const Tokens tokens = crowded(layer.geometry(), num_rows);
         for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
-          const auto want = run(cuda, layer, tokens, {.split = split, .run = experts_groups_few});
+          const auto want = run(cuda, layer, tokens, {.split = split, .run = experts_groups_tiny});
           for (const auto& [name, wide] : {std::pair<const char*, Kernel>{"small", experts_groups_small},
                                            {"large", experts_groups_large}}) {
             SCOPED_TRACE(fmt::format("{} weights, {} x {}, {} rows, {} tiles{}", weight_format_name(routed),
@@ -73,7 +73,7 @@ TEST(WideGroupsSm90, FormsOfACall) {
     const Tokens tokens = crowded(layer.geometry(), num_rows);
     for (Options options : {Options{.with_shared = false}, Options{.quantised = true}, Options{.limit = 0.0F},
                             Options{.split = kBoth, .first_expert = 1, .num_experts = 2}}) {
-      options.run = experts_groups_few;
+      options.run = experts_groups_tiny;
       const auto want = run(cuda, layer, tokens, options);
       for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
         options.run = wide;
@@ -92,7 +92,7 @@ TEST(WideGroupsSm90, InnerWidthsThatDiffer) {
     geometry.shared_inner = shared_inner;
     const Layer layer(cuda, geometry);
     const Tokens tokens = crowded(geometry, 90);
-    const auto want = run(cuda, layer, tokens, {.split = kBoth, .run = experts_groups_few});
+    const auto want = run(cuda, layer, tokens, {.split = kBoth, .run = experts_groups_tiny});
     for (const Kernel wide : {experts_groups_small, experts_groups_large})
       EXPECT_SAME_BITS(run(cuda, layer, tokens, {.split = kBoth, .run = wide}), want);
   }
@@ -108,7 +108,7 @@ TEST(WideGroupsSm90, ScalesFarApart) {
     for (std::int64_t i = 0; i < groups; ++i) scales[i] = static_cast<std::uint8_t>(40 + random() % 160);
   });
   const Tokens tokens = crowded(layer.geometry(), 100);
-  const auto want = run(cuda, layer, tokens, {.run = experts_groups_few});
+  const auto want = run(cuda, layer, tokens, {.run = experts_groups_tiny});
   for (const Kernel wide : {experts_groups_small, experts_groups_large})
     EXPECT_SAME_BITS(run(cuda, layer, tokens, {.run = wide}), want);
 }
@@ -137,7 +137,7 @@ TEST(WideGroupsSm90, ManyCallsGiveTheSameBits) {
   const Layer layer(cuda, geometry);
   for (const std::int64_t num_rows : {40, 300}) {
     const Tokens tokens(geometry, num_rows, 3, 31);
-    const auto want = run(cuda, layer, tokens, {.run = experts_groups_few});
+    const auto want = run(cuda, layer, tokens, {.run = experts_groups_tiny});
     for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
       Call call(cuda, layer, tokens, {.run = wide});
       int num_wrong = 0;
@@ -151,7 +151,7 @@ TEST(WideGroupsSm90, ManyCallsGiveTheSameBits) {
 TEST(WideGroupsSm90, ThePlannedScratchHoldsEveryKernel) {
   BALEEN_NEEDS_GPU();
   for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
-    for (const Kernel kernel : {experts_groups_few, experts_groups_small, experts_groups_large}) {
+    for (const Kernel kernel : {experts_groups_tiny, experts_groups_small, experts_groups_large}) {
       for (const std::int64_t num_rows : {4, 60, 150}) {
         TestCuda cuda;
         const Layer layer(cuda, geometry_of(256, 384));

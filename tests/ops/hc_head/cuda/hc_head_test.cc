@@ -59,7 +59,8 @@ TEST(HcHeadOnGpu, AgreesWithTheReferenceInAnyCompany) {
 
 TEST(HcHeadOnGpu, SumsWithGivenWeights) {
   BALEEN_NEEDS_GPU();
-  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{0, 8}, {1, 8}, {3, 256}, {2, 5120}}) {
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{0, 8}, {1, 8}, {3, 256}, {2, 5120}}) {
     TestCuda cuda;
     Problem problem(rows, width);
     const std::vector<float> given = test::random_values(static_cast<std::size_t>(rows * 4), 5);
