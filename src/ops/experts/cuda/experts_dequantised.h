@@ -15,9 +15,8 @@ inline constexpr int kManyDequantisedTokens = 32;  ///< NVFP4 alone has such til
 
 /// Tokens that an expert of the rank has in a call, in the mean.
 [[nodiscard]] inline double mean_assignments(const ExpertsArgs& args) {
-  const double assignments = args.hints.expected
-                                 ? args.hints.expected->assignments
-                                 : static_cast<double>(args.x.extent(0) * args.ids.extent(1));
+  const double assignments = args.hints.expected ? args.hints.expected->assignments
+                                                 : static_cast<double>(args.x.extent(0) * args.ids.extent(1));
   return assignments / static_cast<double>(args.routed.size());
 }
 
