@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "tests/engram/small_tables.h"
 #include "tests/support/compare.h"
+#include "tests/support/counted_memory.h"
 
 namespace baleen {
 namespace {
@@ -18,27 +19,6 @@ namespace {
 constexpr std::int64_t kMaxRows = 64;
 constexpr EngramPlace kPlaces[] = {EngramPlace::kDevice, EngramPlace::kHost, EngramPlace::kMapped,
                                    EngramPlace::kDisk};
-
-/// The host's, counted.
-class CountedMemory final : public Memory {
- public:
-  std::byte* allocate(std::int64_t size_bytes) override {
-    num_bytes_ += size_bytes;
-    return host_memory().allocate(size_bytes);
-  }
-  void release(std::byte* data, std::int64_t size_bytes) noexcept override {
-    host_memory().release(data, size_bytes);
-  }
-  void upload(std::byte* to, std::span<const std::byte> from) override { host_memory().upload(to, from); }
-  void download(std::span<std::byte> to, const std::byte* from) override { host_memory().download(to, from); }
-  void copy(std::byte* to, const std::byte* from, std::int64_t size_bytes) override {
-    host_memory().copy(to, from, size_bytes);
-  }
-  [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
-
- private:
-  std::int64_t num_bytes_ = 0;
-};
 
 class StoredRows : public testing::Test {
  protected:
@@ -274,7 +254,7 @@ TEST_F(StoredRows, AStepWithoutTokensReadsNothing) {
 
 TEST_F(StoredRows, TakeWhatIsSaid) {
   for (const EngramPlace place : kPlaces) {
-    CountedMemory device, host;
+    test::CountedMemory device, host;
     const auto rows = store(place, device, host);
     EXPECT_EQ(device.num_bytes(), EngramStore::device_bytes(*small_.config.engram, place, kMaxRows));
     EXPECT_EQ(host.num_bytes(), EngramStore::host_bytes(*small_.config.engram, place, kMaxRows));

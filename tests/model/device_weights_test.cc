@@ -8,30 +8,10 @@
 
 #include "model/presets.h"
 #include "model_files/made_up.h"
+#include "tests/support/counted_memory.h"
 
 namespace baleen {
 namespace {
-
-/// Counts what is taken of it.
-class CountedMemory final : public Memory {
- public:
-  [[nodiscard]] std::byte* allocate(std::int64_t size_bytes) override {
-    taken_ += size_bytes;
-    return host_memory().allocate(size_bytes);
-  }
-  void release(std::byte* data, std::int64_t size_bytes) noexcept override {
-    host_memory().release(data, size_bytes);
-  }
-  void upload(std::byte* to, std::span<const std::byte> from) override { host_memory().upload(to, from); }
-  void download(std::span<std::byte> to, const std::byte* from) override { host_memory().download(to, from); }
-  void copy(std::byte* to, const std::byte* from, std::int64_t size_bytes) override {
-    host_memory().copy(to, from, size_bytes);
-  }
-  [[nodiscard]] std::int64_t taken() const { return taken_; }
-
- private:
-  std::int64_t taken_ = 0;
-};
 
 class DeviceWeightsOf : public testing::TestWithParam<const char*> {
  protected:
@@ -44,13 +24,13 @@ class DeviceWeightsOf : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(DeviceWeightsOf, HaveTheEmbeddingInAMemoryOfItsOwn) {
-  CountedMemory device, other;
+  test::CountedMemory device, other;
   const DeviceWeights weights(tree(), device, kAllBlocks, &other);
   const std::int64_t bytes = tree().embedding.size() * std::int64_t{sizeof(Bf16Bits)};
   ASSERT_GT(bytes, 0);
-  EXPECT_EQ(other.taken(), bytes);
+  EXPECT_EQ(other.num_bytes(), bytes);
   EXPECT_EQ(device_embedding_bytes(config()), bytes);
-  EXPECT_EQ(device.taken(), device_weight_bytes(tree()) - bytes);
+  EXPECT_EQ(device.num_bytes(), device_weight_bytes(tree()) - bytes);
   const View<const Bf16Bits, 2>& copy = weights.tree().embedding;
   EXPECT_EQ(copy.extents(), tree().embedding.extents());
   EXPECT_NE(copy.data(), tree().embedding.data());
@@ -61,9 +41,9 @@ TEST_P(DeviceWeightsOf, HaveTheEmbeddingInAMemoryOfItsOwn) {
 TEST_P(DeviceWeightsOf, HaveTheExpertsOfSomeBlocks) {
   const std::int64_t num_layers = config().num_hidden_layers;
   const BlockRange drafts{num_layers, config().num_blocks()};
-  CountedMemory device;
+  test::CountedMemory device;
   const DeviceWeights weights(tree(), device, drafts);
-  EXPECT_EQ(device.taken(), device_weight_bytes(tree(), drafts));
+  EXPECT_EQ(device.num_bytes(), device_weight_bytes(tree(), drafts));
   std::int64_t num_kept = 0;
   for (std::int64_t block = 0; block < config().num_blocks(); ++block) {
     const std::vector<ExpertWeights>& routed = weights.tree().block(block).moe.routed;
