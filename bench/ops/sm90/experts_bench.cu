@@ -371,9 +371,9 @@ void time_many_groups() {
     if (share.is_whole()) bench.verify();
     bench.time_copy();
     for (const int num_tokens : {64, 512, 1024, 2048, 4096, 8192}) {
-      if (num_tokens <= kMaxFewTokens) bench.time(num_tokens, true, " by tiles of 8", experts_groups_tiny);
-      bench.time(num_tokens, true, " by tiles of 64", experts_groups_small);
-      bench.time(num_tokens, true, " by tiles of 144", experts_groups_large);
+      if (num_tokens <= kMaxFewTokens) bench.time(num_tokens, true, " by tiles of 8", experts_tiles_of_8);
+      bench.time(num_tokens, true, " by tiles of 64", experts_tiles_of_64);
+      bench.time(num_tokens, true, " by tiles of 144", experts_tiles_of_144);
     }
   }
 }

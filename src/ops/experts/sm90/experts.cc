@@ -196,7 +196,7 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
       mean_assignments(args) <= kFewDequantisedTokens ? kFewDequantisedTokens : kManyDequantisedTokens, args,
       context);
 }
-void experts_groups_tiny(const ExpertsArgs& args, CudaContext& context) {
+void experts_tiles_of_8(const ExpertsArgs& args, CudaContext& context) {
   experts_dequantised(WeightFormat::kFp8x32, kFewDequantisedTokens, args, context);
 }
 
@@ -219,10 +219,10 @@ void experts_wide(const ExpertsArgs& args, CudaContext& context) {
 
 }  // namespace
 
-void experts_groups_small(const ExpertsArgs& args, CudaContext& context) {
+void experts_tiles_of_64(const ExpertsArgs& args, CudaContext& context) {
   experts_wide<WideShape::kSmall>(args, context);
 }
-void experts_groups_large(const ExpertsArgs& args, CudaContext& context) {
+void experts_tiles_of_144(const ExpertsArgs& args, CudaContext& context) {
   experts_wide<WideShape::kLarge>(args, context);
 }
 
@@ -230,8 +230,8 @@ void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
   // Of most experts that have more tokens than the mean all fit in one tile.
   constexpr double kMaxMeanOfSmall = 48;
   const double mean = mean_assignments(args);
-  if (mean <= kFewDequantisedTokens) return experts_groups_tiny(args, context);
-  (mean <= kMaxMeanOfSmall ? experts_groups_small : experts_groups_large)(args, context);
+  if (mean <= kFewDequantisedTokens) return experts_tiles_of_8(args, context);
+  (mean <= kMaxMeanOfSmall ? experts_tiles_of_64 : experts_tiles_of_144)(args, context);
 }
 
 void experts_few_groups(const ExpertsArgs& args, CudaContext& context) {

@@ -19,9 +19,9 @@ void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
 /// By one of the kernels below, whose bits are the same: by tiles of up to 8, of up to 64 and of up to 144
 /// tokens.
 void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context);
-void experts_groups_tiny(const ExpertsArgs& args, CudaContext& context);
-void experts_groups_small(const ExpertsArgs& args, CudaContext& context);
-void experts_groups_large(const ExpertsArgs& args, CudaContext& context);
+void experts_tiles_of_8(const ExpertsArgs& args, CudaContext& context);
+void experts_tiles_of_64(const ExpertsArgs& args, CudaContext& context);
+void experts_tiles_of_144(const ExpertsArgs& args, CudaContext& context);
 /// The same for up to eight tokens (groups_few.h).
 void experts_few_groups(const ExpertsArgs& args, CudaContext& context);
 /// `ExpertSums::kStated`.

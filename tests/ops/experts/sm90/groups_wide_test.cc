@@ -51,9 +51,9 @@ TEST(WideGroupsSm90, BitsAreThoseOfFewTokens) {
                                           81, 96, 97, 112, 113, 128, 129, 144, 145, 300, 600}) {
         const Tokens tokens = crowded(layer.geometry(), num_rows);
         for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
-          const auto want = run(cuda, layer, tokens, {.split = split, .run = experts_groups_tiny});
-          for (const auto& [name, wide] : {std::pair<const char*, Kernel>{"small", experts_groups_small},
-                                           {"large", experts_groups_large}}) {
+          const auto want = run(cuda, layer, tokens, {.split = split, .run = experts_tiles_of_8});
+          for (const auto& [name, wide] : {std::pair<const char*, Kernel>{"small", experts_tiles_of_64},
+                                           {"large", experts_tiles_of_144}}) {
             SCOPED_TRACE(fmt::format("{} weights, {} x {}, {} rows, {} tiles{}", weight_format_name(routed),
                                      width, inner, num_rows, name, split.any() ? ", split" : ""));
             EXPECT_SAME_BITS(run(cuda, layer, tokens, {.split = split, .run = wide}), want);
@@ -73,9 +73,9 @@ TEST(WideGroupsSm90, FormsOfACall) {
     const Tokens tokens = crowded(layer.geometry(), num_rows);
     for (Options options : {Options{.with_shared = false}, Options{.quantised = true}, Options{.limit = 0.0F},
                             Options{.split = kBoth, .first_expert = 1, .num_experts = 2}}) {
-      options.run = experts_groups_tiny;
+      options.run = experts_tiles_of_8;
       const auto want = run(cuda, layer, tokens, options);
-      for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
+      for (const Kernel wide : {experts_tiles_of_64, experts_tiles_of_144}) {
         options.run = wide;
         EXPECT_SAME_BITS(run(cuda, layer, tokens, options), want) << num_rows << " rows";
       }
@@ -92,8 +92,8 @@ TEST(WideGroupsSm90, InnerWidthsThatDiffer) {
     geometry.shared_inner = shared_inner;
     const Layer layer(cuda, geometry);
     const Tokens tokens = crowded(geometry, 90);
-    const auto want = run(cuda, layer, tokens, {.split = kBoth, .run = experts_groups_tiny});
-    for (const Kernel wide : {experts_groups_small, experts_groups_large})
+    const auto want = run(cuda, layer, tokens, {.split = kBoth, .run = experts_tiles_of_8});
+    for (const Kernel wide : {experts_tiles_of_64, experts_tiles_of_144})
       EXPECT_SAME_BITS(run(cuda, layer, tokens, {.split = kBoth, .run = wide}), want);
   }
 }
@@ -108,8 +108,8 @@ TEST(WideGroupsSm90, ScalesFarApart) {
     for (std::int64_t i = 0; i < groups; ++i) scales[i] = static_cast<std::uint8_t>(40 + random() % 160);
   });
   const Tokens tokens = crowded(layer.geometry(), 100);
-  const auto want = run(cuda, layer, tokens, {.run = experts_groups_tiny});
-  for (const Kernel wide : {experts_groups_small, experts_groups_large})
+  const auto want = run(cuda, layer, tokens, {.run = experts_tiles_of_8});
+  for (const Kernel wide : {experts_tiles_of_64, experts_tiles_of_144})
     EXPECT_SAME_BITS(run(cuda, layer, tokens, {.run = wide}), want);
 }
 
@@ -118,7 +118,7 @@ TEST(WideGroupsSm90, NaNStaysInItsRow) {
   TestCuda cuda;
   const Layer layer(cuda, geometry_of(384, 256));
   const std::int64_t width = layer.geometry().width;
-  for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
+  for (const Kernel wide : {experts_tiles_of_64, experts_tiles_of_144}) {
     Tokens tokens = crowded(layer.geometry(), 100);
     tokens.x[static_cast<std::size_t>(width + 3)] = std::nanf("");
     const auto out = run(cuda, layer, tokens, {.run = wide});
@@ -137,8 +137,8 @@ TEST(WideGroupsSm90, ManyCallsGiveTheSameBits) {
   const Layer layer(cuda, geometry);
   for (const std::int64_t num_rows : {40, 300}) {
     const Tokens tokens(geometry, num_rows, 3, 31);
-    const auto want = run(cuda, layer, tokens, {.run = experts_groups_tiny});
-    for (const Kernel wide : {experts_groups_small, experts_groups_large}) {
+    const auto want = run(cuda, layer, tokens, {.run = experts_tiles_of_8});
+    for (const Kernel wide : {experts_tiles_of_64, experts_tiles_of_144}) {
       Call call(cuda, layer, tokens, {.run = wide});
       int num_wrong = 0;
       for (int i = 0; i < kCalls; ++i) num_wrong += test::bit_difference(call.run(), want).empty() ? 0 : 1;
@@ -151,7 +151,7 @@ TEST(WideGroupsSm90, ManyCallsGiveTheSameBits) {
 TEST(WideGroupsSm90, ThePlannedScratchHoldsEveryKernel) {
   BALEEN_NEEDS_GPU();
   for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
-    for (const Kernel kernel : {experts_groups_tiny, experts_groups_small, experts_groups_large}) {
+    for (const Kernel kernel : {experts_tiles_of_8, experts_tiles_of_64, experts_tiles_of_144}) {
       for (const std::int64_t num_rows : {4, 60, 150}) {
         TestCuda cuda;
         const Layer layer(cuda, geometry_of(256, 384));
