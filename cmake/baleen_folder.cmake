@@ -29,26 +29,53 @@ function(baleen_compile_options target)
 endfunction()
 
 # Compiles a target's files in groups of `size`, so that headers are read once a group: half the compiler's
-# time is theirs.
+# time is theirs. A group includes its files by way of a link, not by where the checkout lies, as CMake's own
+# groups do: so the compiler's cache finds what another checkout compiled. A file stays alone if it is no .cc
+# file, is generated, includes itself once for each instruction set, or has SKIP_UNITY_BUILD_INCLUSION.
 function(baleen_joint_compilation target size)
   if(BALEEN_JOINT_COMPILATION)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+    # When the directory has been read, the target has all its files, and these their properties.
+    cmake_language(EVAL CODE "cmake_language(DEFER CALL baleen_join_sources ${target} ${size})")
   endif()
 endfunction()
 
-# Keeps files out of groups: all with `alone`, otherwise kernels, which CMake groups from 3.31 on, and files
-# that include themselves once for each instruction set.
-function(baleen_skip_joint_compilation sources alone)
+function(baleen_join_sources target size)
+  set(root ${CMAKE_BINARY_DIR}/include_roots/joint)
+  file(MAKE_DIRECTORY ${root}/joint)
+  foreach(folder src tests)
+    file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${folder} ${root}/joint/${folder} SYMBOLIC)
+  endforeach()
+  target_include_directories(${target} PRIVATE ${root})
+  get_target_property(sources ${target} SOURCES)
+  set(alone "")
+  set(group "")
   foreach(source ${sources})
-    set(has_own_targets "")
     get_filename_component(path ${source} ABSOLUTE)
-    if(source MATCHES "\\.cc$" AND EXISTS ${path})  # generated files are made later
-      file(STRINGS ${source} has_own_targets REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
+    get_source_file_property(skips ${source} SKIP_UNITY_BUILD_INCLUSION)
+    cmake_path(IS_PREFIX CMAKE_BINARY_DIR ${path} is_generated)
+    set(has_own_targets "")
+    if(NOT is_generated)
+      file(STRINGS ${path} has_own_targets REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
     endif()
-    if(alone OR has_own_targets OR source MATCHES "\\.cu$")
-      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    if(skips OR is_generated OR has_own_targets OR NOT path MATCHES "\\.cc$")
+      list(APPEND alone ${source})
+    else()
+      file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${path})
+      list(APPEND group ${path})
     endif()
   endforeach()
+  set(number 0)
+  while(group)
+    list(SUBLIST group 0 ${size} files)
+    list(REMOVE_ITEM group ${files})
+    list(TRANSFORM files REPLACE "(.+)" "#include \"joint/\\1\"\n")
+    list(JOIN files "" text)
+    set(joint ${CMAKE_CURRENT_BINARY_DIR}/${target}_joint_${number}.cc)
+    file(CONFIGURE OUTPUT ${joint} CONTENT "${text}" @ONLY)  # written if it changes
+    list(APPEND alone ${joint})
+    math(EXPR number "${number} + 1")
+  endwhile()
+  set_target_properties(${target} PROPERTIES SOURCES "${alone}")
 endfunction()
 
 # For tests: what the compiler spends on optimising them would never come back.
@@ -81,7 +108,6 @@ function(baleen_folder)
   if(FOLDER_SOURCES)
     add_library(${target} STATIC ${FOLDER_SOURCES})
     baleen_joint_compilation(${target} 8)
-    baleen_skip_joint_compilation("${FOLDER_SOURCES}" OFF)
     target_include_directories(${target} PUBLIC ${root})
     target_link_libraries(${target} PUBLIC ${FOLDER_USES} ${FOLDER_LIBRARIES})
     baleen_compile_options(${target})
@@ -98,8 +124,8 @@ endfunction()
 # committed goldens and models/ are found by relative path.
 # VARIANT: what it tests depends on BALEEN_CUDA, so CI runs it in a build without CUDA too (preset cpu).
 # LOADS_MODULES: it loads modules of kernels, where there are any.
-# RUNS_BALEEN: it starts the program, whose path is BALEEN_PROGRAM in the source. ALONE: not compiled together
-# with other files, because helpers have the names of other files' helpers.
+# RUNS_BALEEN: it starts the program, whose path tests/support/baleen_program.h has. ALONE: not compiled
+# together with other files, because helpers have the names of other files' helpers.
 add_custom_target(variant_tests)
 add_custom_target(untrusted_input_tests)
 function(baleen_test)
@@ -107,7 +133,9 @@ function(baleen_test)
   cmake_parse_arguments(TEST "${flags}" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
   baleen_test_program_of_directory(program)
   target_sources(${program} PRIVATE ${TEST_SOURCES})
-  baleen_skip_joint_compilation("${TEST_SOURCES}" ${TEST_ALONE})
+  if(TEST_ALONE)
+    set_source_files_properties(${TEST_SOURCES} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   list(TRANSFORM TEST_USES REPLACE "/" "_")
   list(TRANSFORM TEST_USES PREPEND baleen_)
   target_link_libraries(${program} PRIVATE ${TEST_USES} ${TEST_LIBRARIES})
@@ -115,7 +143,7 @@ function(baleen_test)
   add_test(NAME ${TEST_NAME} COMMAND ${program} --files=${files} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   if(TEST_RUNS_BALEEN)
     add_dependencies(${program} baleen)
-    target_compile_definitions(${program} PRIVATE BALEEN_PROGRAM="$<TARGET_FILE:baleen>")
+    target_link_libraries(${program} PRIVATE baleen_tests_support_program)
   endif()
   if(BALEEN_CUDA AND (TEST_VARIANT OR TEST_LOADS_MODULES))
     add_dependencies(${program} gpu_modules)

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "hardware/device_profile.h"
 #include "simulator/validation/published_set.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 
 namespace baleen {
@@ -41,7 +42,7 @@ bool expect_sound(std::vector<std::string> arguments) {
   std::string words;
   for (const std::string& word : arguments) words += word + " ";
   SCOPED_TRACE(words);
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   const ProgramResult result =
       test::run_program(arguments, {.seconds = kSeconds, .address_bytes = kAddressBytes});
   EXPECT_TRUE(result.status >= 0 && result.status <= 2)
@@ -304,7 +305,7 @@ TEST_F(AbsurdFigures, ASearchOfManyDevicesIsCountedFirst) {
   for (const char* devices : {"4096", "2048"}) {
     const std::vector<std::string> search{"simulate", "search",        "flash", "--device",
                                           "h200",     "--num-devices", devices};
-    std::vector<std::string> arguments{BALEEN_PROGRAM};
+    std::vector<std::string> arguments{test::kBaleenProgram};
     arguments.insert(arguments.end(), search.begin(), search.end());
     const ProgramResult result =
         test::run_program(arguments, {.seconds = kSeconds, .address_bytes = kAddressBytes});

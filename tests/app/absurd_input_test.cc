@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 
 namespace baleen {
@@ -22,7 +23,7 @@ constexpr unsigned kSeconds = 240;  // a slow machine that does much else; a han
 constexpr std::int64_t kAddressBytes = std::int64_t{6} << 40;  // the sparse files are mapped
 
 ProgramResult baleen(std::vector<std::string> arguments, const std::string& in = "") {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   return test::run_program(arguments, {.in = in, .seconds = kSeconds, .address_bytes = kAddressBytes});
 }
 

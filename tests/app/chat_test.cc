@@ -10,6 +10,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/pseudo_terminal.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
@@ -30,7 +31,7 @@ class ChatProgram {
         ::dup2(terminal.slave(), descriptor);
       ::setenv("TERM", "dumb", 1);
       if (::chdir(folder.c_str()) != 0) ::_exit(126);
-      ::execl(BALEEN_PROGRAM, BALEEN_PROGRAM, "chat", "-n", "4", "--context", "512", nullptr);
+      ::execl(test::kBaleenProgram, test::kBaleenProgram, "chat", "-n", "4", "--context", "512", nullptr);
       ::_exit(127);
     }
     terminal.close_slave();

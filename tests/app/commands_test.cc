@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 
 namespace baleen {
@@ -16,7 +17,7 @@ using test::ProgramInput;
 using test::ProgramResult;
 
 ProgramResult baleen(std::vector<std::string> arguments, const ProgramInput& input = {}) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   return test::run_program(arguments, input);
 }
 
@@ -258,7 +259,7 @@ TEST_F(Commands, TheBundledModelIsFoundFromAnyFolder) {
 
 TEST_F(Commands, AnInstalledProgramLooksUnderItsPrefix) {
   fs::create_directories(folder_ / "bin");
-  fs::copy_file(BALEEN_PROGRAM, folder_ / "bin" / "baleen");
+  fs::copy_file(test::kBaleenProgram, folder_ / "bin" / "baleen");
   const auto installed = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), folder_ / "bin" / "baleen");
     return test::run_program(arguments, {.in = "{\"text\": \"a\"}\n", .working_folder = folder_.path()});

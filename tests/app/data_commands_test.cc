@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 
 namespace baleen {
@@ -23,7 +24,7 @@ using test::TemporaryFolder;
 constexpr unsigned kSeconds = 240;  // a hang is endless
 
 ProgramResult baleen(std::vector<std::string> arguments, ProgramInput input = {}) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   if (input.seconds == 0) input.seconds = kSeconds;
   return test::run_program(arguments, input);
 }

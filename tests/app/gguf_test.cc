@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/compare.h"
 #include "tests/support/gguf_of.h"
 #include "tests/support/http_client.h"
@@ -25,7 +26,7 @@ using test::ProgramResult;
 constexpr const char* kStories = "models/stories";
 
 ProgramResult baleen(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   return test::run_program(arguments);
 }
 
@@ -137,7 +138,7 @@ TEST_F(GgufCommands, TheTokenizerIsInTheFile) {
       {"text", "Once upon a time <｜User｜> 12345 naïve 漢字<think></think>\n\n  it's\n"}};
   const auto ids = [&](const std::string& from) {
     const ProgramResult result =
-        test::run_program({BALEEN_PROGRAM, "tokenize", "--model", from}, {.in = line.dump() + "\n"});
+        test::run_program({test::kBaleenProgram, "tokenize", "--model", from}, {.in = line.dump() + "\n"});
     EXPECT_EQ(result.status, 0) << result.err;
     return result.out;
   };
@@ -153,7 +154,7 @@ TEST_F(GgufCommands, RunAndServeTellTheSameStory) {
   const ProgramResult want = run(bf16_folder()), found = run(model);
   EXPECT_EQ(found.status, 0) << found.err;
   EXPECT_EQ(found.out, want.out);
-  test::ServerProcess server({BALEEN_PROGRAM, "serve", "--model", model, "--port", "0", "--quiet",
+  test::ServerProcess server({test::kBaleenProgram, "serve", "--model", model, "--port", "0", "--quiet",
                               "--threads", "1", "--context", "1024"});
   const Json request{{"prompt", "Once upon a time"}, {"temperature", 0}, {"max_tokens", 24}};
   const test::HttpReply reply = test::http_request(server.port(), "POST", "/v1/completions", request.dump());
@@ -205,7 +206,7 @@ TEST_F(GgufCommands, ThePromptProfileIsTheTemplates) {
                   {"thinking_mode", "thinking"},
                   {"reasoning_effort", "low"}};
   const ProgramResult encoded = test::run_program(
-      {BALEEN_PROGRAM, "encode-chat", "--model", folder_ / "model.gguf"}, {.in = line.dump() + "\n"});
+      {test::kBaleenProgram, "encode-chat", "--model", folder_ / "model.gguf"}, {.in = line.dump() + "\n"});
   EXPECT_TRUE(has(encoded.out, "\"prompt\""))
       << encoded.out << encoded.err;  // the preview has no such effort
   EXPECT_FALSE(has(said({}, {}), kWarning));

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 
 namespace baleen {
@@ -51,8 +52,8 @@ int interrupted(const std::vector<std::string>& command, const fs::path& folder,
 class Interrupted : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(test::run_program({BALEEN_PROGRAM, "init", folder_ / "in"}).status, 0);
-    ASSERT_EQ(test::run_program({BALEEN_PROGRAM, "init", folder_ / "out", "--seed", "2"}).status, 0);
+    ASSERT_EQ(test::run_program({test::kBaleenProgram, "init", folder_ / "in"}).status, 0);
+    ASSERT_EQ(test::run_program({test::kBaleenProgram, "init", folder_ / "out", "--seed", "2"}).status, 0);
     config_ = read_text_file(folder_ / "out" / "config.json");
     weights_ = read_text_file(folder_ / "out" / "model.safetensors");
   }
@@ -69,20 +70,20 @@ class Interrupted : public testing::Test {
 TEST_F(Interrupted, SignalsLeaveTheCheckpointThatWasThere) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const int status = interrupted(
-        {BALEEN_PROGRAM, "convert", folder_ / "in", folder_ / "out", "--experts", "bf16", "--force"},
+        {test::kBaleenProgram, "convert", folder_ / "in", folder_ / "out", "--experts", "bf16", "--force"},
         folder_.path(), number);
     expect_as_it_was(status, number);
     EXPECT_EQ(names_in(folder_.path()), (std::set<std::string>{"in", "out"}));
     if (status == 0) return;
   }
   const int status =
-      interrupted({BALEEN_PROGRAM, "init", folder_ / "out", "--force"}, folder_.path(), SIGTERM);
+      interrupted({test::kBaleenProgram, "init", folder_ / "out", "--force"}, folder_.path(), SIGTERM);
   expect_as_it_was(status, SIGTERM);
   EXPECT_EQ(names_in(folder_.path()), (std::set<std::string>{"in", "out"}));
 }
 
 TEST_F(Interrupted, WhatAKillLeftIsRemovedByTheNextRun) {
-  const std::vector<std::string> command{BALEEN_PROGRAM, "convert", folder_ / "in", folder_ / "out",
+  const std::vector<std::string> command{test::kBaleenProgram, "convert", folder_ / "in", folder_ / "out",
                                          "--force"};
   expect_as_it_was(interrupted(command, folder_.path(), SIGKILL), SIGKILL);
   ASSERT_EQ(test::run_program(command).status, 0);

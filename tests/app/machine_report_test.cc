@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -25,10 +26,10 @@ class MachineReport : public testing::Test {
   static void SetUpTestSuite() {
     const test::TemporaryFolder folder;
     const std::filesystem::path file = folder / "report.json";
-    result_ =
-        test::run_program({"/usr/bin/env", std::string("HOME=") + kSecretHome, "USER=private-user",
-                           "SECRET_TOKEN=token-of-private-user", BALEEN_PROGRAM, "bench", "--device", "cpu",
-                           "--report", file.string(), "--prompt", "16", "--decode", "2", "--layers", "1"});
+    result_ = test::run_program({"/usr/bin/env", std::string("HOME=") + kSecretHome, "USER=private-user",
+                                 "SECRET_TOKEN=token-of-private-user", test::kBaleenProgram, "bench",
+                                 "--device", "cpu", "--report", file.string(), "--prompt", "16", "--decode",
+                                 "2", "--layers", "1"});
     if (result_.status == 0) text_ = read_text_file(file);
   }
 
@@ -86,7 +87,7 @@ TEST_F(MachineReport, NamesNothingPrivate) {
   std::array<char, 256> host{};
   ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
   std::vector<std::string> secrets{kSecretHome, "private-user", "token-of-private-user",
-                                   std::filesystem::path(BALEEN_PROGRAM).parent_path().string(),
+                                   std::filesystem::path(test::kBaleenProgram).parent_path().string(),
                                    std::filesystem::current_path().string()};
   if (std::string(host.data()).size() > 3) secrets.emplace_back(host.data());
   if (const passwd* user = ::getpwuid(::getuid()); user != nullptr) {
@@ -104,7 +105,7 @@ TEST_F(MachineReport, NamesNothingPrivate) {
 
 TEST(MachineReportOption, AFileThatCannotBeWrittenIsSaidFirst) {
   const test::ProgramResult result = test::run_program(
-      {BALEEN_PROGRAM, "bench", "--device", "cpu", "--report", "/no/such/folder/report.json"});
+      {test::kBaleenProgram, "bench", "--device", "cpu", "--report", "/no/such/folder/report.json"});
   EXPECT_EQ(result.status, 1) << result.err;
   EXPECT_NE(result.err.find("/no/such/folder"), std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("report: host"), std::string::npos) << "nothing was measured";

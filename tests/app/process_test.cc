@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 /// The exit status, or 128 + the signal that ended it. `prepare` runs in the new process.
 int run(std::vector<std::string> arguments, const std::function<void()>& prepare) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   std::vector<char*> pointers;
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);

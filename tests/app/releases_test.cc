@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/presets.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/header_only.h"
 #include "tests/support/http_client.h"
 #include "tests/support/releases.h"
@@ -23,7 +24,7 @@ using test::ProgramResult;
 
 constexpr const char* kStories = "models/stories";
 ProgramResult baleen(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   return test::run_program(arguments);
 }
 
@@ -77,8 +78,9 @@ TEST_F(ReleaseCommands, DsparkWritesWhatItsMainModelWrites) {
 TEST_F(ReleaseCommands, DsparkIsServedWithDraftsAndWithout) {
   const std::string log = folder_ / "log";
   const auto command = [](const std::string& model) {
-    return std::vector<std::string>{BALEEN_PROGRAM, "serve",     "--model", model,       "--port", "0",
-                                    "--quiet",      "--threads", "1",       "--context", "1024"};
+    return std::vector<std::string>{
+        test::kBaleenProgram, "serve", "--model",   model, "--port", "0", "--quiet",
+        "--threads",          "1",     "--context", "1024"};
   };
   const auto reply = [](const test::ServerProcess& server) {
     const Json request{{"prompt", "Once upon a time"}, {"temperature", 0}, {"max_tokens", 16}};
@@ -126,7 +128,7 @@ TEST_F(ReleaseCommands, PromptProfileIsSaidWhereItMatters) {
 
 /// What `encode-chat` makes of "u" with that effort, or its error.
 std::string encoded(std::vector<std::string> options, const char* mode, const Json& effort) {
-  options.insert(options.begin(), {BALEEN_PROGRAM, "encode-chat"});
+  options.insert(options.begin(), {test::kBaleenProgram, "encode-chat"});
   const Json line{{"messages", {{{"role", "user"}, {"content", "u"}}}},
                   {"thinking_mode", mode},
                   {"reasoning_effort", effort}};
@@ -214,7 +216,7 @@ TEST_F(ReleaseCommands, PromptsOfV41HaveTheNumbersOfItsEncoder) {
                   {"thinking_mode", "thinking"}};
   const auto parsed = [&call](const std::string& profile) {
     const ProgramResult result = test::run_program(
-        {BALEEN_PROGRAM, "parse-chat", "--prompt-profile", profile}, {.in = call.dump() + "\n"});
+        {test::kBaleenProgram, "parse-chat", "--prompt-profile", profile}, {.in = call.dump() + "\n"});
     return Json::parse(result.out);
   };
   EXPECT_EQ(parsed("v4.1")["message"]["tool_calls"][0]["function"]["name"], "f");
@@ -256,7 +258,7 @@ TEST_F(ReleaseCommands, ThinkTakesTheEffortsOfTheModel) {
 TEST_F(ReleaseCommands, TheServersEffortsAreTheEncoders) {
   const fs::path model = dspark();
   test::write_encoder(model, test::kOfficialEncoder);
-  test::ServerProcess server({BALEEN_PROGRAM, "serve", "--model", model, "--port", "0", "--quiet",
+  test::ServerProcess server({test::kBaleenProgram, "serve", "--model", model, "--port", "0", "--quiet",
                               "--threads", "1", "--context", "1024"});
   const auto tokens = [&](const char* effort) {
     const Json request{{"messages", {{{"role", "user"}, {"content", "u"}}}}, {"reasoning_effort", effort}};

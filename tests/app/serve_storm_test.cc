@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/http_client.h"
 #include "tests/support/server_process.h"
 
@@ -25,9 +26,9 @@ using test::ServerProcess;
 constexpr std::int64_t kBodiesBytes = 32 << 20;
 
 ServerProcess start(const std::function<void()>& prepare) {
-  return ServerProcess({BALEEN_PROGRAM, "serve", "--model", "models/stories", "--port", "0", "--threads", "1",
-                        "--context", "8192", "--log-text", "--max-queue", "16", "--max-bodies-bytes",
-                        std::to_string(kBodiesBytes), "--speculate", "2"},
+  return ServerProcess({test::kBaleenProgram, "serve", "--model", "models/stories", "--port", "0",
+                        "--threads", "1", "--context", "8192", "--log-text", "--max-queue", "16",
+                        "--max-bodies-bytes", std::to_string(kBodiesBytes), "--speculate", "2"},
                        prepare);
 }
 

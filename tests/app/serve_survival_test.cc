@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/http_client.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temporary_folder.h"
@@ -27,8 +28,8 @@ using test::ServerProcess;
 
 std::vector<std::string> serve(const std::vector<std::string>& more = {},
                                const std::string& model = "models/stories") {
-  std::vector<std::string> command = {BALEEN_PROGRAM, "serve", "--model",   model,  "--port", "0",
-                                      "--threads",    "1",     "--context", "16384"};
+  std::vector<std::string> command = {test::kBaleenProgram, "serve", "--model",   model,  "--port", "0",
+                                      "--threads",          "1",     "--context", "16384"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
 #include "tests/support/server_process.h"
@@ -18,8 +19,9 @@ using test::ServerProcess;
 
 std::vector<std::string> serve(const std::vector<std::string>& more = {},
                                const std::string& model = "models/stories") {
-  std::vector<std::string> command = {BALEEN_PROGRAM, "serve",     "--model", model,       "--port", "0",
-                                      "--quiet",      "--threads", "1",       "--context", "16384"};
+  std::vector<std::string> command = {
+      test::kBaleenProgram, "serve", "--model",   model,  "--port", "0", "--quiet",
+      "--threads",          "1",     "--context", "16384"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }
@@ -82,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Policies, ServeWithDisk, testing::Values("all", "checkp
 TEST(ServeV41, ConversationsGoOnInMemoryAndAfterKill) {
   const test::TemporaryFolder folder;
   const std::string model = folder / "stories";
-  ASSERT_EQ(test::run_program(
-                {BALEEN_PROGRAM, "init", model, "--preset", "tiny-v41", "--tokenizer", "models/stories"})
+  ASSERT_EQ(test::run_program({test::kBaleenProgram, "init", model, "--preset", "tiny-v41", "--tokenizer",
+                               "models/stories"})
                 .status,
             0);
   const auto command = serve({"--cache-dir", folder / "cache"}, model);
@@ -164,7 +166,7 @@ TEST(Serve, WrongUsageIsSaidAtOnce) {
            {{"--cache-dir", "/proc/nowhere"}, 1, "/proc/nowhere"},
            {{"--cache-dir", "/tmp/x", "--no-prefix-cache"}, 1, "--no-prefix-cache"},
        }) {
-    std::vector<std::string> command = {BALEEN_PROGRAM, "serve", "--model", "models/stories"};
+    std::vector<std::string> command = {test::kBaleenProgram, "serve", "--model", "models/stories"};
     command.insert(command.end(), each.arguments.begin(), each.arguments.end());
     const test::ProgramResult result = test::run_program(command);
     EXPECT_EQ(result.status, each.status) << result.err;

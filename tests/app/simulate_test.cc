@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "device/device_choice.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 
 namespace baleen {
@@ -14,7 +15,7 @@ namespace {
 using test::ProgramResult;
 
 ProgramResult simulate(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {BALEEN_PROGRAM, "simulate"});
+  arguments.insert(arguments.begin(), {test::kBaleenProgram, "simulate"});
   return test::run_program(arguments, {});
 }
 

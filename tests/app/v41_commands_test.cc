@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/http_client.h"
 #include "tests/support/releases.h"
 #include "tests/support/run_program.h"
@@ -22,7 +23,7 @@ using test::ProgramResult;
 constexpr const char* kStories = "models/stories";
 
 ProgramResult baleen(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   return test::run_program(arguments);
 }
 
@@ -130,7 +131,7 @@ TEST_F(V41Commands, AV41WithAVisionTowerRepliesToText) {
   const ProgramResult without = baleen({"convert", model, folder_ / "without", "--no-vision"});
   EXPECT_NE(without.out.find(fmt::format("left out: {}", kUnread)), std::string::npos) << without.out;
 
-  test::ServerProcess server({BALEEN_PROGRAM, "serve", "--model", model, "--port", "0", "--quiet",
+  test::ServerProcess server({test::kBaleenProgram, "serve", "--model", model, "--port", "0", "--quiet",
                               "--threads", "1", "--context", "1024"});
   const auto post = [&](const char* path, const Json& content, bool is_input = false) {
     Json request{{is_input ? "max_output_tokens" : "max_tokens", 4}};

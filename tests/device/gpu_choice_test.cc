@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temporary_folder.h"
 
@@ -37,35 +38,35 @@ void expect_refusal(const ProgramResult& result, const std::string& sentence) {
 
 TEST(GpuChoice, WithoutKernelsForItTheRowsAreListed) {
   expect_refusal(
-      with_gpu("7.5", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
+      with_gpu("7.5", test::kBaleenProgram, one_token({"--device", "cuda"})),
       "--device cuda: NVIDIA Made-up 1000 has compute capability 7.5; there are kernels for sm90 "
       "(compute capability 9.0, as H100, H200; 227 KiB of shared memory a block, FP8 units, tensor "
       "copies)");
-  expect_refusal(with_gpu("7.5", BALEEN_PROGRAM, one_token({"--devices", "0"})),
+  expect_refusal(with_gpu("7.5", test::kBaleenProgram, one_token({"--devices", "0"})),
                  "has compute capability 7.5");
-  const ProgramResult by_itself = with_gpu("7.5", BALEEN_PROGRAM, one_token({}));
+  const ProgramResult by_itself = with_gpu("7.5", test::kBaleenProgram, one_token({}));
   EXPECT_EQ(by_itself.status, 0) << by_itself.err;
 }
 
 TEST(GpuChoice, AForcedArchitectureRunsThereOrIsRefused) {
   expect_refusal(
-      with_gpu("8.6", BALEEN_PROGRAM, one_token({"--arch", "sm90"})),
+      with_gpu("8.6", test::kBaleenProgram, one_token({"--arch", "sm90"})),
       "architecture sm90: needs compute capability 9.0, NVIDIA Made-up 1000 has 8.6; there are sm90 (");
-  expect_refusal(with_gpu("9.0", BALEEN_PROGRAM, one_token({"--arch", "sm70"})),
+  expect_refusal(with_gpu("9.0", test::kBaleenProgram, one_token({"--arch", "sm70"})),
                  "architecture sm70: there is none of that name; there are sm90 (");
-  expect_refusal(with_gpu("9.0", BALEEN_PROGRAM, one_token({"--device", "cpu", "--arch", "sm90"})),
+  expect_refusal(with_gpu("9.0", test::kBaleenProgram, one_token({"--device", "cpu", "--arch", "sm90"})),
                  "architecture sm90: is one of GPUs, and the device is the CPU");
 }
 
 TEST(GpuChoice, TheDriversWordsAreQuoted) {
-  expect_refusal(with_gpu("9.0 status=999", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
+  expect_refusal(with_gpu("9.0 status=999", test::kBaleenProgram, one_token({"--device", "cuda"})),
                  "--device cuda: the NVIDIA driver says 'unknown error' (error 999)");
 }
 
 TEST(GpuChoice, AMissingModuleIsNamedWithWhatBuildsIt) {
   const test::TemporaryFolder folder;
   const std::filesystem::path program = folder / "baleen";
-  std::filesystem::copy_file(BALEEN_PROGRAM, program);
+  std::filesystem::copy_file(test::kBaleenProgram, program);
   const std::string why =
       "NVIDIA Made-up 1000 is here, but " + (folder / "baleen_sm90.so").string() +
       ", the kernels for H100, H200, is not there; where nvcc 12.3 or later is, scripts/build.sh release "
@@ -84,7 +85,7 @@ TEST(GpuChoice, AMissingModuleIsNamedWithWhatBuildsIt) {
 class WithModule {
  public:
   WithModule() {
-    std::filesystem::copy_file(BALEEN_PROGRAM, folder_ / "baleen");
+    std::filesystem::copy_file(test::kBaleenProgram, folder_ / "baleen");
     std::filesystem::copy_file(BALEEN_MADE_UP_MODULE, folder_ / "baleen_sm80.so");
   }
   [[nodiscard]] ProgramResult run(const std::string& gpu, const std::vector<std::string>& options) const {
@@ -143,12 +144,12 @@ TEST(GpuChoice, ADriverThatIsTooOldIsNamedWithWhatIsNeeded) {
 }
 
 TEST(GpuChoice, AGpuThatNoProgramMayUse) {
-  expect_refusal(with_gpu("8.6 mode=2", BALEEN_PROGRAM, one_token({"--device", "cuda"})),
+  expect_refusal(with_gpu("8.6 mode=2", test::kBaleenProgram, one_token({"--device", "cuda"})),
                  "its compute mode is prohibited: no program may use it; `sudo nvidia-smi -c DEFAULT`");
 }
 
 TEST(GpuChoice, WhyTheCpuIsUsedIsSaid) {
-  const ProgramResult old = with_gpu("7.5", BALEEN_PROGRAM, one_token({}));
+  const ProgramResult old = with_gpu("7.5", test::kBaleenProgram, one_token({}));
   EXPECT_EQ(old.status, 0) << old.err;
   EXPECT_NE(
       old.err.find("the CPU is used: NVIDIA Made-up 1000 has compute capability 7.5; there are kernels for"),

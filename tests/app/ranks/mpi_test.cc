@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
 #include "tests/support/server_process.h"
@@ -24,15 +25,15 @@ Words operator+(Words first, const Words& second) {
 }
 
 Words mpirun(int num_ranks, const Words& arguments) {
-  return Words{BALEEN_MPIRUN, "--allow-run-as-root",     "--oversubscribe", "--bind-to", "none",
-               "-n",          std::to_string(num_ranks), BALEEN_PROGRAM} +
+  return Words{BALEEN_MPIRUN, "--allow-run-as-root",     "--oversubscribe",   "--bind-to", "none",
+               "-n",          std::to_string(num_ranks), test::kBaleenProgram} +
          arguments;
 }
 
 const Words kRun{"run", "Once upon a time", "--max-tokens", "16", "--seed", "3", "--quiet", "--threads", "1"};
 
 TEST(Mpi, TextOfOneRank) {
-  const test::ProgramResult want = test::run_program(Words{BALEEN_PROGRAM} + kRun);
+  const test::ProgramResult want = test::run_program(Words{test::kBaleenProgram} + kRun);
   ASSERT_EQ(want.status, 0) << want.err;
   for (const auto& [num_ranks, plan] :
        {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}}, std::pair{2, Words{"--cp", "2"}},
@@ -58,7 +59,7 @@ TEST(Mpi, AnotherNumberOfRanksIsRefused) {
 TEST(Mpi, RanksThatDifferAreRefused) {
   // A rank of its own after the colon: the same program with another plan, or another model.
   const auto refused = [](const Words& first, const Words& second) {
-    const Words both = mpirun(1, kRun + first) + Words{":", "-n", "1", BALEEN_PROGRAM} + kRun + second;
+    const Words both = mpirun(1, kRun + first) + Words{":", "-n", "1", test::kBaleenProgram} + kRun + second;
     const test::ProgramResult got = test::run_program(both, {.seconds = kSeconds});
     EXPECT_NE(got.status, 0);
     return got.err;
@@ -71,7 +72,8 @@ TEST(Mpi, RanksThatDifferAreRefused) {
   EXPECT_NE(transports.find("rank 1 has another plan"), std::string::npos) << transports;
   const test::TemporaryFolder folder;
   ASSERT_EQ(
-      test::run_program({BALEEN_PROGRAM, "init", folder / "other", "--tokenizer", "models/stories"}).status,
+      test::run_program({test::kBaleenProgram, "init", folder / "other", "--tokenizer", "models/stories"})
+          .status,
       0);
   const std::string models = refused({"--dp", "2"}, {"--dp", "2", "--model", folder / "other"});
   EXPECT_NE(models.find("rank 1 has another checkpoint"), std::string::npos) << models;
@@ -97,7 +99,7 @@ TEST(Mpi, AServerWhoseGroupsHaveRoles) {
     texts.push_back(test::http_request(server.port(), "GET", "/metrics").body);
     return texts;
   };
-  const std::vector<std::string> want = replies(Words{BALEEN_PROGRAM, "serve"});
+  const std::vector<std::string> want = replies(Words{test::kBaleenProgram, "serve"});
   const std::vector<std::string> got = replies(mpirun(2, {"serve", "--dp", "2", "--prefill-groups", "1"}));
   EXPECT_EQ(got[0], want[0]);
   EXPECT_EQ(got[1], want[1]);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "tests/support/baleen_program.h"
 #include "tests/support/http_client.h"
 #include "tests/support/run_program.h"
 #include "tests/support/server_process.h"
@@ -21,7 +22,7 @@ using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
 test::ProgramResult baleen(Words arguments) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), test::kBaleenProgram);
   return test::run_program(arguments);
 }
 
@@ -258,7 +259,8 @@ TEST_F(Ranks, WhatIsNoListOfGpusIsRefused) {
 }
 
 TEST_F(Ranks, AServerWithTwoGroupsRepliesAsOneRank) {
-  const Words serve{BALEEN_PROGRAM, "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192"};
+  const Words serve{test::kBaleenProgram, "serve", "--port",    "0",   "--quiet",
+                    "--threads",          "2",     "--context", "8192"};
   const auto request = [](int i) {
     const std::string text = "Tell me a story about animal number " + std::to_string(i) + ".";
     return Json{{"model", "stories"},
@@ -321,7 +323,8 @@ void expect_changes(const std::string& log, const Json& balance) {
 /// Prompts of few words make some experts busy. Experts move while requests run, and the text stays that of
 /// one rank.
 TEST_F(Ranks, AServerThatMovesExpertsRepliesAsOneRank) {
-  const Words serve{BALEEN_PROGRAM, "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192"};
+  const Words serve{test::kBaleenProgram, "serve", "--port",    "0",   "--quiet",
+                    "--threads",          "2",     "--context", "8192"};
   const auto ask = [](const test::ServerProcess& server, int i) {
     std::string prompt;
     for (int word = 0; word < 60; ++word) prompt += i % 2 == 0 ? " fox" : " the little snail";
@@ -383,7 +386,7 @@ TEST_F(Ranks, AServerThatMovesExpertsRepliesAsOneRank) {
 /// Requests side by side: prompts in one group, replies in the other, the text of one rank.
 TEST_F(Ranks, AServerWhoseGroupsHaveRolesRepliesAsOneRank) {
   const Words serve{
-      BALEEN_PROGRAM,       "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192",
+      test::kBaleenProgram, "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192",
       "--max-batch-tokens", "96"};
   constexpr int kNumRequests = 6;
   const auto ask = [](const test::ServerProcess& server, int i) {

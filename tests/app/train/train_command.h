@@ -17,6 +17,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/support/baleen_program.h"
 #include "tests/support/run_program.h"
 
 namespace baleen::test {
@@ -65,7 +66,7 @@ inline std::string read(const fs::path& path) {
 }
 
 inline ProgramResult baleen(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  arguments.insert(arguments.begin(), kBaleenProgram);
   return run_program(arguments, {.seconds = kSeconds});
 }
 
@@ -116,7 +117,7 @@ class TrainCommand : public ::testing::Test {
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(kSeconds);
-      ::execl(BALEEN_PROGRAM, "baleen", "train", config.c_str(), "--out", run.c_str(), "--threads", "1",
+      ::execl(kBaleenProgram, "baleen", "train", config.c_str(), "--out", run.c_str(), "--threads", "1",
               nullptr);
       ::_exit(126);
     }

@@ -1,6 +1,7 @@
 // A run of several processes, which mpirun starts.
 #include <gtest/gtest.h>
 
+#include "tests/support/baleen_program.h"
 #include "train_command.h"
 
 namespace baleen {
@@ -22,9 +23,9 @@ class TrainProcesses : public TrainCommand {
   }
 
   ProgramResult mpirun(int count, const std::string& out, const Words& flags, const std::string& file) const {
-    Words command{BALEEN_MPIRUN, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-                  "-n",          std::to_string(count), BALEEN_PROGRAM,    "train",     folder_ / file,
-                  "--out",       folder_ / out,         "--threads",       "1"};
+    Words command{BALEEN_MPIRUN, "--allow-run-as-root", "--oversubscribe",    "--bind-to", "none",
+                  "-n",          std::to_string(count), test::kBaleenProgram, "train",     folder_ / file,
+                  "--out",       folder_ / out,         "--threads",          "1"};
     command.insert(command.end(), flags.begin(), flags.end());
     return test::run_program(command, {.seconds = kSeconds});
   }
@@ -96,7 +97,7 @@ TEST_F(TrainProcesses, WhatTheyRefuse) {
   EXPECT_NE(adapters.status, 0);
   Words different{
       BALEEN_MPIRUN, "--allow-run-as-root", "--oversubscribe", "--bind-to",          "none",      "-n",
-      "1",           BALEEN_PROGRAM,        "train",           folder_ / "run.toml", "--threads", "1"};
+      "1",           test::kBaleenProgram,  "train",           folder_ / "run.toml", "--threads", "1"};
   Words other = different;
   different.insert(different.end(), {"--out", folder_ / "c", ":", "-n", "1"});
   different.insert(different.end(), other.begin() + 7, other.end());

@@ -1,6 +1,7 @@
 // Runs: what they write, how they end and continue, what they refuse.
 #include <gtest/gtest.h>
 
+#include "tests/support/baleen_program.h"
 #include "train_command.h"
 
 namespace baleen {
@@ -221,9 +222,9 @@ TEST_F(TrainCommand, AFullDiskEndsItAndTheLastCheckpointContinues) {
   ASSERT_EQ(train("run", {"--steps", "2"}).status, 0);
   const std::string before = state("run", 2);
   ASSERT_GT(before.size(), 1U << 20);
-  const ProgramResult full =
-      test::run_program({BALEEN_PROGRAM, "train", folder_ / "run.toml", "--out", folder_ / "run", "--resume"},
-                        {.largest_file_bytes = 1 << 20, .seconds = kSeconds});
+  const ProgramResult full = test::run_program(
+      {test::kBaleenProgram, "train", folder_ / "run.toml", "--out", folder_ / "run", "--resume"},
+      {.largest_file_bytes = 1 << 20, .seconds = kSeconds});
   EXPECT_EQ(full.status, 1);
   EXPECT_NE(full.err.find("writing failed: File too large; nothing was left"), std::string::npos) << full.err;
   EXPECT_EQ(names_in(folder_ / "run"), (std::set<std::string>{"lock", "log.jsonl", "step-000000002"}));
