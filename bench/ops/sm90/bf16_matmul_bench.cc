@@ -20,6 +20,7 @@
 #include "ops/lm_head/lm_head.h"
 #include "ops/matmul/cuda/matmul_bf16.h"
 #include "ops/matmul/sm90/bf16_products.h"
+#include "ops/matmul/sm90/bf16_split_few.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -126,12 +127,16 @@ class Bench {
     }
     const int num_segments = c.num_groups > 1 ? 1 : bf16_time::segments_of(c.num_outputs[0]);
     const auto few = num_segments > 1 ? bf16_split : c.fp8 ? bf16_stream_fp8 : bf16_stream;
-    for (const auto kernel : {few, bf16_tile}) {
+    const bool few_outputs = num_rows <= 8 && num_segments > 1;
+    for (const auto kernel : {few, few_outputs ? bf16_split_few : bf16_tile}) {
       const bench::Timing timing = bench::time_launches(stream_, num_inputs, [&](int i) {
         with_work(c, num_rows, inputs[static_cast<std::size_t>(i)], c.fp8 ? scales : nullptr, num_segments,
                   [&](const Bf16Work& work) { kernel(work, context_); });
       });
-      bench::report(fmt::format("{} by {}", c.name, kernel == bf16_tile ? "tile" : "the kernel for few rows"),
+      bench::report(fmt::format("{} by {}", c.name,
+                                kernel == bf16_tile        ? "tile"
+                                : kernel == bf16_split_few ? "the kernel for few rows and outputs"
+                                                           : "the kernel for few rows"),
                     fmt::format("T={}", num_rows), timing, static_cast<double>(weight_bytes),
                     2.0 * static_cast<double>(num_rows) * static_cast<double>(weights));
     }
@@ -255,9 +260,11 @@ class Bench {
 
 int main(int argc, char** argv) {
   using namespace baleen::sm90;
-  const bool crossover = argc == 2 && std::string_view(argv[1]) == "--crossover";
+  const std::string_view mode = argc == 2 ? argv[1] : "";
+  const bool crossover = mode == "--crossover", gates = mode == "--gates";
   const std::vector<Case> cases = {
       {"router gate", 1, 4096, {256}, false, false},
+      {"router gate of V4.1", 1, 5120, {384}, false, false},
       {"compressor", 1, 4096, {1024, 1024}, false, false},
       {"compressor + indexer", 1, 4096, {1024, 1024, 256, 256, 64}, false, false},
       {"grouped_linear Flash FP8", 8, 4096, {8192}, true, true},
@@ -267,6 +274,11 @@ int main(int argc, char** argv) {
   };
   Bench bench;
   for (const Case& c : cases) {
+    if (gates) {
+      if (!c.name.starts_with("router gate")) continue;
+      for (const std::int64_t num_rows : {1, 2, 4, 8}) bench.compare_kernels(c, num_rows);
+      continue;
+    }
     if (crossover) {
       for (const std::int64_t num_rows : {64, 128, 192, 256}) bench.compare_kernels(c, num_rows);
       continue;

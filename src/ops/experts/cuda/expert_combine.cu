@@ -12,8 +12,9 @@
 namespace baleen::BALEEN_ARCH {
 namespace {
 
-constexpr int kMaxThreads = 512;
+constexpr int kMinThreads = 128, kMaxThreads = 512;
 constexpr int kValuesPerThread = 8;  // 16 bytes
+constexpr int kRowsInFlight = 8;     // of a token, that a thread has under way
 
 struct CombineParams {
   const std::int32_t* row_of_slot;
@@ -46,8 +47,20 @@ __device__ void wait_for_host(const CombineParams& p, bool measures) {
   atomicAdd(reinterpret_cast<unsigned long long*>(&p.counts->waited_ns), waited);
 }
 
-/// One block a token. `kFromHost`: some rows may be the host's, which come when they are there.
-template <bool kFromHost>
+/// Values of row `row` of y from `at` on. `kPartial`: all of y is in float32.
+template <bool kPartial>
+__device__ void load_values(const ExpertOutputs& y, std::int64_t at, float (&values)[kValuesPerThread]) {
+  if constexpr (kPartial) {
+    *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(y.partial + at);
+    *reinterpret_cast<float4*>(values + 4) = *reinterpret_cast<const float4*>(y.partial + at + 4);
+  } else {
+    unpack_bf16(*reinterpret_cast<const uint4*>(y.rounded + at), values);
+  }
+}
+
+/// A token's blocks have its columns in turn. `kFromHost`: some rows may be the host's, which come when they
+/// are there.
+template <bool kFromHost, bool kPartial>
 __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParams p, NextAtOnce order) {
   // The token's rows in ascending order, which is that of the experts.
   __shared__ std::int32_t rows[kWarpLanes];
@@ -61,7 +74,7 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
     int host_row = -1;
     if constexpr (kFromHost) {
       if (lane < p.num_selected) host_row = __ldcg(p.host.state->row_of_slot + token * p.num_selected + lane);
-      if (__any_sync(kAllLanes, host_row >= 0) && lane == 0) wait_for_host(p, token == 0);
+      if (__any_sync(kAllLanes, host_row >= 0) && lane == 0) wait_for_host(p, token == 0 && blockIdx.y == 0);
       __syncwarp();
     }
     int place = 0;
@@ -70,40 +83,43 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
       place += other_row >= 0 && other_row < row ? 1 : 0;
     }
     if (row >= 0) rows[place] = host_row >= 0 ? ~host_row : row;
-    if (lane == 0) num_rows = 0;
-    __syncwarp();
-    if (row >= 0) atomicAdd(&num_rows, 1);
+    const int count = __popc(__ballot_sync(kAllLanes, row >= 0));
+    if (lane == 0) num_rows = count;
   }
   __syncthreads();
   const int count = num_rows;
-  for (std::int64_t column = threadIdx.x * kValuesPerThread; column < p.width;
-       column += blockDim.x * kValuesPerThread) {
+  constexpr int kInFlight = kFromHost ? 1 : kRowsInFlight;
+  const int step = static_cast<int>(gridDim.y * blockDim.x) * kValuesPerThread;
+  for (std::int64_t column = (blockIdx.y * blockDim.x + threadIdx.x) * kValuesPerThread; column < p.width;
+       column += step) {
+    alignas(16) float of_shared[kValuesPerThread] = {};
+    if (p.shared_row >= 0)
+      load_values<kPartial>(p.y.shared, (p.shared_row + token) * p.width + column, of_shared);
     float sum[kValuesPerThread] = {};
-    const auto add = [&](const ExpertOutputs& y, std::int64_t row) {
-      const std::int64_t at = row * p.width + column;
-      alignas(16) float values[kValuesPerThread];
-      if (y.partial != nullptr) {
-        *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(y.partial + at);
-        *reinterpret_cast<float4*>(values + 4) = *reinterpret_cast<const float4*>(y.partial + at + 4);
-      } else {
-        unpack_bf16(*reinterpret_cast<const uint4*>(y.rounded + at), values);
+    for (int first = 0; first < count; first += kInFlight) {
+      alignas(16) float values[kInFlight][kValuesPerThread];
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        // Without a branch, so that all are under way at once.
+        const std::int64_t row = rows[min(first + i, count - 1)];
+        if (kFromHost && row < 0) {
+          unpack_bf16(ptx::load_remote(reinterpret_cast<const uint4*>(p.host.y + ~row * p.width + column)),
+                      values[i]);
+        } else {
+          load_values<kPartial>(p.y.routed, row * p.width + column, values[i]);
+        }
       }
 #pragma unroll
-      for (int i = 0; i < kValuesPerThread; ++i) sum[i] += values[i];
-    };
-#pragma unroll 4
-    for (int i = 0; i < count; ++i) {
-      if (kFromHost && rows[i] < 0) {
-        const std::int64_t at = ~rows[i] * p.width + column;
-        float values[kValuesPerThread];
-        unpack_bf16(ptx::load_remote(reinterpret_cast<const uint4*>(p.host.y + at)), values);
+      for (int i = 0; i < kInFlight; ++i) {
+        if (first + i >= count) break;
 #pragma unroll
-        for (int value = 0; value < kValuesPerThread; ++value) sum[value] += values[value];
-      } else {
-        add(p.y.routed, rows[i]);
+        for (int value = 0; value < kValuesPerThread; ++value) sum[value] += values[i][value];
       }
     }
-    if (p.shared_row >= 0) add(p.y.shared, p.shared_row + token);
+    if (p.shared_row >= 0) {
+#pragma unroll
+      for (int value = 0; value < kValuesPerThread; ++value) sum[value] += of_shared[value];
+    }
     if (p.out != nullptr) {
       *reinterpret_cast<uint4*>(p.out + token * p.width + column) = pack_bf16(sum);
     } else {
@@ -130,11 +146,20 @@ void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, co
       .shared_row = extents.num_shared > 0 ? static_cast<std::int32_t>(extents.first_shared_row()) : -1,
       .host = args.places.slots.host,
       .counts = args.places.slots.counts};
-  const auto threads = static_cast<int>(std::min<std::int64_t>(kMaxThreads, width / kValuesPerThread));
-  launch_kernel(
-      "combining experts", host_computes(args) ? combine_kernel<true> : combine_kernel<false>,
-      {.grid = dim3(static_cast<unsigned>(extents.num_tokens)), .threads = (threads + 31) / 32 * 32},
-      context.stream, params);
+  const bool partial = y.routed.partial != nullptr;
+  BALEEN_CHECK_EQ(y.shared.partial != nullptr, partial);
+  // Few tokens have several blocks each, of at least kMinThreads.
+  const std::int64_t columns = width / kValuesPerThread;
+  const std::int64_t blocks = std::clamp<std::int64_t>(context.num_sms / extents.num_tokens, 1,
+                                                       (columns + kMinThreads - 1) / kMinThreads);
+  const auto threads = static_cast<int>(std::min<std::int64_t>(kMaxThreads, (columns + blocks - 1) / blocks));
+  const auto kernel = host_computes(args)
+                          ? (partial ? combine_kernel<true, true> : combine_kernel<true, false>)
+                          : (partial ? combine_kernel<false, true> : combine_kernel<false, false>);
+  launch_kernel("combining experts", kernel,
+                {.grid = dim3(static_cast<unsigned>(extents.num_tokens), static_cast<unsigned>(blocks)),
+                 .threads = (threads + kWarpLanes - 1) / kWarpLanes * kWarpLanes},
+                context.stream, params);
 }
 
 }  // namespace baleen::BALEEN_ARCH

@@ -24,6 +24,11 @@ inline constexpr int kWarps = kThreads / kWarpLanes;
 inline constexpr int kBlocksPerSm = 2;    // each counts all ids anew
 inline constexpr int kLoadsInFlight = 4;  // scale groups that a warp has under way
 
+inline constexpr int kMaxFewTokens = 8;
+inline constexpr int kFewThreads = 256;
+inline constexpr int kFewWarps = kFewThreads / kWarpLanes;
+static_assert(kMaxFewSlots < kFewThreads && kMaxFewTokens <= kFewThreads);
+
 template <class Rows>
 struct DispatchParams {
   PlanInput input;
@@ -31,7 +36,8 @@ struct DispatchParams {
   Fp8Rows x_fp8;
   const float* weights;
   std::int64_t width;
-  std::int32_t tokens_per_block;
+  bool x_is_settled;              ///< before the kernel's wait; few tokens
+  std::int32_t tokens_per_block;  ///< many tokens
   DispatchPlan plan;
   Rows rows;
 };
@@ -48,7 +54,7 @@ struct CodeRows {
   static constexpr int kGroup = kValues;
   Fp8Rows rows;
 
-  [[nodiscard]] __device__ bool are_wanted() const { return rows.codes != nullptr; }
+  [[nodiscard]] __host__ __device__ bool are_wanted() const { return rows.codes != nullptr; }
   /// What `store` takes of a lane's word.
   [[nodiscard]] __device__ QuantisedWord form(const QuantisedWord& word) const { return word; }
   /// Slice `slice` of row `row`, by all lanes of a warp.
@@ -68,7 +74,7 @@ struct WideRows {
   static constexpr int kGroup = kSmallActivationGroup;
   Bf16Bits* rows;
 
-  [[nodiscard]] __device__ bool are_wanted() const { return true; }
+  [[nodiscard]] __host__ __device__ bool are_wanted() const { return true; }
   /// Two neighbouring words of the slice that a lane stores.
   [[nodiscard]] __device__ uint2 form(const QuantisedWord& word) const {
     // Lane 2 n has inputs 0 to 3 of eight, lane 2 n + 1 the others.
@@ -94,20 +100,67 @@ struct WideRows {
 };
 
 /// This lane's four values of the 128 from 128 `slice` on of token `token`, which have a scale for kGroup
-/// each; of `x`, `x_fp8` and `width` of `p`.
+/// each; of `x`, `x_fp8` and `width` of `p`. Past the first-level cache: perhaps before the wait.
 template <int kGroup = kActivationGroup, class Params>
 __device__ QuantisedWord load_word(const Params& p, std::int64_t token, int slice) {
   const int lane = threadIdx.x % kWarpLanes;
   const std::int64_t column = static_cast<std::int64_t>(slice) * kActivationGroup + 4 * lane;
   if (p.x_fp8.codes != nullptr) {
-    return {*reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column),
-            p.x_fp8.scales[column / kGroup * p.x_fp8.scale_stride + token]};
+    return {__ldcg(reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column)),
+            __ldcg(p.x_fp8.scales + column / kGroup * p.x_fp8.scale_stride + token)};
   }
-  const uint2 words = *reinterpret_cast<const uint2*>(p.x + token * p.width + column);
+  const uint2 words = __ldcg(reinterpret_cast<const uint2*>(p.x + token * p.width + column));
   float values[4];
   unpack_bf16(words, values);
   const Fp8Piece<4> piece = quantise_fp8_group<4, kGroup>(values);
   return {piece.codes[0], piece.scale};
+}
+
+/// The whole plan in every block, of which the first one writes it; a warp has a slice of a token's row. With
+/// a token or two a kernel's time is what follows one another, and instructions that come anew in each layer:
+/// so nothing stands behind the ids but the plan, which is short.
+template <class Rows>
+__global__ void __launch_bounds__(kFewThreads)
+    few_dispatch_kernel(const DispatchParams<Rows> p, NextBehindWait order) {
+  __shared__ FewSlots slots;
+  const PlanInput& input = p.input;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarpLanes;
+  const int token = static_cast<int>(blockIdx.y), num_slots = input.num_tokens * input.num_selected;
+  const int slice = static_cast<int>(blockIdx.x) * kFewWarps + warp;
+  const bool has_slice = p.rows.are_wanted() && slice < static_cast<int>(p.width / kActivationGroup);
+  const bool writes_plan = blockIdx.x == 0 && blockIdx.y == 0;
+
+  if (!p.x_is_settled) (void)order.wait();
+  decltype(p.rows.form({})) formed{};
+  if (has_slice) formed = p.rows.form(load_word<Rows::kGroup>(p, token, slice));
+  order.wait().launch_next();
+
+  int expert = -1;
+  float weight = 0.0F;
+  if (thread < num_slots) {
+    expert = input.local_expert(__ldcg(input.ids + thread));
+    weight = __ldcg(p.weights + thread);
+  }
+  for (std::int64_t i = (blockIdx.y * gridDim.x + blockIdx.x) * kFewThreads + thread; i < p.plan.num_counters;
+       i += static_cast<std::int64_t>(gridDim.x * gridDim.y) * kFewThreads) {
+    p.plan.counters[i] = 0;
+  }
+  plan_few_slots(input, expert, slots, writes_plan, p.plan.lists);
+  if (has_slice) {
+#pragma unroll 1
+    for (int slot = 0; slot < input.num_selected; ++slot) {
+      const int row = slots.row[token * input.num_selected + slot];
+      if (row >= 0) p.rows.store(formed, row, p.width, slice);
+    }
+    if (input.num_shared > 0) p.rows.store(formed, input.first_shared_row + token, p.width, slice);
+  }
+  if (!writes_plan) return;
+  if (thread < num_slots) {
+    const int row = slots.row[thread];
+    p.plan.row_of_slot[thread] = row;
+    if (row >= 0) p.plan.row_weight[row] = weight;
+  }
+  if (thread < input.num_shared) p.plan.row_weight[input.first_shared_row + thread] = 1.0F;
 }
 
 /// A block plans for its own tokens: it counts all assignments, and those of tokens before its own.
@@ -201,14 +254,28 @@ void dispatch_experts_as(const ExpertsArgs& args, const DispatchExtents& extents
   const auto num_tokens = static_cast<int>(extents.num_tokens);
   const int tokens_per_block =
       (num_tokens + kBlocksPerSm * context.num_sms - 1) / (kBlocksPerSm * context.num_sms);
-  const DispatchParams<Rows> params{.input = PlanInput(args, extents),
-                                    .x = args.x.bf16().data(),
-                                    .x_fp8 = args.x_fp8,
-                                    .weights = args.weights.data(),
-                                    .width = args.x.extent(1),
-                                    .tokens_per_block = tokens_per_block,
-                                    .plan = plan,
-                                    .rows = rows};
+  const bool few = num_tokens <= kMaxFewTokens && extents.num_slots() <= kMaxFewSlots;
+  const DispatchParams<Rows> params{
+      .input = PlanInput(args, extents),
+      .x = args.x.bf16().data(),
+      .x_fp8 = args.x_fp8,
+      .weights = args.weights.data(),
+      .width = args.x.extent(1),
+      .x_is_settled = few && context.stream.is_settled(Accesses().read(args.x).read(
+                                 args.x_fp8, args.x.extent(0), args.x.extent(1))),
+      .tokens_per_block = tokens_per_block,
+      .plan = plan,
+      .rows = rows};
+  if (few) {
+    const auto slices = static_cast<unsigned>(args.x.extent(1) / kActivationGroup);
+    launch_kernel("dispatching few tokens to experts", few_dispatch_kernel<Rows>,
+                  {.grid = rows.are_wanted()
+                               ? dim3((slices + kFewWarps - 1) / kFewWarps, static_cast<unsigned>(num_tokens))
+                               : dim3(1),
+                   .threads = kFewThreads},
+                  context.stream, params);
+    return;
+  }
   const std::int64_t shared_ints =
       2 * extents.num_experts + 2 * static_cast<std::int64_t>(tokens_per_block) * extents.num_selected;
   launch_kernel("dispatching to experts", dispatch_kernel<Rows>,

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "cuda/tensor_map.h"
 #include "ops/matmul/sm90/bf16_products.h"
+#include "ops/matmul/sm90/bf16_split_few.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -97,7 +98,7 @@ void run_bf16(const Bf16Work& work, CudaContext& context) {
     case bf16_time::Kernel::kTile:
       return bf16_tile(work, context);
     case bf16_time::Kernel::kSplit:
-      return bf16_split(work, context);
+      return (are_few_for_split(work, context.num_sms) ? bf16_split_few : bf16_split)(work, context);
     case bf16_time::Kernel::kStream:
       return shape.has_fp8_weights ? bf16_stream_fp8(work, context) : bf16_stream(work, context);
   }

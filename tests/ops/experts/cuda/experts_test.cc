@@ -510,6 +510,13 @@ TEST(ExpertsOnGpu, XIsReadBesideTheRoute) {
   expect_x_is_read_beside_the_route({.width = 512, .inner = 384, .num_experts = 16});
 }
 
+/// By the dispatch of few tokens.
+TEST(ExpertsOnGpu, XIsDispatchedBesideTheRoute) {
+  BALEEN_NEEDS_GPU();
+  expect_x_is_read_beside_the_route(
+      {.width = 1280, .inner = 384, .num_experts = 16, .routed = WeightFormat::kNvfp4});
+}
+
 TEST(ExpertsOnGpu, XOfGroupsOf32IsReadBesideTheRoute) {
   BALEEN_NEEDS_GPU();
   Geometry geometry = of_v41();

@@ -30,6 +30,8 @@ class Products {
       : cuda_(cuda), num_rows_(num_rows), num_inputs_(num_inputs), y_type_(y_type) {
     x_ = test::random_values(static_cast<std::size_t>(num_rows * num_inputs), 1);
     for (float& value : x_) value = round_bf16(value);
+    for (std::int64_t row = 2; row < num_rows; row += 11)  // sums of zeros of either sign
+      std::fill_n(x_.begin() + row * num_inputs, num_inputs, 0.0F);
     device_x_ = cuda.upload_bf16(x_);
     for (const std::int64_t n : num_outputs) {
       const auto seed = static_cast<std::uint32_t>(weights_.size() + 2);
@@ -178,6 +180,31 @@ TEST(MatmulBf16OnGpu, OutputsDoNotDependOnCompany) {
             ASSERT_SAME_BITS(part[i], std::span(whole[i]).subspan(
                                           static_cast<std::size_t>(begin * num_outputs[i]), part[i].size()))
                 << chunk << " rows from " << begin << ", " << num_outputs[i] << " outputs, " << num_inputs
+                << " inputs";
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Router gates and others with few outputs, which have a kernel for up to eight rows on Hopper.
+TEST(MatmulBf16OnGpu, FewOutputsOfFewRows) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kRows = 16;
+  const std::vector<std::vector<std::int64_t>> all_outputs = {{384}, {256, 5, 64}, {1}, {528}};
+  for (const auto& num_outputs : all_outputs) {
+    for (const std::int64_t num_inputs : {128, 640, 1152, 2048, 5120, 7168}) {
+      test::TestCuda cuda(std::int64_t{1} << 20);
+      Products products(cuda, kRows, num_inputs, num_outputs);
+      const auto whole = products.run(0, kRows);
+      for (std::int64_t begin = 0; begin + 8 <= kRows; begin += 5) {
+        for (std::int64_t count = 1; count <= 8; ++count) {
+          const auto part = products.run(begin, begin + count);
+          for (std::size_t i = 0; i < part.size(); ++i) {
+            ASSERT_SAME_BITS(part[i], std::span(whole[i]).subspan(
+                                          static_cast<std::size_t>(begin * num_outputs[i]), part[i].size()))
+                << count << " rows from " << begin << ", " << num_outputs[i] << " outputs, " << num_inputs
                 << " inputs";
           }
         }
