@@ -32,8 +32,9 @@ std::optional<double> recommended(const std::filesystem::path& folder, const cha
   if (!json.is_object()) fail("{}: not a JSON object", path.string());
   if (!json.contains(name)) return std::nullopt;
   if (!json[name].is_number())
-    fail("{}: \"{}\" is {}, a number was expected", path.string(), name,
-         shortened_text(json[name].dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), 60));
+    fail("{}: \"{}\": expected a number, found {}", path.string(), name,
+         json[name].is_string() ? quoted_text(json[name].get<std::string>())
+                                : shortened_text(json[name].dump(), 60));
   return json[name].get<double>();
 }
 

@@ -66,7 +66,7 @@ void MachineFlags::add_to(Options& command) {
 std::int64_t MachineFlags::expert_bytes() const {
   if (host_memory_bytes == 0) return 0;
   if (host_memory_bytes <= kHostReserveBytes) {
-    fail("--host-memory: {:.1f} GB of it, the system and this program keep {:.0f}; expected more",
+    fail("--host-memory: {:.1f} GB; expected more than the {:.0f} GB that the system and this program keep",
          static_cast<double>(host_memory_bytes) / kGB, static_cast<double>(kHostReserveBytes) / kGB);
   }
   return host_memory_bytes - kHostReserveBytes;

@@ -14,7 +14,7 @@ namespace {
 
 void run(int argc, char** argv) {
   baleen::Options program("baleen",
-                          "Baleen runs DeepSeek-V4. `baleen COMMAND --help` says more of a command.",
+                          "Baleen runs DeepSeek-V4 and V4.1. `baleen COMMAND --help` says more of a command.",
                           baleen::version_text);
   baleen::add_commands(program);
   program.parse(argc, argv);
@@ -33,7 +33,11 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const baleen::UsageError& error) {
     baleen::log_line("baleen: {}", error.what());
-    baleen::log_line("`baleen COMMAND --help` lists what a command takes");
+    if (error.command.empty()) {
+      baleen::log_line("`baleen --help` lists the commands, `baleen COMMAND --help` what a command takes");
+    } else {
+      baleen::log_line("`baleen {} --help` lists what it takes", error.command);
+    }
     return 2;
   } catch (...) {
     return baleen::exit_status_of_exception();

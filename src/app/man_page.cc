@@ -95,7 +95,7 @@ baleen simulate search \-\-num\-devices 8 \-\-html plans.html
 std::string man_page(const CommandDescription& program, const std::string& version) {
   std::string text = fmt::format(
       ".\\\" Made by `baleen man`.\n.TH BALEEN 1 \"\" \"baleen {}\" \"User Commands\"\n"
-      ".SH NAME\nbaleen \\- DeepSeek\\-V4 end to end: run, serve, plan\n"
+      ".SH NAME\nbaleen \\- run, serve, plan and train DeepSeek\\-V4 and V4.1\n"
       ".SH SYNOPSIS\n.B baleen\n.I COMMAND\n[\\fIOPTION\\fR]...\n.SH DESCRIPTION\n{}\n.SH OPTIONS\n{}"
       ".SH COMMANDS\n",
       roff(version), roff(program.text), option_entries(program.options));

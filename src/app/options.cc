@@ -97,6 +97,32 @@ std::vector<std::string> names_given(const CLI::App& app) {
   return names;
 }
 
+bool has_option(const CLI::App& app, const std::string& name) {
+  return std::ranges::any_of(app.get_options(), [&](const CLI::Option* option) {
+    return !option->get_group().empty() && name.starts_with('-') && option->check_name(name);
+  });
+}
+
+/// Adds the commands below `app` that have an option of this name, as "simulate search".
+void add_commands_with(const CLI::App& app, const std::string& name, const std::string& path,
+                       std::vector<std::string>& found) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const std::string whole = path.empty() ? command->get_name() : path + " " + command->get_name();
+    if (has_option(*command, name)) found.push_back(whole);
+    add_commands_with(*command, name, whole, found);
+  }
+}
+
+/// The commands that the command line names, as "simulate search"; empty without one.
+std::string named_command(const CLI::App& program) {
+  std::string path;
+  for (const CLI::App* app = &program; !app->get_subcommands().empty();) {
+    app = app->get_subcommands().front();
+    path += (path.empty() ? "" : " ") + app->get_name();
+  }
+  return path;
+}
+
 /// Refuses options in front of the command's name, which belong to the command above it and would be lost.
 void check_before(const CLI::App& command) {
   for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent()) {
@@ -130,17 +156,32 @@ CommandDescription described_command(const CLI::App& app) {
   return described;
 }
 
+/// What is to be said of an option that `app` was not given where it would have read it.
+std::string option_sentence(const CLI::App& app, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  if (has_option(app, name)) {
+    return fmt::format("{} stands before {}, which would not read it; put it behind", quoted_text(word),
+                       app.get_name());
+  }
+  const CLI::App* program = &app;
+  while (program->get_parent() != nullptr) program = program->get_parent();
+  std::vector<std::string> others;
+  if (name.size() > 2) add_commands_with(*program, name, "", others);  // -f of two commands are two things
+  if (others.empty()) {
+    return fmt::format("{} is not an option{}", quoted_text(word), did_you_mean(name, names_of_options(app)));
+  }
+  return fmt::format("{} is not an option {}, but of {}", quoted_text(word),
+                     &app == program ? "before a command" : "of " + named_command(*program),
+                     fmt::join(others, ", "));
+}
+
 /// The sentence for a command line that does not fit `app`, the last command that it names.
 std::string usage_sentence(const CLI::App& app, const std::vector<std::string>& unknown,
                            const CLI::ParseError& error) {
   const std::vector<std::string> commands = names_of_commands(app);
   if (!unknown.empty()) {
     const std::string& word = unknown.front();
-    if (word.starts_with("-")) {
-      const std::string name = word.substr(0, word.find('='));
-      return fmt::format("{} is not an option{}", quoted_text(word),
-                         did_you_mean(name, names_of_options(app)));
-    }
+    if (word.starts_with("-")) return option_sentence(app, word);
     if (commands.empty()) return fmt::format("{}: nothing more is expected here", quoted_text(word));
     const std::string near = did_you_mean(word, commands);
     return fmt::format("{} is not a command{}", quoted_text(word),
@@ -410,7 +451,12 @@ void Options::parse(int argc, const char* const* argv) const {
   } catch (const CLI::ParseError& error) {
     const CLI::App* last = program_.get();
     while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
-    throw UsageError(usage_sentence(*last, program_->remaining(/*recurse=*/true), error));
+    UsageError usage(usage_sentence(*last, program_->remaining(/*recurse=*/true), error));
+    usage.command = named_command(*program_);
+    throw usage;
+  } catch (UsageError& usage) {
+    usage.command = named_command(*program_);
+    throw;
   }
 }
 

@@ -30,6 +30,7 @@ struct CommandDescription;
 class UsageError : public Error {
  public:
   using Error::Error;
+  std::string command;  ///< that the command line names, as "simulate search"; set by `Options::parse`
 };
 
 /// Throws `UsageError` with a formatted sentence.

@@ -1,12 +1,14 @@
 #include "app/commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/engine_flags.h"
 #include "app/open_model.h"
@@ -16,6 +18,7 @@
 #include "app/plan_explain.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "device/link_rate.h"
 #include "device/make_device.h"
 #include "device/profiled_device.h"
@@ -76,9 +79,10 @@ PlannedDevice device_of(const std::string& name, MachineFlags& machine) {
     return {listed_text(profile), device_like(profile), profile.memory_bytes, std::move(profile)};
   }
   if (name != "cpu" && !name.starts_with("cuda") && name != "auto") {
-    std::string known;
-    for (const DeviceProfile& profile : device_profiles()) known += fmt::format(", {}", profile.name);
-    fail("--device {}: there are cpu, cuda, cuda:N, auto{}", name, known);
+    std::vector<std::string> known{"cpu", "cuda", "cuda:N", "auto"};
+    for (const DeviceProfile& profile : device_profiles()) known.push_back(profile.name);
+    fail("--device {}: there are {}, and .json files of profiles{}", name, fmt::join(known, ", "),
+         did_you_mean(name, known));
   }
   return device_that_is_here(name, machine);
 }

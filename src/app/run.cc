@@ -136,6 +136,7 @@ void run_once(const RunFlags& flags) {
     reply.finish();
   } else {
     fmt::print("\n");
+    flush_checked(stdout);  // in front of the figures, also where both streams are one pipe
   }
   if (!generated) fail("{}: {}", flags.engine.model, generated.error());
   if (!flags.quiet) {
@@ -152,13 +153,14 @@ void add_run_command(Options& command) {
   command.path("--file,-f", flags->file, "Read the prompt from a file or pipe").excludes(prompt);
   const Option chat = command.flag("--chat,-c", flags->chat, "Send the prompt as a user's message");
   command.text("--system", flags->system, "System message, with --chat").needs(chat);
-  command
-      .choice("--think", flags->think, all_thinking_names(), kThinkingNumbers,
-              "With --chat: how hard to think before the reply, as the model's prompt profile has it " +
-                  efforts_by_profile())
-      .needs(chat);
+  const Option think =
+      command
+          .choice("--think", flags->think, all_thinking_names(), kThinkingNumbers,
+                  "With --chat: how hard to think before the reply, as the model's prompt profile has it " +
+                      efforts_by_profile())
+          .needs(chat);
   flags->generation.ending.add_think_budget_to(command, "With --think: tokens of reasoning at most")
-      .needs(chat);
+      .needs(think);
   command.flag("--quiet,-q", flags->quiet, "No line of figures at the end");
   command.integer_without_default("--logprobs", flags->generation.sampling.num_logprobs,
                                   {0, SamplingParams::kMaxLogprobs},

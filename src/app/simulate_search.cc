@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/option_names.h"
 #include "app/option_ranges.h"
@@ -14,6 +15,7 @@
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/progress.h"
 #include "base/standard_streams.h"
 #include "plots/figure_text.h"
 #include "simulator/report/search_report.h"
@@ -90,7 +92,13 @@ void run_search(SearchFlags flags) {
   flags.options.tpot_limit_seconds = kSecondsPerMillisecond * flags.tpot_ms;
   ThreadPool pool(default_num_threads());
   const auto start = std::chrono::steady_clock::now();
+  std::optional<Progress> progress;
+  flags.options.on_plan = [&](std::int64_t done, std::int64_t total) {
+    if (!progress) progress.emplace("searching", "plans", total);
+    progress->update(done);
+  };
   SearchResult result = search_plans(model, device, flags.options, pool);
+  progress.reset();
   name_options(result.excluded);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto most = static_cast<std::size_t>(flags.top);

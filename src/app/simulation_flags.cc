@@ -1,15 +1,19 @@
 #include "app/simulation_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "app/engine_flags.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/plan_flags.h"
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "checkpoint/folder_check.h"
 #include "device/profiled_device.h"
 #include "log/log.h"
@@ -50,9 +54,10 @@ SimulatedModel SimulatedModelFlags::load(std::optional<CheckpointKind>* kind) co
     if (kind != nullptr) *kind = std::move(folder.kind);
   } else {
     if (!std::filesystem::exists(model) && model.find('/') == std::string::npos) {
-      std::string names;
-      for (const Preset& preset : presets()) names += fmt::format(", {}", preset.name);
-      fail("{}: neither a folder nor a known geometry; there are {}", model, names.substr(2));
+      std::vector<std::string> names;
+      for (const Preset& preset : presets()) names.emplace_back(preset.name);
+      fail("{}: neither a folder nor a known geometry; there are {}{}", model, fmt::join(names, ", "),
+           did_you_mean(model, names));
     }
     loaded.config = load_config(model);
     from_config();

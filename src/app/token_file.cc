@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/number.h"
+#include "base/piped_text.h"
 #include "base/quoted_text.h"
 
 namespace baleen {
@@ -16,7 +16,7 @@ std::vector<TokenId> read_token_file(const std::filesystem::path& path) {
   // Negative ids are refused with the vocabulary in sight.
   constexpr WholeRange kTokenIds{std::numeric_limits<TokenId>::min(), std::numeric_limits<TokenId>::max()};
   constexpr std::string_view kSeparators = " ,\t\r\n";
-  const std::string text = read_text_file(path);
+  const std::string text = read_file_or_pipe(path.string());
   std::vector<TokenId> tokens;
   for (std::size_t at = text.find_first_not_of(kSeparators); at != std::string::npos;
        at = text.find_first_not_of(kSeparators, at)) {

@@ -54,6 +54,7 @@ struct TrainFlags {
   bool resume = false;
   bool report = false;
   bool drift = false;
+  bool force = false;
 };
 
 /// Every pass allocates the same arrays: what is freed stays with the process, because new memory costs a
@@ -249,7 +250,7 @@ void run_export(const TrainFlags& flags) {
   check_released_layout(config);
   ThreadPool pool(num_threads_of(config));
   const RunState state = newest_state(config, "export");
-  export_model(flags.export_folder, config, state.weights, token_tables_of(config), false, pool);
+  export_model(flags.export_folder, config, state.weights, token_tables_of(config), flags.force, pool);
   fmt::print("{}: the model after {} steps\n", flags.export_folder, grouped(state.step));
 }
 
@@ -298,6 +299,8 @@ void add_train_command(Options& command) {
   const Option export_folder =
       command.path("--export", flags->export_folder,
                    "Train nothing: write the newest checkpoint to this folder in the released layout");
+  command.flag("--force", flags->force, "With --export: replace the checkpoint in a folder that is not empty")
+      .needs(export_folder);
   const Option report =
       command
           .flag("--report", flags->report,

@@ -1,8 +1,11 @@
 #include "engine/engine_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "drafts/draft_head.h"
 #include "drafts/heads/draft_heads.h"
 #include "engine/engine_limits.h"
@@ -186,8 +189,12 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   const std::int64_t most = config.max_position_embeddings * options.max_sequences;
   if (options.cache_tokens == 0) options.cache_tokens = config.max_position_embeddings;
   if (options.cache_tokens < 0 || options.cache_tokens > most) {
-    fail("context: {} positions wanted, the model has {} for each of {} sequences", options.cache_tokens,
-         config.max_position_embeddings, options.max_sequences);
+    const std::string own = grouped(config.max_position_embeddings);
+    fail("‹context› {}: expected at most {}, {}; 0 takes {}", grouped(options.cache_tokens), grouped(most),
+         options.max_sequences == 1
+             ? "the positions that the model has"
+             : fmt::format("the model's {} for each of {} sequences at a time", own, options.max_sequences),
+         own);
   }
   settle_draft_head(options, config);
   if (options.cached_window_pages < 0 || options.reserved_tails < 0) {

@@ -1,13 +1,18 @@
 // Device profiles as JSON text.
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_fields.h"
+#include "base/nearest_name.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
 #include "hardware/device_profile.h"
@@ -389,9 +394,10 @@ DeviceProfile load_device_profile(const std::string& name_or_path) {
   if (name_or_path.ends_with(".json")) {
     return parse_device_profile(read_text_file(name_or_path, kMaxProfileBytes), name_or_path);
   }
-  std::string names;
-  for (const DeviceProfile& profile : device_profiles()) names += fmt::format(", {}", profile.name);
-  fail("no device called {}: there are {}; or name a .json file of a profile", name_or_path, names.substr(2));
+  std::vector<std::string> names;
+  for (const DeviceProfile& profile : device_profiles()) names.push_back(profile.name);
+  fail("no device called {}: there are {}, and .json files of profiles{}", name_or_path,
+       fmt::join(names, ", "), did_you_mean(name_or_path, names));
 }
 
 }  // namespace baleen

@@ -49,6 +49,14 @@ Clock::duration sweep_interval(const HttpServerOptions& options) {
   return duration(std::clamp(shortest / 8, 0.01, 1.0));
 }
 
+/// What to try where an address and port cannot be had.
+std::string_view advice(const Code& code) {
+  if (code == asio::error::address_in_use)
+    return "is another server running there? Port 0 takes any free one";
+  if (code == asio::error::access_denied) return "ports below 1024 are the system's; take a higher one";
+  return "expected an address of this machine; 127.0.0.1 is its own, 0.0.0.0 all that it has";
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -99,8 +107,7 @@ void HttpServer::Impl::listen() {
   if (!code) acceptor.bind(endpoint, code);
   if (!code) acceptor.listen(asio::socket_base::max_listen_connections, code);
   if (code) {
-    fail("cannot listen on {} port {}: {}; is another server running there? Port 0 takes any free one",
-         options.host, options.port, code.message());
+    fail("cannot listen on {} port {}: {}; {}", options.host, options.port, code.message(), advice(code));
   }
   port = acceptor.local_endpoint().port();
   accept();

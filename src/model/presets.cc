@@ -1,10 +1,14 @@
 #include "model/presets.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "base/nearest_name.h"
 #include "model/engram_tables.h"
 #include "model/model_family.h"
 
@@ -278,12 +282,12 @@ void cut_halves(ModelConfig& config, std::int64_t num_layers) {
 std::span<const Preset> presets() { return kPresets; }
 
 ModelConfig preset_config(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Preset& preset : kPresets) {
     if (preset.name == name) return preset.config();
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", preset.name);
+    names.emplace_back(preset.name);
   }
-  fail("no preset \"{}\"; there are {}", name, names);
+  fail("no preset \"{}\"; there are {}{}", name, fmt::join(names, ", "), did_you_mean(name, names));
 }
 
 ModelConfig with_layers(ModelConfig config, std::int64_t num_layers) {

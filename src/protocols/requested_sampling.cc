@@ -18,7 +18,8 @@ constexpr std::size_t kMaxMetadata = 16, kMaxMetadataKeyBytes = 64, kMaxMetadata
 void read_positive(const RequestFields& fields, std::string_view name, double max,
                    std::optional<double>& out) {
   const std::optional<double> value = fields.number(name, 0, max);
-  if (value && *value == 0) return fields.refuse(name, fmt::format("must be above 0 and at most {}", max));
+  if (value && *value == 0)
+    return fields.refuse(name, fmt::format("expected a number above 0, at most {}, found 0", max));
   if (value) out = value;
 }
 

@@ -209,9 +209,14 @@ LineReader::LineReader(std::string prompt, std::FILE* in, std::FILE* out) : in_(
 LineReader::~LineReader() = default;
 
 std::optional<std::string> LineReader::read() {
-  if (!editor_) return read_plain();
+  if (!editor_) {
+    std::optional<std::string> text = read_plain();
+    if (!text && !prompt_.empty()) std::fputs("\n", out_);
+    return text;
+  }
   if (understands_) std::fputs(kBracketedPasteOn, editor_->out);
   std::optional<std::string> text = read_edited();
+  if (!text) std::fputs("\n", editor_->out);  // what comes next, as a shell's prompt, has a line of its own
   if (understands_) std::fputs(kBracketedPasteOff, editor_->out);
   std::fflush(editor_->out);
   if (text && !text->empty()) editor_->remember(*text);

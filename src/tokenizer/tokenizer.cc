@@ -95,6 +95,12 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model) {
   }
   const bool folder = std::filesystem::is_directory(model);
   const std::filesystem::path path = folder ? model / "tokenizer.json" : model;
+  if (folder && !std::filesystem::exists(path)) {
+    fail(
+        "{}: no such file; expected the checkpoint's own tokenizer.json and tokenizer_config.json beside "
+        "its config.json: fetch them from where that came from",
+        path.string());
+  }
   const MappedFile file(path);
   Tokenizer tokenizer = parse(text_of(file), path.string());
 

@@ -1,8 +1,11 @@
 // The built program from outside: exit status and sentence for everything that can be wrong with what it is
 // given, and that nothing is left half-written.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
@@ -128,6 +131,14 @@ TEST_F(Commands, WrongUsageIsStatus2) {
   }
 }
 
+TEST_F(Commands, WrongUsageNamesTheCommandAndWhoElseHasTheOption) {
+  const ProgramResult plan = baleen({"plan", "flash", "--tp", "2"});
+  expect_usage_error(plan, "baleen: \"--tp\" is not an option of plan, but of run, chat, ");
+  expect_usage_error(plan, "`baleen plan --help` lists what it takes");
+  expect_usage_error(baleen({"simulate", "search", "--num-devices", "0"}), "`baleen simulate search --help`");
+  expect_usage_error(baleen({}), "`baleen --help` lists the commands");
+}
+
 TEST_F(Commands, LogitsOfTokens) {
   const fs::path model = sharded();
   EXPECT_EQ(logits(model, "1 2,3\n", {"--mtp", "--precision", "exact"}).status, 0);
@@ -138,6 +149,28 @@ TEST_F(Commands, LogitsOfTokens) {
   EXPECT_EQ(logits(model, "1", {"--mtp"}).status, 0);
   const SafetensorsFile single(folder_ / "out" / "logits.safetensors");
   EXPECT_EQ(single.find("mtp_logits")->type_text(), "F32 [0, 512]");
+}
+
+TEST_F(Commands, TokensThatAnotherCommandWrites) {
+  const std::string out = folder_ / "logits.safetensors";
+  ASSERT_EQ(::mkfifo((folder_ / "ids").c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(folder_ / "ids") << "1 2 3\n"; });
+  const ProgramResult result =
+      baleen({"logits", "--model", sharded(), "--tokens", folder_ / "ids", "--out", out});
+  writer.join();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(fs::exists(out));
+}
+
+TEST_F(Commands, FilesBesideTheWeightsThatAreMissingOrWrong) {
+  const fs::path model = sharded();
+  fs::remove(model / "generation_config.json");
+  std::ofstream(model / "generation_config.json") << R"({"temperature": "hot"})";
+  expect_failure(baleen({"run", "--model", model, "x", "-n", "1"}),
+                 "\"temperature\": expected a number, found \"hot\"");
+  fs::remove(model / "tokenizer.json");
+  expect_failure(baleen({"run", "--model", model, "x", "-n", "1"}),
+                 "tokenizer.json: no such file; expected the checkpoint's own");
 }
 
 TEST_F(Commands, DamagedShards) {
@@ -194,7 +227,7 @@ TEST_F(Commands, TokensThatAreNone) {
   expect_failure(baleen({"logits", "--model", model, "--tokens", folder_ / "absent", "--out", folder_ / "x"}),
                  "absent");
   expect_failure(baleen({"logits", "--model", model, "--tokens", folder_.path(), "--out", folder_ / "x"}),
-                 "not a regular file");
+                 "neither a regular file nor a pipe");
 }
 
 TEST_F(Commands, PromptsLongerThanTheContext) {
@@ -204,7 +237,8 @@ TEST_F(Commands, PromptsLongerThanTheContext) {
   const ProgramResult result = baleen({"run", "--file", file, "--context", "256"});
   expect_failure(result, "the context holds 256; shorten the prompt or raise --context");
   EXPECT_EQ(result.out, "");
-  expect_failure(baleen({"run", "text", "--context", "2000000"}), "the model has 1048576");
+  expect_failure(baleen({"run", "text", "--context", "2000000"}),
+                 "--context 2,000,000: expected at most 1,048,576");
 }
 
 TEST_F(Commands, TextThatIsNotUtf8) {
@@ -224,6 +258,7 @@ TEST_F(Commands, TextThatCannotBeRead) {
 TEST_F(Commands, SettingsThatMakeNoSense) {
   expect_failure(baleen({"run", "text", "--isa", "MMX"}), "MMX");
   expect_failure(baleen({"init", folder_ / "new", "--preset", "huge"}), "huge");
+  expect_failure(baleen({"init", folder_ / "new", "--preset", "tiny-v4"}), "did you mean tiny-v41?");
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
@@ -345,6 +380,9 @@ TEST_F(Commands, AStoryAndItsFigures) {
   EXPECT_GT(first.out.size(), 20u);
   EXPECT_EQ(first.out, second.out);
   EXPECT_NE(first.err.find("seed 4"), std::string::npos) << first.err;
+  const std::string both =
+      test::run_program({"/bin/sh", "-c", "\"$0\" run Once -n 2 2>&1", BALEEN_PROGRAM}).out;
+  EXPECT_NE(both.find("\n["), std::string::npos) << "figures have a line of their own: " << both;
   EXPECT_EQ(baleen({"run", "Once upon a time", "-n", "2", "--quiet"}).err, "");
 
   const ProgramResult chat = baleen({"chat", "-n", "5"}, {.in = "/help\n/stats\nHello\n/quit\nnever read\n"});
@@ -374,7 +412,7 @@ TEST_F(Commands, ThinkingHasABudgetAndLoopsEnd) {
   EXPECT_NE(bounded.err.find("; its thinking was ended at the budget;"), std::string::npos) << bounded.err;
   EXPECT_EQ(free.err.find("thinking was ended"), std::string::npos) << free.err;
   EXPECT_LT(bounded.out.find("\n---\n"), free.out.find("\n---\n")) << bounded.out;
-  expect_usage_error(run({"--think-budget", "4"}), "--chat");
+  expect_usage_error(run({"--chat", "--think-budget", "4"}), "--think-budget requires --think");
 
   const std::vector<std::string> loops = {"-n", "300", "--repetition-penalty", "0.05"};
   const auto looping = [&](std::vector<std::string> more) {
@@ -555,7 +593,12 @@ TEST_F(Commands, DevicesThatAreNone) {
   expect_failure(baleen({"run", "x", "--device", "gpu"}), "there are cpu, cuda, cuda:N");
   expect_failure(baleen({"bench", "--device", "cuda:77"}), "--device cuda:77");
   expect_failure(baleen({"plan", "--device", "h300", "--preset", "flash"}), "h200");
+  expect_failure(baleen({"plan", "--device", "rtx-409", "--preset", "flash"}), "did you mean rtx-4090?");
+  expect_failure(baleen({"simulate", "flash", "--device", "a100"}), "did you mean a100-40gb?");
   expect_failure(baleen({"plan", "--preset", "nope"}), "known geometry");
+  expect_failure(baleen({"plan", "flsh"}), "did you mean flash?");
+  expect_failure(baleen({"plan", "flash", "--device", "h200", "--host-memory", "1GB"}),
+                 "--host-memory: 1.0 GB; expected more than the 6 GB");
 }
 
 }  // namespace

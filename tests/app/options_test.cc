@@ -45,7 +45,8 @@ std::string usage(std::vector<const char*> words, Values& values) {
   work.text("prompt", values.prompt, "Prompt");
   work.flag("--json", values.json, "JSON");
   work.action([&] { ++values.runs; });
-  program.command("walk", "Walks");
+  std::int64_t steps = 1;
+  program.command("walk", "Walks").integer("--steps,-s", steps, {1, 9}, "Steps");
   words.insert(words.begin(), "baleen");
   try {
     program.parse(static_cast<int>(words.size()), words.data());
@@ -132,6 +133,11 @@ TEST(Options, WordsThatAreNotKnown) {
   Values values;
   EXPECT_EQ(usage({"wrok"}, values), "\"wrok\" is not a command; did you mean work?");
   EXPECT_EQ(usage({}, values), "a command is missing; there are work, walk");
+  EXPECT_EQ(usage({"--steps=3"}), "\"--steps=3\" is not an option of work, but of walk");
+  EXPECT_EQ(usage({"-s", "3"}), "\"-s\" is not an option");
+  EXPECT_EQ(usage({"--steps", "3"}, values), "\"--steps\" is not an option before a command, but of walk");
+  EXPECT_EQ(usage({"--chunk", "3", "work"}, values),
+            "\"--chunk\" stands before work, which would not read it; put it behind");
   EXPECT_EQ(usage({"--file", ""}), "--file: expected the name of a file or folder; found \"\"");
 }
 

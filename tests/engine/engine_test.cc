@@ -157,7 +157,7 @@ TEST(Engine, OptionsThatCannotBeMet) {
   EXPECT_NE(refused({.max_batch_tokens = 0}).find("tokens a step"), std::string::npos);
   EXPECT_NE(refused({.max_sequences = 0}).find("sequences"), std::string::npos);
   EXPECT_NE(refused({.max_batch_tokens = 8, .max_logit_rows = 9}).find("9 rows"), std::string::npos);
-  EXPECT_NE(refused({.cache_tokens = (1 << 20) + 1}).find("the model has 1048576"), std::string::npos);
+  EXPECT_NE(refused({.cache_tokens = (1 << 20) + 1}).find("expected at most 1,048,576"), std::string::npos);
   ModelConfig config = short_context(1000);
   config.num_nextn_predict_layers = 0;
   config.compress_ratios.pop_back();

@@ -166,6 +166,12 @@ TEST_F(OnATerminal, ControlCDropsTheLineAndControlDEndsTheInput) {
   LineReader reader(kPrompt, in_, out_);
   EXPECT_EQ(read(reader, {"not this\x03", "but this\n"}), "but this");
   EXPECT_EQ(read(reader, {"\x04"}), std::nullopt);
+  ASSERT_EQ(std::fputs("next> ", out_), 1);
+  ASSERT_EQ(std::fflush(out_), 0);
+  std::string seen;
+  char byte;
+  while (!seen.ends_with("next> ") && ::read(terminal_.master(), &byte, 1) == 1) seen += byte;
+  EXPECT_TRUE(seen.ends_with("\nnext> ")) << "the shell's prompt begins a line: " << seen;
 }
 
 TEST_F(OnATerminal, TextStyleIsPlainUnlessATerminalWantsIt) {

@@ -263,6 +263,7 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
   const PlanSearch search(model, device, options);
   std::vector<DeploymentCandidate> apart;  // that decode alone
   std::mutex mutex;
+  std::int64_t num_done = 0;
   pool.parallel_for(std::ssize(plans), [&](std::int64_t index, int /*thread*/) {
     PlanTimes& times = plans[static_cast<std::size_t>(index)];
     const PlanRanks ranks(model, times.plan);
@@ -284,6 +285,7 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
     append(result, std::move(own));
     result.num_evaluated += alone.num_evaluated;
     std::ranges::move(alone.ranked, std::back_inserter(apart));
+    if (options.on_plan) options.on_plan(++num_done, std::ssize(plans));
   });
   if (options.disaggregate) {
     const double transfer = transfer_seconds(model, device, options.load, options.num_devices);

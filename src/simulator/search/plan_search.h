@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@ struct SearchOptions {
   std::int64_t max_drafts = 3;
   std::int64_t max_instance = 0;  ///< devices of one instance at most; 0: all of them
   bool disaggregate = false;      ///< also prefill and decoding on instances of their own
+  /// Called after each plan with how many are done, of how many; by one thread at a time.
+  std::function<void(std::int64_t done, std::int64_t total)> on_plan;
 };
 
 /// One way to use the devices: as many instances as there is room for, each with this plan.

@@ -32,6 +32,9 @@ TEST_F(TrainCommand, LowersTheLossAndLeavesAModelToServe) {
   EXPECT_EQ(reply.status, 0) << reply.err;
   const ProgramResult exported = train("run", {"--export", folder_ / "exported"});
   EXPECT_EQ(exported.status, 0) << exported.err;
+  const ProgramResult again = train("run", {"--export", folder_ / "exported"});
+  EXPECT_NE(again.err.find("pass --force to replace the checkpoint in it"), std::string::npos) << again.err;
+  EXPECT_EQ(train("run", {"--export", folder_ / "exported", "--force"}).status, 0);
   for (const char* words : {"steps: ", " s predicted", "memory: ", " MB planned"})
     EXPECT_NE(trained.out.find(words), std::string::npos) << trained.out;
   EXPECT_EQ(read(folder_ / "exported" / "model.safetensors"),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "model/presets.h"
@@ -124,6 +125,21 @@ TEST(PlanSearch, ThreadsDoNotMatter) {
   expect_equal(one.pareto, three.pareto);
   EXPECT_EQ(one.excluded, three.excluded);
   EXPECT_EQ(one.num_evaluated, three.num_evaluated);
+}
+
+TEST(PlanSearch, SaysHowManyPlansAreDone) {
+  SearchOptions wanted = options();
+  wanted.max_concurrency = 1;
+  std::vector<std::int64_t> seen;
+  std::int64_t total = 0;
+  wanted.on_plan = [&](std::int64_t done, std::int64_t all) {
+    seen.push_back(done);
+    total = all;
+  };
+  (void)search(wanted, 3);
+  ASSERT_EQ(std::ssize(seen), total);
+  EXPECT_TRUE(std::ranges::is_sorted(seen));
+  EXPECT_EQ(seen.back(), total);
 }
 
 TEST(PlanSearch, LimitsThatNothingMeetsGiveReasons) {
