@@ -121,9 +121,8 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows, const
   const SearchResult& result = report.result;
   HtmlPage page(
       fmt::format("{} on {} x {}: plans", report.model.name, options.num_devices, report.device.description),
-      fmt::format("Prompts of {} tokens, replies of {}{}. {} deployments were tried, {} are within limits.",
-                  options.load.prompt_tokens, options.load.reply_tokens, limits_text(options),
-                  result.num_evaluated, result.ranked.size()),
+      fmt::format("Load: {}{}. {} deployments were tried, {} are within limits.", to_text(options.load),
+                  limits_text(options), result.num_evaluated, result.ranked.size()),
       provenance);
   if (result.ranked.empty()) {
     page.add_warning("Nothing fits these limits; the last table says what was left out, and why.");
