@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMargin = 1.2;  ///< for labels, of a logarithmic axis
 
-struct Range {
+struct Extremes {
   double low = std::numeric_limits<double>::infinity();
   double high = 0;
 
@@ -35,7 +35,7 @@ std::string title_of(const DeploymentCandidate& c) {
 Figure candidates_figure(const SearchReport& report, std::string id, std::string title, std::string axis,
                          double (*x_of)(const DeploymentCandidate&), const TickText& tick_text, double limit,
                          bool joined) {
-  Range x, y;
+  Extremes x, y;
   std::vector<XyPoint> dots;
   for (const DeploymentCandidate& c : report.result.ranked) {
     dots.push_back({x_of(c), c.tokens_per_second_per_device});
