@@ -316,7 +316,8 @@ void run_plan(PlanFlags flags) {
   }
   if (flags.explain && flags.device == "cpu") {
     DeviceFlags simulated{.model = flags.model, .device = "local"};  // measured
-    return explain_plans(simulated.model.load(), simulated.load_device(), flags.num_devices);
+    return explain_plans(simulated.model.load(), simulated.load_device(), flags.num_devices,
+                         flags.bounded_replay);
   }
   std::optional<CheckpointKind> kind;
   SimulatedModel model = flags.model.load(&kind);
@@ -358,7 +359,7 @@ void run_plan(PlanFlags flags) {
     fmt::print("{}\n", changes_text(helpful_changes(model, *device.profile, options, load,
                                                     flags.machine.host_memory_bytes)));
   }
-  explain_plans(model, *device.profile, flags.num_devices);
+  explain_plans(model, *device.profile, flags.num_devices, flags.bounded_replay);
 }
 
 }  // namespace

@@ -54,10 +54,12 @@ std::string reason(const DeploymentCandidate& candidate, const DeploymentCandida
 
 }  // namespace
 
-void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std::int64_t num_devices) {
+void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std::int64_t num_devices,
+                   std::int64_t bounded_replay) {
   SearchOptions options;
   options.num_devices = num_devices;
   options.max_instance = kLargestServer;
+  options.load.bounded_replay = bounded_replay;
   ThreadPool pool(default_num_threads());
   const SearchResult result = search_plans(model, device, options, pool);
   const DeviceChoice like = device_like(device);
@@ -65,8 +67,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
     return can_be_recommended(candidate.plan, model.config, like);
   };
   const std::vector<DeploymentCandidate> plans = best_of_each_plan(result, runs);
-  fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}\n", model.name, num_devices,
-             device.description, options.load.prompt_tokens, options.load.reply_tokens);
+  fmt::print("{} on {} x {}: {}\n", model.name, num_devices, device.description, to_text(options.load));
   if (!plans.empty()) {
     const DeploymentCandidate& best = plans.front();
     if (best.num_instances > 1) {

@@ -6,7 +6,8 @@
 namespace baleen {
 
 /// Prints the recommended plan of `num_devices` as options, a row for every other one with its reason, and
-/// what was left out. Throws `Error` where none fits.
-void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std::int64_t num_devices);
+/// what was left out. `bounded_replay` as in `ServingLoad`. Throws `Error` where none fits.
+void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std::int64_t num_devices,
+                   std::int64_t bounded_replay);
 
 }  // namespace baleen

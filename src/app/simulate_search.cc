@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "app/engine_flags.h"
 #include "app/option_names.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
@@ -64,9 +65,8 @@ nlohmann::ordered_json to_json(const DeploymentCandidate& c) {
 
 void print_result(const SearchFlags& flags, const SimulatedModel& model, const DeviceProfile& device,
                   const SearchResult& result, double seconds) {
-  fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}; {} deployments in {:.1f} s\n\n", model.name,
-             flags.options.num_devices, device.description, flags.options.load.prompt_tokens,
-             flags.options.load.reply_tokens, result.num_evaluated, seconds);
+  fmt::print("{} on {} x {}: {}; {} deployments in {:.1f} s\n\n", model.name, flags.options.num_devices,
+             device.description, to_text(flags.options.load), result.num_evaluated, seconds);
   if (result.ranked.empty()) {
     fmt::print("nothing is within these limits\n");
   } else {
@@ -109,6 +109,7 @@ void run_search(SearchFlags flags) {
   if (flags.json) {
     nlohmann::ordered_json json{{"model", model.name},
                                 {"device", device.name},
+                                {"bounded_replay", flags.options.load.bounded_replay},
                                 {"evaluated", result.num_evaluated},
                                 {"ranked", nlohmann::ordered_json::array()},
                                 {"pareto", nlohmann::ordered_json::array()},
@@ -147,6 +148,7 @@ void add_simulate_search_command(Options& command) {
                 "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
   command.integer("--max-batch-tokens", options.load.max_batch_tokens, kStepTokensRange,
                   "Tokens of a step of prefill");
+  add_bounded_replay_option(command, options.load.bounded_replay);
   command.flag("--disaggregate", options.disaggregate, "Also prefill and decoding on devices of their own");
   command.integer("--top", flags->top, {1, 1 << 20}, "Rows to show");
   command.path("--html", flags->html, "Write a page with plots and tables, for a browser");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "app/draft_flags.h"
+#include "app/engine_flags.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/provenance.h"
@@ -106,6 +107,7 @@ void add_engine_options(Options& command, ServeSimulationFlags& flags) {
                   "Replies at a time of a data-parallel group");
   command.integer("--max-batch-tokens", engine.max_batch_tokens, kStepTokensRange,
                   "Tokens of one step of a group");
+  add_bounded_replay_option(command, engine.bounded_replay_tokens);
   command.integer_without_default("--max-queue", scheduler.max_queue, kRequestsRange,
                                   "Requests that wait; more are turned away; default: all wait");
   command.integer("--prefill-share", scheduler.prefill_share_tokens, kTokensRange,
@@ -249,10 +251,12 @@ void run_serve_simulation(ServeSimulationFlags flags) {
   const double tokens_per_device = figures.per_second(figures.prompt_tokens + figures.output_tokens) *
                                    static_cast<double>(plan.dp) / static_cast<double>(num_devices);
   const EngineLimits& engine = options.server.limits;
+  const std::int64_t replay = options.server.bounded_replay_tokens;
   const std::string setup = fmt::format(
-      "{} sequences and {} tokens a step; a cache of {} tokens in {} pages, {} window pages",
+      "{} sequences and {} tokens a step; a cache of {} tokens in {} pages, {} window pages{}",
       engine.max_sequences, engine.max_batch_tokens, options.server.capacity.num_pages * kPageTokens,
-      options.server.capacity.num_pages, options.server.capacity.num_window_pages);
+      options.server.capacity.num_pages, options.server.capacity.num_window_pages,
+      replay > 0 ? fmt::format("; the last {} tokens of a prompt in all layers", replay) : "");
   if (!flags.html.empty()) {
     const ServingReport report{model, plan, device, figures, num_devices, tokens_per_device, setup + "."};
     write_report_file(flags.html, serving_html(report, provenance()), "a browser");
@@ -265,6 +269,7 @@ void run_serve_simulation(ServeSimulationFlags flags) {
                                 {"data_parallel_groups", plan.dp},
                                 {"max_sequences", engine.max_sequences},
                                 {"max_batch_tokens", engine.max_batch_tokens},
+                                {"bounded_replay", replay},
                                 {"cache_pages", options.server.capacity.num_pages},
                                 {"tokens_per_second_per_device", tokens_per_device},
                                 {"simulated_in_seconds", seconds},

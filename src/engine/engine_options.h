@@ -16,6 +16,7 @@
 #include "engram/engram_place.h"
 #include "forward/batch_overlap.h"
 #include "model/config.h"
+#include "model/decoder_half.h"
 #include "model/parallel_plan.h"
 #include "moe/placement/expert_balancer.h"
 #include "moe/placement/expert_maps.h"
@@ -70,7 +71,7 @@ struct EngineOptions {
   std::int64_t bounded_replay_tokens = 0;
   /// Where the decoder half of a sequence begins that has such a prompt.
   [[nodiscard]] std::int64_t decoder_begin(std::int64_t prompt_tokens) const {
-    return bounded_replay_tokens == 0 ? 0 : std::max<std::int64_t>(prompt_tokens - bounded_replay_tokens, 0);
+    return decoder_begin_of(prompt_tokens, bounded_replay_tokens);
   }
   /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
   bool prefix_cache = false;

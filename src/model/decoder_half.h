@@ -4,6 +4,7 @@
 /// need compute nothing.                                          (source: releases specification 2.5)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,13 @@ namespace baleen {
 /// The first layer of the decoder half, which makes entries for itself and all layers behind it. A failure
 /// says why the model has no such half.
 [[nodiscard]] Result<std::int64_t> decoder_begin(const ModelConfig& config);
+
+/// Where the half of a sequence begins whose prompt has `prompt_tokens`, when it is computed on the last
+/// `replay_tokens` of them alone; 0: on all.
+[[nodiscard]] constexpr std::int64_t decoder_begin_of(std::int64_t prompt_tokens,
+                                                      std::int64_t replay_tokens) {
+  return replay_tokens == 0 ? 0 : std::max<std::int64_t>(prompt_tokens - replay_tokens, 0);
+}
 
 /// Why the half cannot be computed on `tokens` last tokens of a prompt alone; nothing: it can.
 [[nodiscard]] std::optional<std::string> bounded_replay_violation(const ModelConfig& config,

@@ -76,6 +76,23 @@ TEST_F(SimulateServe, PoissonArrivalsAtARate) {
   EXPECT_GT(json.at("group").at("time_to_first_token").at("p50").get<double>(), 0);
 }
 
+/// Of V4.1 the layers behind a prompt's middle compute its last tokens alone, which is quicker.
+TEST_F(SimulateServe, BoundedReplay) {
+  plan_ = "v41-flash --num-devices 8 --tp 8";
+  const std::string load = "--arrival closed --clients 2 --requests 8 --isl 8192 --osl 4";
+  const auto whole = figures(load), bounded = figures(load + " --bounded-replay 128");
+  EXPECT_EQ(whole.at("bounded_replay"), 0);
+  EXPECT_EQ(bounded.at("bounded_replay"), 128);
+  const auto first_token = [](const nlohmann::json& json) {
+    return json.at("group").at("time_to_first_token").at("mean").get<double>();
+  };
+  EXPECT_LT(first_token(bounded), 0.8 * first_token(whole));
+  EXPECT_NE(run(load + " --bounded-replay 128").find("; the last 128 tokens of a prompt in all layers\n"),
+            std::string::npos);
+  plan_ = "--num-devices 4 --tp 4";
+  EXPECT_NE(error(load + " --bounded-replay 128").find("this model has no decoder half"), std::string::npos);
+}
+
 TEST_F(SimulateServe, TextSaysWhatWasSimulated) {
   const std::string text = run("--arrival closed --clients 4 --requests 20 --osl 10 --ttft 1000 --tpot 50");
   for (const char* part : {"4 devices: tp 4", "64 sequences and 8192 tokens a step", "20 finished", "goodput",

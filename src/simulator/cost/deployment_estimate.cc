@@ -1,7 +1,11 @@
 #include "simulator/cost/deployment_estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "model/decoder_half.h"
 
 namespace baleen {
 namespace {
@@ -18,6 +22,14 @@ Workload decode_workload(const ServingLoad& load) {
 }
 
 }  // namespace
+
+std::string to_text(const ServingLoad& load) {
+  std::string text =
+      fmt::format("prompts of {} tokens, replies of {}", load.prompt_tokens, load.reply_tokens);
+  if (load.bounded_replay > 0)
+    text += fmt::format(", the last {} of a prompt in all layers", load.bounded_replay);
+  return text;
+}
 
 std::int64_t deployment_memory_bytes(const PlanRanks& ranks, const ServingLoad& load,
                                      const DeviceProfile& device) {
@@ -41,26 +53,36 @@ std::int64_t deployment_memory_bytes(const PlanRanks& ranks, const ServingLoad& 
 
 double prefill_seconds(const PlanRanks& ranks, const ServingLoad& load, const DeviceProfile& device,
                        PrefillGroups groups) {
-  const std::int64_t dp = ranks.plan().dp;
-  const auto found =
-      static_cast<std::int64_t>(static_cast<double>(load.prompt_tokens) * load.prefix_cache_hit_rate);
-  const std::int64_t tokens = load.prompt_tokens - found;
-  const std::int64_t chunk = std::min(tokens, load.max_batch_tokens);
-  const std::int64_t num_chunks = (tokens + chunk - 1) / chunk;
-  const auto seconds_behind = [&](std::int64_t context) {
+  const std::int64_t dp = ranks.plan().dp, prompt = load.prompt_tokens;
+  const auto seconds_of_chunk = [&](std::int64_t begin, std::int64_t tokens) {
     const Workload work{.num_queries = dp,
-                        .query_length = chunk,
-                        .context_length = context,
+                        .query_length = tokens,
+                        .context_length = begin,
                         .active_groups = groups == PrefillGroups::kOne ? 1 : dp,
+                        .bounded_replay = load.bounded_replay,
+                        .prompt_behind = prompt - begin - tokens,
                         .imbalance = load.imbalance,
                         .hash_imbalance = load.hash_imbalance};
     return estimate_step(ranks, work, device).seconds;
   };
-  // A chunk's time grows about evenly with what lies before it.
-  const double first = seconds_behind(found);
-  if (num_chunks == 1) return first;
-  const double last = seconds_behind(load.prompt_tokens - chunk);
-  return static_cast<double>(tokens) / static_cast<double>(chunk) * (first + last) / 2;
+  // A chunk's time grows about evenly with what lies before it, among chunks of which all rows or none go
+  // through the decoder half.
+  const auto seconds_of = [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t tokens = end - begin, chunk = std::min(tokens, load.max_batch_tokens);
+    if (tokens == 0) return 0.0;
+    const double first = seconds_of_chunk(begin, chunk);
+    if (tokens == chunk) return first;
+    const double last = seconds_of_chunk(end - chunk, chunk);
+    return static_cast<double>(tokens) / static_cast<double>(chunk) * (first + last) / 2;
+  };
+  auto found = static_cast<std::int64_t>(static_cast<double>(prompt) * load.prefix_cache_hit_rate);
+  if (load.bounded_replay == 0) return seconds_of(found, prompt);
+  const std::int64_t decoder_begin = decoder_begin_of(prompt, load.bounded_replay);
+  found = std::min(found, decoder_begin);
+  // The chunk that has the first rows of the decoder half.
+  const std::int64_t begin = decoder_begin - (decoder_begin - found) % load.max_batch_tokens;
+  const std::int64_t end = std::min(begin + load.max_batch_tokens, prompt);
+  return seconds_of(found, begin) + seconds_of(begin, end) + seconds_of(end, prompt);
 }
 
 double tokens_per_step(const ServingLoad& load) { return decode_workload(load).tokens_per_step(); }

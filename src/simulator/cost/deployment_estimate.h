@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "simulator/cost/step_estimate.h"
@@ -33,9 +34,13 @@ struct ServingLoad {
   std::vector<double> draft_acceptance;  ///< as in `Workload`
   std::int64_t max_batch_tokens = 8192;  ///< limit of a step of prefill in one data-parallel group
   double prefix_cache_hit_rate = 0;
+  std::int64_t bounded_replay = 0;  ///< as in `Workload`
   double imbalance = 1;
   double hash_imbalance = 1;
 };
+
+/// "prompts of 8192 tokens, replies of 1024"
+[[nodiscard]] std::string to_text(const ServingLoad& load);
 
 struct DeploymentEstimate {
   double prefill_seconds = 0;      ///< what a prompt takes by itself

@@ -22,8 +22,10 @@ struct ShapeBatch {
   std::vector<TokenId> tokens;
   std::vector<SequenceSlice> slices;
 
+  /// Of parts without tokens nothing.
   explicit ShapeBatch(const RankBatch& parts) {
     for (const QueryPart& part : parts) {
+      if (part.num_tokens == 0) continue;
       slices.push_back({.first_row = std::ssize(tokens), .num_tokens = part.num_tokens, .start = part.start});
       tokens.resize(tokens.size() + static_cast<std::size_t>(part.num_tokens));
     }
@@ -36,21 +38,17 @@ struct DecoderBatch {
   ShapeBatch rows;
   std::vector<RowPair> pairs;
 
-  explicit DecoderBatch(const RankBatch& parts) : rows(without_encoded(parts)) {
+  explicit DecoderBatch(const RankBatch& parts) : rows(in_decoder(parts)) {
     std::int32_t row = 0;
+    auto slice = rows.slices.begin();
     for (const QueryPart& part : parts) {
       for (std::int64_t i = 0; i < part.num_tokens; ++i, ++row)
-        if (i >= part.num_encoded) pairs.push_back({row, static_cast<std::int32_t>(pairs.size())});
+        if (i >= part.num_encoded()) pairs.push_back({row, static_cast<std::int32_t>(pairs.size())});
+      if (part.num_encoded() < part.num_tokens) (slice++)->window_begin = part.decoder_begin;
     }
-    for (SequenceSlice& slice : rows.slices) slice.window_begin = slice.start;
   }
-  [[nodiscard]] static RankBatch without_encoded(RankBatch parts) {
-    for (QueryPart& part : parts) {
-      part.start += part.num_encoded;
-      part.num_tokens -= part.num_encoded;
-      part.num_encoded = 0;
-    }
-    std::erase_if(parts, [](const QueryPart& part) { return part.num_tokens == 0; });
+  [[nodiscard]] static RankBatch in_decoder(RankBatch parts) {
+    for (QueryPart& part : parts) part = part.in_decoder();
     return parts;
   }
 };
@@ -101,10 +99,14 @@ class StepRecorder {
     graph_.num_rows = num_rows(batch_);
     graph_.num_logit_rows = num_logit_rows(batch_);
     const ShapeBatch step(batch_);
+    const std::int64_t window = model_.config().model().sliding_window;
+    std::optional<DecoderBatch> decoder;
+    if (std::ranges::any_of(batch_, [&](const QueryPart& part) { return part.is_bounded(window); }))
+      decoder.emplace(batch_);
     // Before the layers run: a head may want copies of their streams.
     const std::unique_ptr<DraftHead> head = draft_head();
     device_.enter(GraphPart::kLayers);
-    run_layers(step);
+    run_layers(step, decoder);
     if (!model_.stage().last) return;
     if (graph_.num_logit_rows > 0) {
       device_.enter(GraphPart::kHead);
@@ -115,8 +117,8 @@ class StepRecorder {
     if (workload_.trains) {
       device_.enter(GraphPart::kDraft);
       head->run_all(step.view(), logits(graph_.num_logit_rows));
-    } else {
-      record_drafts(*head, step);
+    } else if (const ShapeBatch& last = decoder ? decoder->rows : step; !last.tokens.empty()) {
+      record_drafts(*head, last);
     }
   }
 
@@ -124,17 +126,16 @@ class StepRecorder {
   [[nodiscard]] Activations<2> stream_rows(std::int64_t count) {
     return {unused(), type_, {count, model_.config().model().hc_dim()}};
   }
-  void run_layers(const ShapeBatch& step) {
-    if (std::ranges::all_of(batch_, [](const QueryPart& part) { return part.num_encoded == 0; })) {
+  void run_layers(const ShapeBatch& step, const std::optional<DecoderBatch>& decoder) {
+    if (!decoder) {
       static_cast<void>(forward_.run(step.view()));
       return;
     }
-    const DecoderBatch decoder(batch_);
     static_cast<void>(forward_.run(step.view(), {},
                                    {.begin = decoder_begin(model_.config().model()).value(),
-                                    .batch = decoder.rows.view(),
-                                    .rows = decoder.pairs,
-                                    .any = !decoder.pairs.empty()}));
+                                    .batch = decoder->rows.view(),
+                                    .rows = decoder->pairs,
+                                    .any = !decoder->pairs.empty()}));
   }
   /// What collapses streams; empty where that has weights of its own.
   [[nodiscard]] Activations<2> mixing_rows(std::int64_t count) {
@@ -166,15 +167,15 @@ class StepRecorder {
                        .all_streams = {},
                        .wanted_streams = stream_rows(max_rows_)});
   }
-  /// The head follows the step, then drafts for every sequence.
+  /// The head follows the rows that come out of the last layer, then drafts for each of their sequences.
   void record_drafts(DraftHead& head, const ShapeBatch& step) {
     const ModelConfig& c = model_.config().model();
-    const std::vector<FollowedPart> parts(batch_.size(), {.continues = true, .wants_logits = false});
-    const ConstActivations<3> streams =
-        stream_rows(graph_.num_rows).reshaped<3>({graph_.num_rows, c.hc_mult, c.hidden_size});
+    const std::vector<FollowedPart> parts(step.slices.size(), {.continues = true, .wants_logits = false});
+    const std::int64_t count = std::ssize(step.tokens);
+    const ConstActivations<3> streams = stream_rows(count).reshaped<3>({count, c.hc_mult, c.hidden_size});
     device_.enter(GraphPart::kFollow);
-    static_cast<void>(head.follow({.batch = step.view(), .parts = parts, .streams = streams, .chosen = {}},
-                                  logits(graph_.num_rows)));
+    static_cast<void>(
+        head.follow({.batch = step.view(), .parts = parts, .streams = streams, .chosen = {}}, logits(count)));
     device_.enter(GraphPart::kDraft);
     std::vector<DraftRow> rows;
     for (const SequenceSlice& slice : step.slices)

@@ -128,16 +128,18 @@ RankBatch rank_batch(const Workload& workload, const ParallelPlan& plan) {
     part.num_tokens += workload.num_drafts;
     part.num_logits = part.num_tokens;
   } else {
-    const auto found = static_cast<std::int64_t>(
+    auto found = static_cast<std::int64_t>(
         std::floor(static_cast<double>(workload.query_length) * workload.prefix_cache_hit_rate));
+    if (workload.bounded_replay > 0) {
+      part.decoder_begin =
+          decoder_begin_of(part.start + part.num_tokens + workload.prompt_behind, workload.bounded_replay);
+      // No more is found, or the decoder half's window would be another prompt's.
+      found = std::min(found, part.num_encoded());
+    }
     part.start += found;
     part.num_tokens -= found;
     if (workload.trains) part.num_logits = part.num_tokens;
-    if (workload.bounded_replay > 0) {
-      part.num_encoded = std::clamp<std::int64_t>(
-          part.num_tokens + workload.prompt_behind - workload.bounded_replay, 0, part.num_tokens);
-      if (part.num_encoded == part.num_tokens) part.num_logits = 0;
-    }
+    if (part.num_encoded() == part.num_tokens) part.num_logits = 0;
   }
   return RankBatch(static_cast<std::size_t>(queries), part);
 }

@@ -1,6 +1,7 @@
 /// What a deployment is asked to do in one step.                                   (source: simulation 1, 7)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -60,10 +61,23 @@ void validate(const Workload& workload, const ModelConfig& config);
 
 /// One sequence's part of a step.
 struct QueryPart {
-  std::int64_t start = 0;        ///< positions cached before
-  std::int64_t num_tokens = 1;   ///< new ones
-  std::int64_t num_logits = 1;   ///< how many of the last rows want logits
-  std::int64_t num_encoded = 0;  ///< first rows that end before the decoder half of the model
+  std::int64_t start = 0;          ///< positions cached before
+  std::int64_t num_tokens = 1;     ///< new ones
+  std::int64_t num_logits = 1;     ///< how many of the last rows want logits
+  std::int64_t decoder_begin = 0;  ///< positions before end before the decoder half of the model
+
+  /// First rows that do.
+  [[nodiscard]] std::int64_t num_encoded() const {
+    return std::clamp<std::int64_t>(decoder_begin - start, 0, num_tokens);
+  }
+  /// The rows behind them.
+  [[nodiscard]] QueryPart in_decoder() const {
+    return {start + num_encoded(), num_tokens - num_encoded(), num_logits, decoder_begin};
+  }
+  /// The decoder half has other rows than the layers before it, or sees less of a window.
+  [[nodiscard]] bool is_bounded(std::int64_t window_tokens) const {
+    return decoder_begin > std::max<std::int64_t>(0, start + 1 - window_tokens);
+  }
 };
 
 /// What the busiest rank of a dp group computes in a step.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMargin = 1.2;  ///< for labels, of a logarithmic axis
 
-struct Range {
+struct Extremes {
   double low = std::numeric_limits<double>::infinity();
   double high = 0;
 
@@ -35,7 +35,7 @@ std::string title_of(const DeploymentCandidate& c) {
 Figure candidates_figure(const SearchReport& report, std::string id, std::string title, std::string axis,
                          double (*x_of)(const DeploymentCandidate&), const TickText& tick_text, double limit,
                          bool joined) {
-  Range x, y;
+  Extremes x, y;
   std::vector<XyPoint> dots;
   for (const DeploymentCandidate& c : report.result.ranked) {
     dots.push_back({x_of(c), c.tokens_per_second_per_device});
@@ -121,9 +121,8 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows, const
   const SearchResult& result = report.result;
   HtmlPage page(
       fmt::format("{} on {} x {}: plans", report.model.name, options.num_devices, report.device.description),
-      fmt::format("Prompts of {} tokens, replies of {}{}. {} deployments were tried, {} are within limits.",
-                  options.load.prompt_tokens, options.load.reply_tokens, limits_text(options),
-                  result.num_evaluated, result.ranked.size()),
+      fmt::format("Load: {}{}. {} deployments were tried, {} are within limits.", to_text(options.load),
+                  limits_text(options), result.num_evaluated, result.ranked.size()),
       provenance);
   if (result.ranked.empty()) {
     page.add_warning("Nothing fits these limits; the last table says what was left out, and why.");

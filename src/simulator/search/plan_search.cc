@@ -168,6 +168,7 @@ void check(const SearchOptions& options, const ModelConfig& config) {
          options.load.prompt_tokens, options.load.reply_tokens, most);
   validate(Workload{.draft_acceptance = options.load.draft_acceptance,
                     .prefix_cache_hit_rate = options.load.prefix_cache_hit_rate,
+                    .bounded_replay = options.load.bounded_replay,
                     .imbalance = options.load.imbalance,
                     .hash_imbalance = options.load.hash_imbalance},
            config);

@@ -1,7 +1,7 @@
 /// Step times of a model that is slow to ask, asked once for all steps that are nearly alike.
 ///
-/// Steps are alike when their features (step_features.h) agree after rounding down to a grid of so many
-/// leading bits:
+/// Steps are alike when their features (step_features.h), and those of their rows that go through the decoder
+/// half of the model, agree after rounding down to a grid of so many leading bits:
 ///
 ///     tokens, parts, logit rows, sums       G bits after the leading one: cells are 2^-G of their value wide at most
 ///     emissions                             E bits likewise: a small part of the cost, and another number every step
@@ -44,14 +44,19 @@ class CachedStepTimes final : public StepTimes {
   [[nodiscard]] std::int64_t num_computed() const { return num_computed_; }
 
  private:
-  struct FeatureHash {
-    [[nodiscard]] std::size_t operator()(const StepFeatures& features) const;
+  struct Cell {
+    StepFeatures step, decoder;
+    [[nodiscard]] friend bool operator==(const Cell&, const Cell&) = default;
   };
-  using Cells = std::unordered_map<StepFeatures, double, FeatureHash>;
+  struct CellHash {
+    [[nodiscard]] std::size_t operator()(const Cell& cell) const;
+  };
+  using Cells = std::unordered_map<Cell, double, CellHash>;
 
-  [[nodiscard]] StepFeatures cell_of(std::span<const QueryPart> parts) const;
+  [[nodiscard]] StepFeatures rounded(StepFeatures features) const;
+  [[nodiscard]] Cell cell_of(std::span<const QueryPart> parts) const;
   template <class Compute>
-  double look_up(Cells& cells, const StepFeatures& cell, Compute&& compute);
+  double look_up(Cells& cells, const Cell& cell, Compute&& compute);
 
   std::shared_ptr<StepTimes> exact_;
   AttentionReach reach_;

@@ -18,6 +18,7 @@ ServerSetup server_setup(const ModelConfig& config, const EngineOptions& options
           .reserved_tails = complete.reserved_tails,
           .limits = engine_limits(config, complete),
           .scheduler = scheduler,
+          .bounded_replay_tokens = complete.bounded_replay_tokens,
           .reach = {.window_tokens = config.sliding_window, .index_top_k = config.index_topk},
           .times = std::move(times)};
 }

@@ -18,6 +18,7 @@ struct ServerSetup {
   std::int64_t reserved_tails = 0;  ///< see RadixTreeOptions
   EngineLimits limits;              ///< the vocabulary does not matter
   SchedulerOptions scheduler;
+  std::int64_t bounded_replay_tokens = 0;  ///< as in EngineOptions
   AttentionReach reach;
   std::shared_ptr<StepTimes> times;
 };

@@ -7,8 +7,8 @@
 namespace baleen {
 
 SimulatedSequences::SimulatedSequences(const CacheGeometry& geometry, const CacheCapacity& capacity,
-                                       std::int64_t reserved_tails)
-    : cache_(geometry, capacity, memory_), table_(cache_, reserved_tails) {}
+                                       std::int64_t reserved_tails, bool bounds_replay)
+    : cache_(geometry, capacity, memory_), table_(cache_, reserved_tails, bounds_replay) {}
 
 std::span<const TokenId> SimulatedSequences::tokens(const TokenStream& stream, std::int64_t begin,
                                                     std::int64_t end) const {
@@ -19,8 +19,9 @@ std::span<const TokenId> SimulatedSequences::tokens(const TokenStream& stream, s
   return of_stream;
 }
 
-std::optional<SequenceId> SimulatedSequences::open(const TokenStream& stream, std::int64_t num_tokens) {
-  const std::optional<SequenceId> in_table = table_.open(tokens(stream, 0, num_tokens));
+std::optional<SequenceId> SimulatedSequences::open(const TokenStream& stream, std::int64_t num_tokens,
+                                                   std::int64_t decoder_begin) {
+  const std::optional<SequenceId> in_table = table_.open(tokens(stream, 0, num_tokens), decoder_begin);
   if (!in_table) return std::nullopt;
   if (free_ids_.empty()) {
     free_ids_.push_back(static_cast<SequenceId>(sequences_.size()));

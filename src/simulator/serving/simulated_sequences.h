@@ -20,12 +20,18 @@ namespace baleen {
 
 class SimulatedSequences final : public SequenceKeeper {
  public:
-  /// `reserved_tails` as in RadixTreeOptions. Throws `Error` when there are no addresses for so much.
+  /// `reserved_tails` and `bounds_replay` as in SequenceTable. Throws `Error` when there are no addresses for
+  /// so much.
   SimulatedSequences(const CacheGeometry& geometry, const CacheCapacity& capacity,
-                     std::int64_t reserved_tails);
+                     std::int64_t reserved_tails, bool bounds_replay = false);
 
-  /// As StepEngine::open, with the first `num_tokens` of the stream as prompt. Ids are used again.
-  [[nodiscard]] std::optional<SequenceId> open(const TokenStream& stream, std::int64_t num_tokens);
+  /// As SequenceTable::open, with the first `num_tokens` of the stream as prompt. Ids are used again.
+  [[nodiscard]] std::optional<SequenceId> open(const TokenStream& stream, std::int64_t num_tokens,
+                                               std::int64_t decoder_begin = 0);
+  /// Positions before go through the encoder half alone.
+  [[nodiscard]] std::int64_t decoder_begin(SequenceId id) const {
+    return table_.decoder_begin(at(id).in_table);
+  }
 
   [[nodiscard]] std::int64_t length(SequenceId id) const override { return at(id).length; }
   [[nodiscard]] bool reserve(SequenceId id, std::int64_t num_tokens) override;

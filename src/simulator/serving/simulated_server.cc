@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/decoder_half.h"
 
 namespace baleen {
 namespace {
@@ -37,7 +38,7 @@ SimulatedServer::SimulatedServer(ServerSetup setup, Acceptance acceptance, bool 
       gaps_(gaps),
       most_drafts_(most_drafts(limits_, setup_.scheduler)),
       schedule_(most_drafts_, setup_.scheduler.draft_schedule),
-      sequences_(setup_.geometry, setup_.capacity, setup_.reserved_tails),
+      sequences_(setup_.geometry, setup_.capacity, setup_.reserved_tails, setup_.bounded_replay_tokens > 0),
       lineup_(sequences_, *this, max_running(limits_)),
       planner_(sequences_, lineup_, step_budget(limits_, setup_.scheduler), schedule_) {}
 
@@ -85,7 +86,8 @@ void SimulatedServer::take_cancellations(double now) {
 
 std::optional<SequenceId> SimulatedServer::open(Contender& contender) {
   SimulatedJob& job = job_of(contender);
-  const auto id = sequences_.open(job.request.stream, job.num_tokens);
+  const auto id = sequences_.open(job.request.stream, job.num_tokens,
+                                  decoder_begin_of(job.prompt_tokens, setup_.bounded_replay_tokens));
   if (!id) return std::nullopt;
   job.found_tokens = sequences_.length(*id);
   const std::int64_t brought = job.num_tokens - 1 - job.found_tokens;
@@ -138,7 +140,8 @@ bool SimulatedServer::plan() {
     parts_.push_back({.job = &job, .share = share, .gives_token = gives_token});
     step_.push_back({.start = start,
                      .num_tokens = share.num_tokens + share.num_drafts,
-                     .num_logits = gives_token ? 1 + share.num_drafts : 0});
+                     .num_logits = gives_token ? 1 + share.num_drafts : 0,
+                     .decoder_begin = sequences_.decoder_begin(*job.sequence)});
   }
   return !parts_.empty();
 }

@@ -24,10 +24,12 @@ std::int64_t sum_of_window(std::int64_t x, std::int64_t most) {
   return inside * (inside + 1) / 2 + most * (x - inside);
 }
 
-/// By the first terms of the sums themselves: a step that decodes is nothing else.
-void add_token(const QueryPart& part, const AttentionReach& reach, StepFeatures& sum) {
+/// By the first terms of the sums themselves: a step that decodes is nothing else. Window rows are from
+/// `window_begin` on.
+void add_token(const QueryPart& part, std::int64_t window_begin, const AttentionReach& reach,
+               StepFeatures& sum) {
   const std::int64_t seen = part.start + 1;
-  sum.window_rows += std::min(seen, reach.window_tokens);
+  sum.window_rows += std::min(seen - window_begin, reach.window_tokens);
   sum.index_scores += seen / kFine;
   sum.selected_entries += std::min(seen / kFine, reach.index_top_k);
   sum.coarse_entries += seen / kCoarse;
@@ -35,10 +37,12 @@ void add_token(const QueryPart& part, const AttentionReach& reach, StepFeatures&
   sum.coarse_emissions += seen % kCoarse == 0 ? 1 : 0;
 }
 
-void add_chunk(const QueryPart& part, const AttentionReach& reach, StepFeatures& sum) {
+void add_chunk(const QueryPart& part, std::int64_t window_begin, const AttentionReach& reach,
+               StepFeatures& sum) {
   const std::int64_t begin = part.start, end = part.start + part.num_tokens;
   const auto between = [&](auto&& up_to) { return up_to(end) - up_to(begin); };
-  sum.window_rows += between([&](std::int64_t x) { return sum_of_window(x, reach.window_tokens); });
+  sum.window_rows +=
+      between([&](std::int64_t x) { return sum_of_window(x - window_begin, reach.window_tokens); });
   sum.index_scores += between([](std::int64_t x) { return sum_of_entries(x, kFine); });
   sum.selected_entries +=
       between([&](std::int64_t x) { return sum_of_selected(x, kFine, reach.index_top_k); });
@@ -47,18 +51,30 @@ void add_chunk(const QueryPart& part, const AttentionReach& reach, StepFeatures&
   sum.coarse_emissions += end / kCoarse - begin / kCoarse;
 }
 
+void add_part(const QueryPart& part, std::int64_t window_begin, const AttentionReach& reach,
+              StepFeatures& sum) {
+  ++sum.num_parts;
+  sum.num_tokens += part.num_tokens;
+  sum.num_logit_rows += part.num_logits;
+  if (part.num_tokens == 1) {
+    add_token(part, window_begin, reach, sum);
+  } else {
+    add_chunk(part, window_begin, reach, sum);
+  }
+}
+
 }  // namespace
 
 StepFeatures features_of(std::span<const QueryPart> parts, const AttentionReach& reach) {
-  StepFeatures sum{.num_parts = std::ssize(parts)};
+  StepFeatures sum;
+  for (const QueryPart& part : parts) add_part(part, 0, reach, sum);
+  return sum;
+}
+
+StepFeatures decoder_features_of(std::span<const QueryPart> parts, const AttentionReach& reach) {
+  StepFeatures sum;
   for (const QueryPart& part : parts) {
-    sum.num_tokens += part.num_tokens;
-    sum.num_logit_rows += part.num_logits;
-    if (part.num_tokens == 1) {
-      add_token(part, reach, sum);
-    } else {
-      add_chunk(part, reach, sum);
-    }
+    if (part.num_encoded() < part.num_tokens) add_part(part.in_decoder(), part.decoder_begin, reach, sum);
   }
   return sum;
 }

@@ -36,4 +36,8 @@ struct StepFeatures {
 
 [[nodiscard]] StepFeatures features_of(std::span<const QueryPart> parts, const AttentionReach& reach);
 
+/// Of the rows that go through the decoder half of the model, which see window rows from where it begins:
+/// those of `features_of` where the half is computed on all.
+[[nodiscard]] StepFeatures decoder_features_of(std::span<const QueryPart> parts, const AttentionReach& reach);
+
 }  // namespace baleen

@@ -75,5 +75,45 @@ TEST(DeploymentEstimate, ChunksOfAPromptTakeAtLeastAsLongAsItInOne) {
   EXPECT_LT(prefill_seconds({flash(), plan(4)}, load, h200(), PrefillGroups::kAll), whole);
 }
 
+/// In chunks the estimate is about the sum of their steps, which grow less once all entries that a token may
+/// select are there; the decoder half has the last tokens alone.
+TEST(DeploymentEstimate, BoundedReplayOfAPrompt) {
+  const ModelConfig config = preset_config("v41-flash");
+  const SimulatedModel v41{
+      "v41-flash", config, {.dense = config.dense_format, .experts = config.expert_format}};
+  const PlanRanks ranks(v41, resolved({.num_devices = 8, .tp = 8}, config));
+  const auto seconds = [&](const ServingLoad& load) {
+    return prefill_seconds(ranks, load, h200(), PrefillGroups::kAll);
+  };
+  const auto step_by_step = [&](const ServingLoad& load, std::int64_t found) {
+    double sum = 0;
+    for (std::int64_t done = found; done < load.prompt_tokens; done += load.max_batch_tokens) {
+      const std::int64_t count = std::min(load.max_batch_tokens, load.prompt_tokens - done);
+      sum += estimate_step(ranks,
+                           {.query_length = count,
+                            .context_length = done,
+                            .bounded_replay = load.bounded_replay,
+                            .prompt_behind = load.prompt_tokens - done - count},
+                           h200())
+                 .seconds;
+    }
+    return sum;
+  };
+  ServingLoad load{.prompt_tokens = 8192, .max_batch_tokens = 8192};
+  const double whole = seconds(load);
+  load.bounded_replay = 128;
+  EXPECT_DOUBLE_EQ(seconds(load), step_by_step(load, 0));
+  EXPECT_LT(seconds(load), 0.8 * whole);
+  for (const std::int64_t replay : {128, 1024, 1500, 5000, 8192, 9000}) {
+    load.bounded_replay = replay;
+    load.max_batch_tokens = 1024;
+    EXPECT_NEAR(seconds(load), step_by_step(load, 0), 0.03 * seconds(load)) << replay;
+  }
+  // No more of a prompt is found than is before the decoder half.
+  load.bounded_replay = 2048;
+  load.prefix_cache_hit_rate = 0.9;
+  EXPECT_NEAR(seconds(load), step_by_step(load, 8192 - 2048), 0.03 * seconds(load));
+}
+
 }  // namespace
 }  // namespace baleen

@@ -209,6 +209,29 @@ TEST(BoundedReplay, DecoderHalfHasTheRowsThatGoOn) {
   }
 }
 
+/// Beside a piece of a prompt none of whose rows goes on, those of other sequences do, and see whole windows.
+TEST(BoundedReplay, SequencesThatDecodeBesideAPromptSeeWholeWindows) {
+  const ModelConfig config = preset_config("v41-flash");
+  const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
+  const RankModel model(config, formats, resolved({.num_devices = 1}, config));
+  const QueryPart piece{.start = 0, .num_tokens = 500, .num_logits = 0, .decoder_begin = 3000},
+      decode{.start = 5000, .decoder_begin = 4000 - 128};
+  const auto attention = [&](const RankBatch& batch) {
+    std::vector<double> flops;
+    for (const GraphOp& op : record_step(model, batch, {}, {}).ops) {
+      if (op.name.starts_with("sparse_attention") && op.block > 20) flops.push_back(op.cost.matrix_flops());
+    }
+    return flops;
+  };
+  EXPECT_FALSE(attention({decode}).empty());
+  EXPECT_EQ(attention({piece, decode}), attention({decode}));
+  EXPECT_EQ(attention({piece}).size(), 0U);
+  // Behind a prompt no row sees less of a window: it is a step as any other.
+  QueryPart without = decode;
+  without.decoder_begin = 0;
+  EXPECT_EQ(attention({decode}), attention({without}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Released, KnownAnswers, testing::Values(kFlash, kPro, kV41Flash),
                          [](const auto& known) {
                            std::string name = known.param.preset;

@@ -69,16 +69,20 @@ TEST(Workload, AtLeastOneTokenIsLeft) {
 
 TEST(Workload, BoundedPromptsEndBeforeTheDecoderHalfButForTheirLastTokens) {
   const Workload work{.query_length = 1000, .prefix_cache_hit_rate = 0.5, .bounded_replay = 128};
-  EXPECT_EQ(rank_batch(work, {.dp = 1}).front().num_encoded, 500 - 128);
-  EXPECT_EQ(rank_batch({.query_length = 100, .bounded_replay = 128}, {.dp = 1}).front().num_encoded, 0);
+  EXPECT_EQ(rank_batch(work, {.dp = 1}).front().num_encoded(), 500 - 128);
+  EXPECT_EQ(rank_batch({.query_length = 100, .bounded_replay = 128}, {.dp = 1}).front().num_encoded(), 0);
+  // Where more is cached, it is found up to the decoder half.
+  const Workload cached{.query_length = 1000, .prefix_cache_hit_rate = 0.95, .bounded_replay = 128};
+  EXPECT_EQ(rank_batch(cached, {.dp = 1}).front().start, 872);
+  EXPECT_EQ(num_rows(rank_batch(cached, {.dp = 1})), 128);
   // Of a prompt in pieces the last ones have those tokens.
   const auto piece = [](std::int64_t behind) {
     return rank_batch({.query_length = 400, .bounded_replay = 128, .prompt_behind = behind}, {.dp = 1})
         .front();
   };
-  EXPECT_EQ(piece(100).num_encoded, 372);
+  EXPECT_EQ(piece(100).num_encoded(), 372);
   EXPECT_EQ(piece(100).num_logits, 1);
-  EXPECT_EQ(piece(128).num_encoded, 400);
+  EXPECT_EQ(piece(128).num_encoded(), 400);
   EXPECT_EQ(piece(128).num_logits, 0);
   EXPECT_NO_THROW(validate(work, preset_config("v41-flash")));
   expect_error({.query_length = 1000, .bounded_replay = 128}, "this model has no decoder half");

@@ -212,6 +212,8 @@ TEST(PlanSearch, OptionsThatMeanNothing) {
   expect_error([](SearchOptions& o) { o.load.prompt_tokens = 2'000'000; }, "‹prompt tokens› 2000000");
   expect_error([](SearchOptions& o) { o.load.draft_acceptance = {1.5}; }, "‹draft acceptance› 1.5");
   expect_error([](SearchOptions& o) { o.max_concurrency = std::int64_t{1} << 40; }, "‹concurrency›");
+  expect_error([](SearchOptions& o) { o.load.bounded_replay = 128; },
+               "‹bounded replay›: this model has no decoder half");
 }
 
 TEST(LegalPlans, EachOnceAndEveryRefusalCounted) {

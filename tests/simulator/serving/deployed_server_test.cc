@@ -91,6 +91,38 @@ TEST(DeployedServer, APipelineDrafts) {
   EXPECT_EQ(setup.limits.max_draft_tokens, 1);
 }
 
+/// Steps are priced with the rows that go on, on one stage and on two; other models have no decoder half.
+TEST(DeployedServer, BoundedReplay) {
+  const ModelConfig config = preset_config("v41-flash");
+  const SimulatedModel v41{
+      "v41-flash", config, {.dense = config.dense_format, .experts = config.expert_format}};
+  DeployedServerOptions options = options_for(8, 0);
+  for (const ParallelPlan& plan : {resolved({.num_devices = 8, .tp = 8}, config),
+                                   resolved({.num_devices = 8, .tp = 4, .pp = 2}, config)}) {
+    options.engine.bounded_replay_tokens = 128;
+    const ServerSetup bounded = deployed_server(v41, plan, test_device(), options);
+    EXPECT_EQ(bounded.bounded_replay_tokens, 128);
+    const Workload work{.query_length = 4096, .bounded_replay = 128};
+    const RankBatch whole{{.num_tokens = 4096}}, prompt = rank_batch(work, {.dp = 1});
+    const double seconds = bounded.times->step_seconds(prompt);
+    EXPECT_LT(seconds, 0.8 * bounded.times->step_seconds(whole));
+    if (plan.pp == 1) {
+      EXPECT_DOUBLE_EQ(seconds, estimate_step({v41, plan}, work, test_device()).seconds);
+    }
+  }
+  options.engine.bounded_replay_tokens = 100;
+  EXPECT_THROW(static_cast<void>(deployed_server(v41, resolved({.num_devices = 8, .tp = 8}, config),
+                                                 test_device(), options)),
+               Error);
+  try {
+    static_cast<void>(deployed_server(flash(), plan_of(4, 4), test_device(), options));
+    ADD_FAILURE() << "V4 has no decoder half";
+  } catch (const Error& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("‹bounded replay›: this model has no decoder half"))
+        << error.what();
+  }
+}
+
 TEST(DeployedServer, GridChangesFiguresByLittle) {
   const ServerSetup setup = deployed_server(flash(), plan_of(4, 4), test_device(), options_for(32, 1));
   const GeneratedRequestsOptions load{.num_requests = 120,

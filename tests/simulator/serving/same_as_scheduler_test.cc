@@ -27,6 +27,7 @@ SmallServer any_server(Random& random) {
   server.max_batch_tokens = pick(random, 2, 600);
   server.max_draft_tokens = pick(random, 0, 1) == 0 ? 0 : pick(random, 1, 4);
   server.max_queue = pick(random, 0, 3) == 0 ? pick(random, 1, 10) : 1'000'000;
+  server.bounded_replay_tokens = pick(random, 0, 2) == 0 ? pick(random, 128, 700) : 0;
   return server;
 }
 

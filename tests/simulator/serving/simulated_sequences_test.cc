@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "model/decoder_half.h"
 #include "tests/simulator/serving/small_server.h"
 
 namespace baleen {
@@ -41,8 +42,9 @@ TEST_P(Sequences, AreAsIfTheTableWereToldEveryToken) {
   const CacheGeometry geometry = small_geometry(max_drafts);
   const CacheCapacity capacity{between(random, 4, 30), between(random, 4, 30), between(random, 1, 6)};
   KvCache cache(geometry, capacity);
-  SequenceTable table(cache, 1);
-  SimulatedSequences sequences(geometry, capacity, 1);
+  const std::int64_t replay = between(random, 0, 1) == 0 ? 0 : between(random, 128, 500);
+  SequenceTable table(cache, 1, replay > 0);
+  SimulatedSequences sequences(geometry, capacity, 1, replay > 0);
 
   struct Open {
     SequenceId real{}, simulated{};
@@ -61,10 +63,13 @@ TEST_P(Sequences, AreAsIfTheTableWereToldEveryToken) {
                                .family_tokens = between(random, 0, 700),
                                .own = static_cast<std::uint64_t>(between(random, 10, 14))};
       const std::int64_t prompt = between(random, 1, 900);
-      const auto real = table.open(tokens(stream, 0, prompt));
-      const auto simulated = sequences.open(stream, prompt);
+      const std::int64_t decoder_begin = decoder_begin_of(prompt, replay);
+      const auto real = table.open(tokens(stream, 0, prompt), decoder_begin);
+      const auto simulated = sequences.open(stream, prompt, decoder_begin);
       ASSERT_EQ(real.has_value(), simulated.has_value());
-      if (real) open.push_back({*real, *simulated, stream});
+      if (!real) continue;
+      EXPECT_EQ(sequences.decoder_begin(*simulated), decoder_begin);
+      open.push_back({*real, *simulated, stream});
     } else {
       const auto which = static_cast<std::size_t>(between(random, 0, std::ssize(open) - 1));
       const Open chosen = open[which];

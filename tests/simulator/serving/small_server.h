@@ -10,7 +10,8 @@
 
 namespace baleen {
 
-/// Affine in tokens, positions and rows, with no negative coefficient.
+/// Affine in tokens, positions and rows, and in the tokens that go through the decoder half, with no negative
+/// coefficient.
 class AffineStepTimes final : public StepTimes {
  public:
   double step_seconds(std::span<const QueryPart> parts) override {
@@ -20,6 +21,7 @@ class AffineStepTimes final : public StepTimes {
       const auto tokens = static_cast<double>(part.num_tokens), start = static_cast<double>(part.start);
       seconds +=
           1e-5 * tokens + 1e-9 * tokens * (start + tokens / 2) + 3e-6 * static_cast<double>(part.num_logits);
+      seconds += 8e-6 * (tokens - static_cast<double>(part.num_encoded()));
     }
     return seconds;
   }
@@ -42,7 +44,7 @@ inline CacheGeometry small_geometry(std::int64_t max_draft_tokens) {
 
 struct SmallServer {
   std::int64_t num_pages = 200, num_window_pages = 120, max_sequences = 8, max_draft_tokens = 0;
-  std::int64_t max_batch_tokens = 512, max_queue = 1'000'000;
+  std::int64_t max_batch_tokens = 512, max_queue = 1'000'000, bounded_replay_tokens = 0;
 
   [[nodiscard]] ServerSetup setup() const {
     return {.geometry = small_geometry(max_draft_tokens),
@@ -54,6 +56,7 @@ struct SmallServer {
                        .max_draft_tokens = max_draft_tokens,
                        .context_tokens = num_pages * kPageTokens},
             .scheduler = {.max_queue = max_queue, .speculate = max_draft_tokens},
+            .bounded_replay_tokens = bounded_replay_tokens,
             .times = std::make_shared<AffineStepTimes>()};
   }
 };

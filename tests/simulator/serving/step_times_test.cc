@@ -9,14 +9,18 @@
 namespace baleen {
 namespace {
 
-/// Query by query.
-StepFeatures by_definition(std::span<const QueryPart> parts, const AttentionReach& reach) {
-  StepFeatures sum{.num_parts = std::ssize(parts)};
+/// Query by query. `of_decoder`: of the rows that go through the decoder half.
+StepFeatures by_definition(std::span<const QueryPart> parts, const AttentionReach& reach,
+                           bool of_decoder = false) {
+  StepFeatures sum;
   for (const QueryPart& part : parts) {
-    sum.num_tokens += part.num_tokens;
+    const std::int64_t end = part.start + part.num_tokens, first = of_decoder ? part.decoder_begin : 0;
+    if (first >= end) continue;
+    ++sum.num_parts;
     sum.num_logit_rows += part.num_logits;
-    for (std::int64_t seen = part.start + 1; seen <= part.start + part.num_tokens; ++seen) {
-      sum.window_rows += std::min(seen, reach.window_tokens);
+    for (std::int64_t seen = std::max(part.start, first) + 1; seen <= end; ++seen) {
+      ++sum.num_tokens;
+      sum.window_rows += std::min(seen - first, reach.window_tokens);
       sum.index_scores += seen / 4;
       sum.selected_entries += std::min(seen / 4, reach.index_top_k);
       sum.coarse_entries += seen / 128;
@@ -34,6 +38,9 @@ std::vector<QueryPart> any_parts(std::int64_t most_start) {
     part.start = *rc::gen::inRange<std::int64_t>(0, most_start);
     part.num_tokens = *rc::gen::oneOf(rc::gen::just<std::int64_t>(1), rc::gen::inRange<std::int64_t>(1, 700));
     part.num_logits = *rc::gen::inRange<std::int64_t>(0, 2);
+    part.decoder_begin = *rc::gen::oneOf(
+        rc::gen::just<std::int64_t>(0),
+        rc::gen::inRange(std::max<std::int64_t>(0, part.start - 200), part.start + part.num_tokens + 200));
   }
   return parts;
 }
@@ -44,6 +51,7 @@ TEST(StepFeatures, AreSumsOverQueries) {
     const AttentionReach reach{.window_tokens = *rc::gen::element<std::int64_t>(100, 128),
                                .index_top_k = *rc::gen::element<std::int64_t>(512, 1024)};
     RC_ASSERT(features_of(parts, reach) == by_definition(parts, reach));
+    RC_ASSERT(decoder_features_of(parts, reach) == by_definition(parts, reach, true));
   }));
 }
 
@@ -56,17 +64,22 @@ TEST(StepFeatures, OfAPromptOf8192AreTheSpecifications) {
   EXPECT_EQ(features.window_rows, 1'040'448);
 }
 
-/// Affine in all features; `emission` seconds of each.
+/// Affine in all features, also of the decoder half's rows; `emission` seconds of each.
 class FeatureTimes final : public StepTimes {
  public:
   explicit FeatureTimes(double emission) : emission_(emission) {}
-  double step_seconds(std::span<const QueryPart> parts) override {
-    const StepFeatures f = features_of(parts, {});
-    return sums(f) + emissions(f);
-  }
+  double step_seconds(std::span<const QueryPart> parts) override { return sums(parts) + emissions(parts); }
   double draft_seconds(std::span<const QueryPart> chains, std::int64_t depth) override {
     return (depth == 0 ? 3 : 1) * step_seconds(chains);
   }
+  [[nodiscard]] static double sums(std::span<const QueryPart> parts) {
+    return sums(features_of(parts, {})) + 2 * sums(decoder_features_of(parts, {}));
+  }
+  [[nodiscard]] double emissions(std::span<const QueryPart> parts) const {
+    return emissions(features_of(parts, {})) + 2 * emissions(decoder_features_of(parts, {}));
+  }
+
+ private:
   [[nodiscard]] static double sums(const StepFeatures& f) {
     const auto weighted = [](std::int64_t value, double weight) {
       return static_cast<double>(value) * weight;
@@ -80,7 +93,6 @@ class FeatureTimes final : public StepTimes {
     return emission_ * static_cast<double>(f.emissions + 4 * f.coarse_emissions);
   }
 
- private:
   double emission_;
 };
 
@@ -92,9 +104,8 @@ TEST(CachedStepTimes, AreOffByLessThanTheGrid) {
     const std::int64_t reach = *rc::gen::element<std::int64_t>(50, 1000, 20000);
     for (int step = 0; step < 40; ++step) {
       const auto parts = any_parts(reach);
-      const StepFeatures f = features_of(parts, {});
-      const double bound = std::ldexp(FeatureTimes::sums(f), -grid.sum_bits) +
-                           std::ldexp(exact->emissions(f), -grid.emission_bits);
+      const double bound = std::ldexp(FeatureTimes::sums(parts), -grid.sum_bits) +
+                           std::ldexp(exact->emissions(parts), -grid.emission_bits);
       // A cell's first step may be its largest: then the bound is of that one, at most twice as wide where G
       // is 0.
       const double off = cached.step_seconds(parts) - exact->step_seconds(parts);
@@ -113,6 +124,21 @@ TEST(CachedStepTimes, AskOncePerCell) {
   EXPECT_NE(cached.step_seconds(std::span(&other, 1)), seconds);
   EXPECT_EQ(cached.num_asked(), 3);
   EXPECT_EQ(cached.num_computed(), 2);
+}
+
+/// Steps of the same tokens of which others go through the decoder half are others.
+TEST(CachedStepTimes, KnowTheDecoderHalf) {
+  const auto exact = std::make_shared<FeatureTimes>(1e-7);
+  CachedStepTimes cached(exact, {});
+  for (const std::int64_t decoder_begin : {0, 9000, 4900, 5128, 5300}) {
+    const QueryPart part{5000, 512, 0, decoder_begin};
+    EXPECT_EQ(cached.step_seconds(std::span(&part, 1)), exact->step_seconds(std::span(&part, 1)));
+  }
+  EXPECT_EQ(cached.num_computed(), 5);
+  // Where the decoder half begins a window before, it has all rows and whole windows.
+  const QueryPart whole{5000, 512, 0, 4000};
+  static_cast<void>(cached.step_seconds(std::span(&whole, 1)));
+  EXPECT_EQ(cached.num_computed(), 5);
 }
 
 TEST(CachedStepTimes, OfDraftsDependOnTheWindowAndOnWhetherTheyAreTheFirst) {

@@ -25,7 +25,7 @@ Result<StepOutput> TimedEngine::step(std::span<const StepInput> inputs) {
     const std::int64_t num_rows = input.wanted == WantedLogits::kNone   ? 0
                                   : input.wanted == WantedLogits::kLast ? 1
                                                                         : count;
-    parts.push_back({start, count, num_rows});
+    parts.push_back({start, count, num_rows, table_.decoder_begin(input.sequence)});
     BALEEN_CHECK_EQ(std::ssize(input.draws), num_rows);
     for (std::int64_t row = 0; row < num_rows; ++row) {
       const std::int64_t position = start + count - num_rows + row;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/sequence_table.h"
+#include "model/decoder_half.h"
 #include "simulator/serving/simulated_server.h"
 
 namespace baleen {
@@ -24,7 +25,7 @@ class TimedEngine final : public StepEngine {
         requests_(requests),
         now_(now),
         cache_(setup.geometry, setup.capacity),
-        table_(cache_, setup.reserved_tails) {}
+        table_(cache_, setup.reserved_tails, setup.bounded_replay_tokens > 0) {}
 
   /// Called when a step has ended, before anyone hears of it.
   std::function<void()> on_step_end;
@@ -32,6 +33,10 @@ class TimedEngine final : public StepEngine {
   [[nodiscard]] EngineLimits limits() const override;
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override {
     return table_.open(prompt);
+  }
+  [[nodiscard]] std::optional<SequenceId> open_prompt(std::span<const TokenId> tokens,
+                                                      std::int64_t prompt_tokens) override {
+    return table_.open(tokens, decoder_begin_of(prompt_tokens, setup_.bounded_replay_tokens));
   }
   [[nodiscard]] std::int64_t length(SequenceId id) const override { return table_.length(id); }
   [[nodiscard]] bool reserve(SequenceId id, std::int64_t count) override { return table_.reserve(id, count); }

@@ -15,6 +15,9 @@ void indexer(const IndexerArgs& args, CudaContext& context);
 [[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms,
                                                  std::int64_t num_blocks = 0);
 
+/// Stops the program for arguments that none of the kernels takes.
+void check_indexer_arguments(const IndexerArgs& args, const CudaContext& context);
+
 /// By mma.sync, which every GPU has; the one that chooses blocks or selects in given ones.
 void mma_indexer(const IndexerArgs& args, CudaContext& context);
 [[nodiscard]] std::int64_t mma_indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms,

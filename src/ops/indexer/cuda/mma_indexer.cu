@@ -33,7 +33,6 @@ using namespace index_kernels;
 constexpr int kTileKeys = 16, kTileHeads = 8;  ///< a matrix instruction multiplies
 constexpr int kTileSteps = kDim / 16;          ///< matrix instructions along the dims
 
-constexpr std::int64_t kMaxTopK = 2048;
 /// Of a block: with few queries, whose time is that of one block, and with many, of which a multiprocessor
 /// then has two.
 constexpr int kFewThreads = 512, kManyThreads = 256;
@@ -548,7 +547,9 @@ BlockArgs block_args(const IndexerArgs& args) {
   return result;
 }
 
-void check_args(const IndexerArgs& args, const CudaContext& context) {
+}  // namespace
+
+void check_indexer_arguments(const IndexerArgs& args, const CudaContext& context) {
   const std::int64_t num_rows = args.q.extent(0);
   BALEEN_CHECK_LE(args.first_row + num_rows, context.batch.num_rows);
   BALEEN_CHECK(args.precision == Precision::kReleased && args.keys.format.precision == Precision::kReleased);
@@ -567,8 +568,6 @@ void check_args(const IndexerArgs& args, const CudaContext& context) {
                args.q.stride(1) % 8 == 0);
 }
 
-}  // namespace
-
 std::int64_t mma_indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms,
                                        std::int64_t num_blocks) {
   const std::int64_t lists =
@@ -578,7 +577,7 @@ std::int64_t mma_indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k
 }
 
 void mma_indexer(const IndexerArgs& args, CudaContext& context) {
-  check_args(args, context);
+  check_indexer_arguments(args, context);
   const std::int64_t num_rows = args.q.extent(0), num_heads = args.q.extent(1),
                      top_k = args.selected.extent(1);
   if (num_rows == 0) return;

@@ -33,6 +33,7 @@ inline constexpr int kSteps = 4;  ///< matrix instructions along K
 /// Heads of a query, padded with heads of weight 0.
 inline constexpr int kHeads = 64;
 inline constexpr int kQueryBytes = kHeads * kDim;
+inline constexpr std::int64_t kMaxTopK = 2048;
 /// 6, the largest of e2m1, becomes 6 * 2^6 = 384; 2^7 times it would be beyond e4m3.
 inline constexpr int kHeadroomBits = 6;
 

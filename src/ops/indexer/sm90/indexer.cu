@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/check.h"
 #include "cuda/cuda_context.h"
 #include "cuda/device_batch_rows.h"
 #include "cuda/kernel_launch.h"
@@ -20,7 +19,6 @@ namespace {
 
 using namespace index_kernels;
 
-constexpr std::int64_t kMaxTopK = 2048;
 /// Queries of a block where neighbouring rows share a sequence (and it has room for the best of each), else
 /// one.
 constexpr int kManyQueries = 8;
@@ -68,25 +66,6 @@ void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, cons
                 context.stream, args);
 }
 
-void check_args(const IndexerArgs& args, const CudaContext& context) {
-  const std::int64_t num_rows = args.q.extent(0);
-  BALEEN_CHECK_LE(args.first_row + num_rows, context.batch.num_rows);
-  BALEEN_CHECK(args.precision == Precision::kReleased && args.keys.format.precision == Precision::kReleased);
-  BALEEN_CHECK(args.head_weights.extent(0) == num_rows && args.selected.extent(0) == num_rows);
-  BALEEN_CHECK_EQ(args.q.extent(2), kDim);
-  BALEEN_CHECK_EQ(args.keys.format.dim, kDim);
-  BALEEN_CHECK_LE(1, args.q.extent(1));
-  BALEEN_CHECK_LE(args.q.extent(1), kHeads);
-  BALEEN_CHECK_EQ(args.q.extent(1), args.head_weights.extent(1));
-  BALEEN_CHECK_LE(2 * args.cosine.extent(1), kDim);
-  BALEEN_CHECK_LE(1, args.selected.extent(1));
-  BALEEN_CHECK_LE(args.selected.extent(1), kMaxTopK);
-  BALEEN_CHECK(std::has_single_bit(static_cast<unsigned>(args.keys.rows_per_page)));
-  // Rows are loaded 16 bytes at a time.
-  BALEEN_CHECK(reinterpret_cast<std::uintptr_t>(args.q.address()) % 16 == 0 && args.q.stride(0) % 8 == 0 &&
-               args.q.stride(1) % 8 == 0);
-}
-
 }  // namespace
 
 std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms,
@@ -101,7 +80,7 @@ std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, in
 
 void indexer(const IndexerArgs& args, CudaContext& context) {
   if (args.blocks.size > 0) return mma_indexer(args, context);
-  check_args(args, context);
+  check_indexer_arguments(args, context);
   const std::int64_t num_rows = args.q.extent(0), top_k = args.selected.extent(1);
   if (num_rows == 0) return;
   const DeviceBatch batch = rows_of(context.batch, args.first_row, num_rows);
