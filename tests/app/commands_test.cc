@@ -381,7 +381,7 @@ TEST_F(Commands, AStoryAndItsFigures) {
   EXPECT_EQ(first.out, second.out);
   EXPECT_NE(first.err.find("seed 4"), std::string::npos) << first.err;
   const std::string both =
-      test::run_program({"/bin/sh", "-c", "\"$0\" run Once -n 2 2>&1", BALEEN_PROGRAM}).out;
+      test::run_program({"/bin/sh", "-c", "\"$0\" run Once -n 2 2>&1", test::kBaleenProgram}).out;
   EXPECT_NE(both.find("\n["), std::string::npos) << "figures have a line of their own: " << both;
   EXPECT_EQ(baleen({"run", "Once upon a time", "-n", "2", "--quiet"}).err, "");
 
