@@ -1,6 +1,7 @@
 #include "engine/step_batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "engine/queued_steps.h"
@@ -32,6 +33,7 @@ bool StepBatch::is_bounded(const SequenceSlice& slice, std::int64_t begin) const
 
 DecoderUse StepBatch::decoder_use(std::span<const StepInput> inputs) const {
   DecoderUse use;
+  if (!decoder_begin_) return use;
   for (const StepInput& input : inputs) {
     const SequenceSlice slice = sequences_.slice(input.sequence, 0, num_rows_of(input));
     const std::int64_t begin = sequences_.decoder_begin(input.sequence);
@@ -41,14 +43,17 @@ DecoderUse StepBatch::decoder_use(std::span<const StepInput> inputs) const {
 }
 
 void StepBatch::divide(std::span<const std::int64_t> decoder_begins) {
-  const bool divides = use_.is_bounded;
+  if (!use_.is_bounded) {
+    last_inputs_.resize(slices_.size());
+    std::iota(last_inputs_.begin(), last_inputs_.end(), std::size_t{0});
+    return;
+  }
   std::vector<std::int64_t> last_row(tokens_.size(), -1);
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     SequenceSlice slice = slices_[i];
     const std::int64_t skipped = std::max<std::int64_t>(decoder_begins[i] - slice.start, 0);
-    if (divides && skipped >= slice.num_tokens) continue;
+    if (skipped >= slice.num_tokens) continue;
     last_inputs_.push_back(i);
-    if (!divides) continue;
     const std::int64_t first = slice.first_row + skipped;
     slice.first_row = std::ssize(decoder_tokens_);
     slice.num_tokens -= skipped;
@@ -63,7 +68,6 @@ void StepBatch::divide(std::span<const std::int64_t> decoder_begins) {
       decoder_tokens_.push_back(tokens_[static_cast<std::size_t>(row)]);
     }
   }
-  if (!divides) return;
   for (std::int64_t& row : wanted_rows_) {
     row = last_row[static_cast<std::size_t>(row)];
     BALEEN_CHECK_LE(0, row);

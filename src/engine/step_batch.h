@@ -25,7 +25,7 @@ namespace baleen {
 
 struct QueuedStep;
 
-/// What rows of a step ask of the decoder half, with bounded replay.
+/// What rows of a step ask of the decoder half, with bounded replay; nothing without.
 struct DecoderUse {
   bool is_bounded = false;  ///< some end before it, or see less of a window there: it is a pass of its own
   bool has_rows = false;    ///< some go through it

@@ -235,7 +235,7 @@ struct Columns {
 };
 
 template <int kTokens>
-struct Memory {
+struct ProductSmem {
   union {
     Columns<kTokens> columns;
     Bf16Bits inner[kTokens][kActivationGroup];  ///< behind the last product
@@ -323,7 +323,7 @@ class ColumnLoader {
 /// threads of the block take part.
 template <WeightFormat kFormat, int kTokens, int kGroup, int kBlockWarps>
 __device__ void multiply(const RowReader<kFormat>& first, const RowReader<kFormat>& second, int num_inputs,
-                         ColumnLoader<kTokens, kGroup, kBlockWarps>& loader, Memory<kTokens>& memory,
+                         ColumnLoader<kTokens, kGroup, kBlockWarps>& loader, ProductSmem<kTokens>& memory,
                          float (&acc)[kTokens / 8][4]) {
   constexpr int kBlocks = kTokens / 8;
   using Slice = typename RowReader<kFormat>::Slice;
@@ -432,7 +432,7 @@ __device__ void quantise_inner(const Params& p, const TokenTile& tile,
 
 template <WeightFormat kFormat, int kGroup = kActivationGroup, int kBlockWarps = kWarps, int kTokens>
 __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
-                               Memory<kTokens>& memory) {
+                               ProductSmem<kTokens>& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
             warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const int g = lane / 4, q = lane % 4;
@@ -459,7 +459,7 @@ __device__ void multiply_inner(const Params& p, const Matrix (&matrices)[3], con
 
 template <WeightFormat kFormat, int kGroup = kActivationGroup, int kBlockWarps = kWarps, int kTokens>
 __device__ void multiply_down(const Params& p, const Matrix (&matrices)[3], const TokenTile& tile, int place,
-                              int num_inputs, Memory<kTokens>& memory) {
+                              int num_inputs, ProductSmem<kTokens>& memory) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
             warp = static_cast<int>(threadIdx.x) / kWarpLanes;
   const int g = lane / 4, q = lane % 4;

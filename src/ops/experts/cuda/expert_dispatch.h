@@ -52,6 +52,15 @@ struct DispatchExtents {
   [[nodiscard]] std::int64_t max_tiles() const;
 };
 
+/// Of a call whose tiles have up to `tile_tokens`.
+[[nodiscard]] inline DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
+  return {.num_tokens = args.x.extent(0),
+          .num_selected = args.ids.extent(1),
+          .num_experts = static_cast<std::int64_t>(args.routed.size()),
+          .num_shared = args.shared != nullptr ? args.x.extent(0) : 0,
+          .tile_tokens = tile_tokens};
+}
+
 /// What a plan is made of. Experts are counted from the first one of this rank.
 struct PlanInput {
   const std::int32_t* ids = nullptr;  ///< [T, k]

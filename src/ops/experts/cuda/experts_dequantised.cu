@@ -29,7 +29,7 @@ using SmallGroups = Formats<kRouted, WeightFormat::kFp8x32, kSmallActivationGrou
 template <class F, int kTokens, bool kDown>
 __global__ void __launch_bounds__(F::kBlockThreads, kWarps / F::kBlockWarps)
     dequantised_kernel(const Params p, NextAtOnce order) {
-  __shared__ Memory<kTokens> memory;
+  __shared__ ProductSmem<kTokens> memory;
   order.launch_next();
   if constexpr (F::kRouted == WeightFormat::kNvfp4) make_multipliers(memory.multipliers);
   ptx::wait_for_previous_kernel();

@@ -30,6 +30,16 @@ inline constexpr int kManyDequantisedTokens = 32;  ///< NVFP4 alone has such til
 void dequantised_expert_products(const ExpertsArgs& args, const DispatchExtents& extents,
                                  const ExpertScratch& scratch, CudaContext& context);
 
+using DequantisedProducts = void(const ExpertsArgs&, const DispatchExtents&, const ExpertScratch&,
+                                 CudaContext&);
+
+/// A call in tiles of up to `tile_tokens`: experts from outside the device's memory, dispatch, `multiply`,
+/// combination. `shared`: the format that a shared expert has.
+void experts_dequantised(WeightFormat shared, int tile_tokens, DequantisedProducts& multiply,
+                         const ExpertsArgs& args, CudaContext& context);
+/// Routed experts in NVFP4.
+void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
+
 /// Device memory of a call between its launches.
 template <class Source>
 [[nodiscard]] ExpertScratch lay_out_dequantised(Source& source, const DispatchExtents& extents,

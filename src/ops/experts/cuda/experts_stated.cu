@@ -2,6 +2,7 @@
 #include "ops/experts/cuda/experts_stated.h"
 
 #include "base/check.h"
+#include "ops/experts/cuda/expert_fetch.h"
 #include "ops/experts/cuda/experts_dequantised.h"
 #include "ops/experts/cuda/stated_groups.h"
 #include "ops/experts/cuda/stated_launch.cuh"
@@ -9,12 +10,10 @@
 namespace baleen::BALEEN_ARCH {
 namespace {
 
-DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
-  return {.num_tokens = args.x.extent(0),
-          .num_selected = args.ids.extent(1),
-          .num_experts = std::ssize(args.routed),
-          .num_shared = args.shared != nullptr ? args.x.extent(0) : 0,
-          .tile_tokens = tile_tokens};
+/// Waits for experts from outside the device's memory; with them all are one list of tiles.
+ExpertsArgs fetched(const ExpertsArgs& args, CudaContext& context) {
+  fetch_before_products(args, context);
+  return all_on_device(args);
 }
 
 void check_arguments(const ExpertsArgs& args) {
@@ -43,8 +42,9 @@ std::optional<Reason> why_not_stated_groups(const ExpertsArgs& args) {
   return std::nullopt;
 }
 
-void stated_experts_groups(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
+void experts_stated_groups(const ExpertsArgs& call, CudaContext& context) {
+  if (call.x.extent(0) == 0) return;
+  const ExpertsArgs args = fetched(call, context);
   check_expert_arguments(args, WeightFormat::kFp8x32);
   BALEEN_CHECK(args.routed[0].w1.format == WeightFormat::kFp4);
   const DispatchExtents extents = extents_of(args, kGroupStatedTokens);
@@ -56,8 +56,9 @@ void stated_experts_groups(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-void stated_experts_few(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
+void experts_stated_few(const ExpertsArgs& call, CudaContext& context) {
+  if (call.x.extent(0) == 0) return;
+  const ExpertsArgs args = fetched(call, context);
   check_arguments(args);
   const DispatchExtents extents = extents_of(args, kFewStatedTokens);
   const ScratchScope scope(context.scratch);
@@ -74,8 +75,9 @@ void stated_experts_few(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-void stated_experts_many(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
+void experts_stated_many(const ExpertsArgs& call, CudaContext& context) {
+  if (call.x.extent(0) == 0) return;
+  const ExpertsArgs args = fetched(call, context);
   check_arguments(args);
   const DispatchExtents extents = extents_of(args, kManyStatedTokens);
   const std::int64_t width = args.x.extent(1), inner_pitch = inner_pitch_of(args);

@@ -24,11 +24,11 @@ struct DigitRows {
   std::int64_t scale_stride = 0;
 };
 
-/// Dispatch, both products, combination: all experts are in the device's memory, as one list of tiles.
-void stated_experts_few(const ExpertsArgs& args, CudaContext& context);
-void stated_experts_many(const ExpertsArgs& args, CudaContext& context);
+/// `ExpertSums::kStated`: experts from outside the device's memory, dispatch, both products, combination.
+void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
+void experts_stated_many(const ExpertsArgs& args, CudaContext& context);
 /// The same of activations with a scale per 32 inputs.
-void stated_experts_groups(const ExpertsArgs& args, CudaContext& context);
+void experts_stated_groups(const ExpertsArgs& args, CudaContext& context);
 
 /// What is wrong with a call for that; nullopt: nothing.
 [[nodiscard]] std::optional<Reason> why_not_in_stated_order(const ExpertsArgs& args);

@@ -349,7 +349,7 @@ __device__ void write_shared_rows(const FewParams& p, const TokenTile& tile) {
 
 /// A shared expert's tile has no more tokens than a routed one's; the instructions of its products take
 /// eight.
-using SharedMemory = dequantised::Memory<8>;
+using SharedMemory = dequantised::ProductSmem<8>;
 constexpr std::int64_t kFewSharedBytes = std::max(sizeof(FewMemory), sizeof(SharedMemory));
 
 /// Block (t, n): piece n, 128 inner values of tile t. `kOwnPlan`: blocks plan for themselves and read tokens

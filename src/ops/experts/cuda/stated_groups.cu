@@ -39,11 +39,11 @@ struct Chunk {
   float scales[kTokens][kChunkGroups];
 };
 
-struct Memory {
+struct GroupSmem {
   union {
     Chunk chunk;
     Bf16Bits inner[kTokens][kActivationGroup];  ///< behind the last product
-    dequantised::Memory<kTokens> shared;        ///< the shared expert's
+    dequantised::ProductSmem<kTokens> shared;   ///< the shared expert's
   };
 };
 
@@ -178,7 +178,7 @@ __device__ void multiply_rows(RowGroupsOf row_groups, const TileRows& rows, Chun
   }
 }
 
-__device__ void multiply_inner(const Params& p, const TokenTile& tile, int place, Memory& memory) {
+__device__ void multiply_inner(const Params& p, const TokenTile& tile, int place, GroupSmem& memory) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const int first = static_cast<int>(blockIdx.y) * kActivationGroup + warp * dequantised::kWarpInner;
@@ -201,7 +201,7 @@ __device__ void multiply_inner(const Params& p, const TokenTile& tile, int place
   dequantised::quantise_inner<kGroup>(p, tile, memory.inner);
 }
 
-__device__ void multiply_down(const Params& p, const TokenTile& tile, int place, Memory& memory) {
+__device__ void multiply_down(const Params& p, const TokenTile& tile, int place, GroupSmem& memory) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const int first = (static_cast<int>(blockIdx.y) * kWarps + warp) * kWarpRows;
@@ -222,7 +222,7 @@ __device__ void multiply_down(const Params& p, const TokenTile& tile, int place,
 /// Block (t, n): piece n of tile t, of the inner half or of the down half.
 template <bool kDown>
 __global__ void __launch_bounds__(kThreads) stated_groups_kernel(const Params p, NextAtOnce order) {
-  __shared__ Memory memory;
+  __shared__ GroupSmem memory;
   order.launch_next();
   ptx::wait_for_previous_kernel();
   if (static_cast<int>(blockIdx.x) >= *p.num_tiles) return;

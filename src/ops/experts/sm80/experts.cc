@@ -30,14 +30,6 @@ ExpertScratch lay_out(Source& source, const DispatchExtents& extents, std::int64
           .y = lay_out_outputs(source, extents, width, split)};
 }
 
-DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
-  return {.num_tokens = args.x.extent(0),
-          .num_selected = args.ids.extent(1),
-          .num_experts = static_cast<std::int64_t>(args.routed.size()),
-          .num_shared = args.shared != nullptr ? args.x.extent(0) : 0,
-          .tile_tokens = tile_tokens};
-}
-
 ExpertMatrix matrix_of(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which) {
   const WeightMatrix& first = experts[0].*which;
   const std::int64_t scale_bytes = first.format == WeightFormat::kFp8 ? sizeof(float) : 1;
@@ -122,35 +114,6 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-namespace {
-
-using DequantisedProducts = void(const ExpertsArgs&, const DispatchExtents&, const ExpertScratch&,
-                                 CudaContext&);
-
-void experts_dequantised(WeightFormat shared, int tile_tokens, DequantisedProducts& multiply,
-                         const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  check_expert_arguments(args, shared);
-  const DispatchExtents extents = extents_of(args, tile_tokens);
-  const ScratchScope scope(context.scratch);
-  const ExpertScratch scratch =
-      lay_out_dequantised(context.scratch, extents, args.x.extent(1), inner_pitch_of(args), args.split,
-                          args.routed[0].w1.activation_group);
-  fetch_before_products(args, context);
-  const ExpertsArgs on_device = all_on_device(args);
-  dispatch_experts(on_device, extents, scratch.plan, scratch.rows, context);
-  multiply(on_device, extents, scratch, context);
-  combine_experts(on_device, extents, scratch.plan, scratch.y, context);
-}
-
-}  // namespace
-
-void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
-  experts_dequantised(
-      WeightFormat::kFp8,
-      mean_assignments(args) <= kFewDequantisedTokens ? kFewDequantisedTokens : kManyDequantisedTokens,
-      dequantised_expert_products, args, context);
-}
 void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
   constexpr WeightFormat kShared = WeightFormat::kFp8x32;
   if (mean_assignments(args) <= kFewDequantisedTokens) {
@@ -158,24 +121,6 @@ void experts_groups_of_32(const ExpertsArgs& args, CudaContext& context) {
   } else {
     experts_dequantised(kShared, kManyGroupTokens, many_group_expert_products, args, context);
   }
-}
-
-void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  fetch_before_products(args, context);
-  stated_experts_few(all_on_device(args), context);
-}
-
-void experts_stated_many(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  fetch_before_products(args, context);
-  stated_experts_many(all_on_device(args), context);
-}
-
-void experts_stated_groups(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  fetch_before_products(args, context);
-  stated_experts_groups(all_on_device(args), context);
 }
 
 void experts(const ExpertsArgs& args, CudaContext& context) {

@@ -50,7 +50,6 @@ std::optional<Reason> why_not_codes(const ExpertsArgs& args) {
   return std::nullopt;
 }
 
-/// Tokens that a tile has whose weights are dequantised.
 /// For BF16 weights.
 template <class Source>
 ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::int64_t width,
@@ -58,14 +57,6 @@ ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::
   return {.plan = lay_out_plan(source, extents, false, 0),
           .inner_bf16 = source.template allocate<Bf16Bits>(extents.num_rows() * inner_width),
           .y = lay_out_outputs(source, extents, width, split)};
-}
-
-DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
-  return {.num_tokens = args.x.extent(0),
-          .num_selected = args.ids.extent(1),
-          .num_experts = static_cast<std::int64_t>(args.routed.size()),
-          .num_shared = args.shared != nullptr ? args.x.extent(0) : 0,
-          .tile_tokens = tile_tokens};
 }
 
 void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaContext& context) {
@@ -170,34 +161,9 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-namespace {
-
-void experts_dequantised(WeightFormat shared, int tile_tokens, const ExpertsArgs& args,
-                         CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  check_expert_arguments(args, shared);
-  const DispatchExtents extents = extents_of(args, tile_tokens);
-  const ScratchScope scope(context.scratch);
-  const ExpertScratch scratch =
-      lay_out_dequantised(context.scratch, extents, args.routed[0].w1.cols, inner_pitch_of(args), args.split,
-                          args.routed[0].w1.activation_group);
-  fetch_before_products(args, context);
-  const ExpertsArgs fetched = all_on_device(args);
-  dispatch_experts(fetched, extents, scratch.plan, scratch.rows, context);
-  dequantised_expert_products(fetched, extents, scratch, context);
-  combine_experts(fetched, extents, scratch.plan, scratch.y, context);
-}
-
-}  // namespace
-
-void experts_nvfp4(const ExpertsArgs& args, CudaContext& context) {
-  experts_dequantised(
-      WeightFormat::kFp8,
-      mean_assignments(args) <= kFewDequantisedTokens ? kFewDequantisedTokens : kManyDequantisedTokens, args,
-      context);
-}
 void experts_tiles_of_8(const ExpertsArgs& args, CudaContext& context) {
-  experts_dequantised(WeightFormat::kFp8x32, kFewDequantisedTokens, args, context);
+  experts_dequantised(WeightFormat::kFp8x32, kFewDequantisedTokens, dequantised_expert_products, args,
+                      context);
 }
 
 namespace {
@@ -242,24 +208,6 @@ void experts_few_groups(const ExpertsArgs& args, CudaContext& context) {
       few_group_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
   fetch_before_products(args, context);
   few_group_experts(args, inner, context);
-}
-
-void experts_stated_few(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  fetch_before_products(args, context);
-  stated_experts_few(all_on_device(args), context);
-}
-
-void experts_stated_many(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  fetch_before_products(args, context);
-  stated_experts_many(all_on_device(args), context);
-}
-
-void experts_stated_groups(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  fetch_before_products(args, context);
-  stated_experts_groups(all_on_device(args), context);
 }
 
 std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {

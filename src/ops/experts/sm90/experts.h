@@ -13,8 +13,6 @@ void experts_four_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_many_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_bf16(const ExpertsArgs& args, CudaContext& context);
-/// Routed experts in NVFP4.
-void experts_nvfp4(const ExpertsArgs& args, CudaContext& context);
 /// Weights in front of which activations have a scale per 32: FP4, and FP8 in blocks of 32.
 /// By one of the kernels below, whose bits are the same: by tiles of up to 8, of up to 64 and of up to 144
 /// tokens.
@@ -24,10 +22,6 @@ void experts_tiles_of_64(const ExpertsArgs& args, CudaContext& context);
 void experts_tiles_of_144(const ExpertsArgs& args, CudaContext& context);
 /// The same for up to eight tokens (groups_few.h).
 void experts_few_groups(const ExpertsArgs& args, CudaContext& context);
-/// `ExpertSums::kStated`.
-void experts_stated_few(const ExpertsArgs& args, CudaContext& context);
-void experts_stated_many(const ExpertsArgs& args, CudaContext& context);
-void experts_stated_groups(const ExpertsArgs& args, CudaContext& context);
 [[nodiscard]] std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args);

@@ -117,7 +117,7 @@ struct TileOperands {
   uint4 steps[kTileSteps];
   float2 softmax[2];
 
-  __device__ void load(const WaitingWeights& waiting, int slot, int head_tile) {
+  __device__ void load(const WaitingTiles& waiting, int slot, int head_tile) {
     const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
 #pragma unroll
     for (int step = 0; step < kTileSteps; ++step)

@@ -1,21 +1,17 @@
-/// How attention on tiles is cut into work, what its kernels leave for each other, and the order of
+/// What the two kernels on tiles share (ops/sparse_attention/cuda/item_parts.cuh), and the order of
 /// arithmetic to which both keep.
 ///
-/// An item is a query and a group of 64 heads; its list has tiles of 32 entries. A tile's weights depend on
-/// nothing but the tile: they are relative to its own maximum, rounded up to a whole power of two. A score is
-/// four sums of 128 dims, each one chain of instructions, added up in order. A dim's sum is one chain of
-/// instructions, 16 entries each, in list order, and what is between them (bringing sums and weights to a
-/// common maximum) are powers of two. So weights may be computed by other blocks than use them, and dims be
-/// shared among blocks, and the bits are the same.
-///
-/// With many items, an item is one block's. With few, its tiles are shared among `parts` blocks that leave
-/// weights alone, and a second kernel, a block for each 64 dims, multiplies them with the values.
+/// A tile has 32 entries. Its weights depend on nothing but the tile: they are relative to its own maximum,
+/// rounded up to a whole power of two. A score is four sums of 128 dims, each one chain of instructions,
+/// added up in order. A dim's sum is one chain of instructions, 16 entries each, in list order, and what is
+/// between them (bringing sums and weights to a common maximum) are powers of two. So weights may be computed
+/// by other blocks than use them, and dims be shared among blocks, and the bits are the same.
 #pragma once
 
 #include "cuda/ptx/ldmatrix.h"
 #include "cuda/ptx/mma_bf16.h"
-#include "ops/sparse_attention/cuda/attention_tile.cuh"
 #include "ops/sparse_attention/cuda/entry_list.cuh"
+#include "ops/sparse_attention/cuda/item_parts.cuh"
 
 namespace baleen::sm80::mma_tiles {
 
@@ -23,11 +19,9 @@ inline constexpr int kTileEntries = 32;
 inline constexpr int kTileSteps = kTileEntries / kDepth;
 inline constexpr int kHeadTiles = kGroupHeads / 16;  ///< an instruction takes 16 heads
 
-/// Weights that wait for their values, in scratch memory: `slots` tiles for each item.
-struct WaitingWeights {
-  uint4* weights;   ///< [items * slots][kTileSteps][kHeadTiles][lane]: operand registers
-  float2* softmax;  ///< [items * slots][head]: maximum and sum of the tile's
-
+/// A slot has [kTileSteps][kHeadTiles][lane]. Offsets of 64 bits all along: with others, kernels have more
+/// instructions.
+struct WaitingTiles : WaitingWeights<kTileSteps * kHeadTiles * kWarpLanes> {
   [[nodiscard]] __device__ uint4* operand(int slot, int step, int head_tile) const {
     return weights +
            ((static_cast<std::int64_t>(slot) * kTileSteps + step) * kHeadTiles + head_tile) * kWarpLanes;
@@ -36,29 +30,10 @@ struct WaitingWeights {
     return softmax + static_cast<std::int64_t>(slot) * kGroupHeads;
   }
 };
-inline constexpr std::int64_t kSlotWords = kTileSteps * kHeadTiles * kWarpLanes;
 
-struct TileRange {
-  int begin = 0, end = 0;
-};
-
-struct WorkPlan {
-  int groups;  ///< groups of heads
-  int items;
-  int parts;  ///< parts that an item has
-  int slots;  ///< slots that an item with several parts has
-  WaitingWeights waiting;
+struct WorkPlan : ItemParts {
+  WaitingTiles waiting;
   const EntryList* lists;  ///< [query]; null: a block has one item, and finds its list itself
-
-  /// Whether an item's weights go to its slots. One that has more tiles than slots is done by its first part.
-  [[nodiscard]] __device__ bool shares(int num_tiles) const { return parts > 1 && num_tiles <= slots; }
-
-  [[nodiscard]] __device__ TileRange range(int num_tiles, int part) const {
-    if (!shares(num_tiles)) return part == 0 ? TileRange{0, num_tiles} : TileRange{};
-    const int each = (num_tiles + parts - 1) / parts;
-    const int begin = min(part * each, num_tiles);
-    return {begin, min(begin + each, num_tiles)};
-  }
 };
 
 __device__ inline int num_tiles_of(const EntryList& list) {

@@ -266,7 +266,7 @@ class TileWarp {
 
   /// The scores of eight heads become weights: in shared memory, brought to the maximum so far, or in slot
   /// `slot` if that is not negative. `num_valid`: entries of the tile that exist.
-  __device__ void weigh(int num_valid, const WaitingWeights& waiting, int slot) {
+  __device__ void weigh(int num_valid, const WaitingTiles& waiting, int slot) {
     float values[kHalves * 4];
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
@@ -521,25 +521,19 @@ __global__ void __launch_bounds__(kThreads) find_lists_kernel(const __grid_const
 
 /// Tiles that wait for their values: those of 64 items with lists of 2,304 entries.
 constexpr int kMaxSlots = 4608;
+constexpr int kMinParts = 2;
 
 }  // namespace
 
 std::int64_t scratch_bytes(std::int64_t max_rows) {
-  return std::max(Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) +
-                      Arena::bytes_for<float2>(std::int64_t{kMaxSlots} * kGroupHeads),
-                  Arena::bytes_for<EntryList>(max_rows));
+  return std::max(WaitingTiles::bytes(kMaxSlots), Arena::bytes_for<EntryList>(max_rows));
 }
 
 void attend(const AttentionLaunch& launch, CudaContext& context) {
-  WorkPlan plan{};
-  plan.groups = (launch.num_heads + kGroupHeads - 1) / kGroupHeads;
-  plan.items = launch.num_rows * plan.groups;
-  plan.parts = std::max(1, context.num_sms / plan.items);
+  WorkPlan plan{ItemParts::of(launch, context.num_sms, kMinParts, kMaxSlots), {}, nullptr};
   const ScratchScope scope(context.scratch);
   if (plan.parts > 1) {
-    plan.slots = kMaxSlots / plan.items;
-    plan.waiting = {context.scratch.allocate<uint4>(kMaxSlots * kSlotWords),
-                    context.scratch.allocate<float2>(std::int64_t{kMaxSlots} * kGroupHeads)};
+    plan.waiting = {WaitingTiles::allocate(kMaxSlots, context.scratch)};
   } else if (plan.items > context.num_sms) {
     auto* const lists = context.scratch.allocate<EntryList>(launch.num_rows);
     launch_kernel(

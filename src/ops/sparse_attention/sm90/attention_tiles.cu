@@ -47,7 +47,7 @@ namespace {
 struct TaskInfo {
   int query, group;
   int list_size;
-  RunRange runs;
+  TileRange runs;
   int pair_end;    ///< end of the runs of the pair's longer list
   int first_slot;  ///< where the item's weights begin; negative: the task does the whole item
   bool nothing;    ///< to do: another task does the whole item
@@ -108,7 +108,7 @@ class KeyProducer {
       const int query = item / plan_.groups, group = item % plan_.groups;
       EntryList list = item < plan_.items ? list_of(query) : EntryList{};
       const int num_runs = (list.size + kRunEntries - 1) / kRunEntries;
-      RunRange runs = plan_.range(num_runs, part);
+      TileRange runs = plan_.range(num_runs, part);
       runs = {uniform(runs.begin), uniform(runs.end)};
       TaskInfo info{.query = query,
                     .group = group,
@@ -219,7 +219,7 @@ class KeyProducer {
   }
 
   __device__ void fill(const EntryList& list, const TaskInfo& info) {
-    const RunRange runs = info.runs;
+    const TileRange runs = info.runs;
     const int piece = thread_ % kRowThreads, entry = thread_ / kRowThreads;
     int index = runs.begin * kRunEntries + entry;  // of the first half
 
@@ -404,7 +404,7 @@ class TileConsumer {
          task += static_cast<int>(gridDim.x), ++num_done) {
       barriers_.q.wait_full(RingPlace::of<1>(num_done));
       const TaskInfo& info = smem_.tasks[num_done % 2];
-      const RunRange runs{uniform(info.runs.begin), uniform(info.runs.end)};
+      const TileRange runs{uniform(info.runs.begin), uniform(info.runs.end)};
       const int list_size = uniform(info.list_size), first_slot = uniform(info.first_slot);
       const int num_runs = runs.end - runs.begin;
       const int first_own = (consumer_ ^ num_begun_) % 2;
@@ -554,7 +554,6 @@ constexpr int kMinParts = 8;
 /// Runs that wait for their values. An item of eight parts then has room for a list at 2^20 tokens, ratio
 /// 128.
 constexpr int kMaxSlots = 2112;
-constexpr std::int64_t kSlotWords = kRunSteps * kWarpgroupThreads;
 
 /// Whether items next to each other see the same rows: groups of heads of a query, or rows of a sequence that
 /// attend to all compressed entries (two rows of most sequences, then). Not for V4.1's rows: the released
@@ -568,21 +567,12 @@ bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
 
 }  // namespace
 
-std::int64_t attention_tiles_scratch_bytes() {
-  return Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) + Arena::bytes_for<float2>(kMaxSlots * kGroupHeads);
-}
+std::int64_t attention_tiles_scratch_bytes() { return WaitingRuns::bytes(kMaxSlots); }
 
 void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
-  WorkPlan plan{};
-  plan.groups = (launch.num_heads + kGroupHeads - 1) / kGroupHeads;
-  plan.items = launch.num_rows * plan.groups;
-  plan.parts = plan.items * kMinParts <= context.num_sms ? context.num_sms / plan.items : 1;
+  WorkPlan plan{ItemParts::of(launch, context.num_sms, kMinParts, kMaxSlots), {}, false};
   const ScratchScope scope(context.scratch);
-  if (plan.parts > 1) {
-    plan.slots = kMaxSlots / plan.items;
-    plan.waiting = {context.scratch.allocate<uint4>(kMaxSlots * kSlotWords),
-                    context.scratch.allocate<float2>(kMaxSlots * kGroupHeads)};
-  }
+  if (plan.parts > 1) plan.waiting = {WaitingRuns::allocate(kMaxSlots, context.scratch)};
   const CUtensorMap q_map =
       make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
                       launch.q_head_stride * 2, kGroupHeads, kTileDims * 2, TileSwizzle::k128B);

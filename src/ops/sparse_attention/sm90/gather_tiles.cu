@@ -25,7 +25,7 @@ struct RunOperands {
   uint4 weights[kRunSteps][kWarpgroupThreads];
   float4 softmax[2][kWarpgroupThreads];  ///< sums of the heads row and row + 8, each beside its neighbour
 
-  __device__ void copy(const WaitingWeights& waiting, int slot, int thread, int row) {
+  __device__ void copy(const WaitingRuns& waiting, int slot, int thread, int row) {
 #pragma unroll
     for (int step = 0; step < kRunSteps; ++step) {
       ptx::cp_async_16(&weights[step][thread], waiting.of_slot(slot, thread) + step * kWarpgroupThreads);
