@@ -1,12 +1,9 @@
 #include "model_files/weight_stream.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
-#include <memory>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/map_advice.h"
 #include "base/progress.h"
@@ -19,18 +16,6 @@ namespace {
 struct Origin {
   const TensorSpec* spec = nullptr;  ///< null: it is of no table
   std::size_t array = 0;             ///< a matrix has its weight, 0, then its scales
-};
-
-class Checksum {
- public:
-  Checksum() : state_(XXH3_createState(), XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
-  void update(std::span<const std::byte> bytes) {
-    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
-  }
-  std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
-
- private:
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
 void check_not_cancelled(const std::function<bool()>& cancelled) {
@@ -81,7 +66,7 @@ class Stream {
       check_not_cancelled(cancelled_);
       progress_.update(written_bytes_ / kBytesPerUnit, tensor.name);
       writer_.append(tensor.name, bytes);
-      checksum.update(bytes);
+      checksum.add(bytes);
       written_bytes_ += static_cast<std::int64_t>(bytes.size());
     };
     const Origin& origin = origins_.find(tensor.name)->second;
@@ -104,7 +89,7 @@ class Stream {
       for (std::size_t i = 0; i < scales.size(); ++i)
         pending_scales_.try_emplace(stored[i + 1].name, scales[i].begin(), scales[i].end());
     }
-    checksums_.emplace(tensor.name, checksum.value());
+    checksums_.emplace(tensor.name, checksum.text());
   }
 
   WeightSource& source_;
@@ -142,10 +127,10 @@ void verify_weights(const std::filesystem::path& folder, const ModelConfig& conf
     Checksum found;
     for_each_piece(tensor.bytes, [&](std::span<const std::byte> piece) {
       check_not_cancelled(cancelled);
-      found.update(piece);
+      found.add(piece);
       end_reading(piece);
     });
-    if (written == checksums.end() || written->second != found.value()) {
+    if (written == checksums.end() || written->second != found.text()) {
       fail("tensor \"{}\" in {}: reads back other bytes than were written; is the disk sound?", tensor.name,
            tensor.file);
     }

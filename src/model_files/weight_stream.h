@@ -56,7 +56,7 @@ void for_each_piece(std::span<const std::byte> bytes,
                     const std::function<void(std::span<const std::byte>)>& use);
 
 /// Tensor name -> XXH3 of its bytes.
-using Checksums = std::map<std::string, std::uint64_t, std::less<>>;
+using Checksums = std::map<std::string, std::string, std::less<>>;
 
 /// Writes all tensors, then the other files; after an error nothing is left behind. Holds one matrix that is
 /// encoded and the scales of the current shard, no more, and nothing of arrays that are copied. Throws
