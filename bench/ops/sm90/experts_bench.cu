@@ -20,6 +20,7 @@
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_memory.h"
 #include "numeric/bf16.h"
+#include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/sm90/experts.h"
 
 namespace baleen::sm90 {

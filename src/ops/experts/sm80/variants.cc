@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "ops/experts/cuda/experts_dequantised.h"
 #include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/cuda/stated_time.h"
 #include "ops/experts/sm80/experts.h"

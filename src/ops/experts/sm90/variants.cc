@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ops/experts/cuda/experts_dequantised.h"
 #include "ops/experts/cuda/experts_stated.h"
 #include "ops/experts/cuda/stated_time.h"
 #include "ops/experts/sm90/expert_time.h"
