@@ -31,7 +31,8 @@ endfunction()
 # Compiles a target's files in groups of `size`, so that headers are read once a group: half the compiler's
 # time is theirs. A group includes its files by way of a link, not by where the checkout lies, as CMake's own
 # groups do: so the compiler's cache finds what another checkout compiled. A file stays alone if it is no .cc
-# file, is generated, includes itself once for each instruction set, or has SKIP_UNITY_BUILD_INCLUSION.
+# file, is generated, includes itself once for each instruction set, or has properties of its own for the
+# compiler or SKIP_UNITY_BUILD_INCLUSION.
 function(baleen_joint_compilation target size)
   if(BALEEN_JOINT_COMPILATION)
     # When the directory has been read, the target has all its files, and these their properties.
@@ -50,7 +51,13 @@ function(baleen_join_sources target size)
   set(group "")
   foreach(source ${sources})
     get_filename_component(path ${source} ABSOLUTE)
-    get_source_file_property(skips ${source} SKIP_UNITY_BUILD_INCLUSION)
+    set(skips OFF)
+    foreach(property SKIP_UNITY_BUILD_INCLUSION COMPILE_DEFINITIONS COMPILE_OPTIONS INCLUDE_DIRECTORIES)
+      get_source_file_property(value ${source} ${property})
+      if(value)
+        set(skips ON)
+      endif()
+    endforeach()
     cmake_path(IS_PREFIX CMAKE_BINARY_DIR ${path} is_generated)
     set(has_own_targets "")
     if(NOT is_generated)
