@@ -13,6 +13,7 @@
 #include "numeric/bf16.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
+#include "tests/support/relative_norm.h"
 #include "tests/support/releases.h"
 #include "tests/support/run_sequence.h"
 
@@ -194,7 +195,7 @@ TEST_F(Int4, ConvertsToFp8AndSaysWhatIsLost) {
   EXPECT_EQ(out.config["quantization_config"]["quant_method"], "fp8");
   EXPECT_EQ(out.config["expert_dtype"], "fp8");
   EXPECT_EQ(open_model_folder(folder_ / "out").kind.contradictions, std::vector<std::string>{});
-  const double off = relative_norm(logits(folder_ / "out", false), logits(model, false));
+  const double off = test::relative_norm(logits(folder_ / "out", false), logits(model, false));
   EXPECT_GT(off, 0);
   EXPECT_LT(off, 0.2);
   static_cast<void>(convert_checkpoint(model, folder_ / "fp4", {.experts = WeightFormat::kFp4}, pool_));

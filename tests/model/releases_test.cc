@@ -18,6 +18,7 @@
 #include "ops/operation/variant.h"
 #include "tests/model/written_releases.h"
 #include "tests/support/compare.h"
+#include "tests/support/relative_norm.h"
 #include "tests/support/releases.h"
 #include "tests/support/run_sequence.h"
 
@@ -157,16 +158,6 @@ test::StoredTensor as_float32(const test::StoredTensor& weight, const test::Stor
   return {DType::kF32, weight.shape, std::move(bytes)};
 }
 
-/// ||got - want|| / ||want||
-double relative_norm(std::span<const float> got, std::span<const float> want) {
-  double off = 0, all = 0;
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    off += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
-    all += std::pow(static_cast<double>(want[i]), 2);
-  }
-  return std::sqrt(off / all);
-}
-
 /// Float32 weights are the truth: code and scale have 4 and 13 bits, so their product is exact there.
 TEST_F(Releases, BaseWithAnyScales) {
   EditedCheckpoint base(fp8());
@@ -196,7 +187,7 @@ TEST_F(Releases, BaseWithAnyScalesInReleasedPrecision) {
   static_cast<void>(
       convert_checkpoint(one_layer.path(), folder_ / "fp8", {.experts = WeightFormat::kFp8}, pool));
   const auto noise = [](const std::filesystem::path& folder) {
-    return relative_norm(
+    return test::relative_norm(
         logits(folder, Precision::kReleased),
         logits(folder, Precision::kReleased, false, {parse_forced_variant(kReferenceVariant)}));
   };
@@ -319,9 +310,9 @@ TEST_F(Releases, Nvfp4InReleasedPrecision) {
   EditedCheckpoint checkpoint(one_layer.path());
   test::make_nvfp4(checkpoint);
   const auto model = written(checkpoint);
-  const double off =
-      relative_norm(logits(model, Precision::kReleased),
-                    logits(model, Precision::kReleased, false, {parse_forced_variant(kReferenceVariant)}));
+  const double off = test::relative_norm(
+      logits(model, Precision::kReleased),
+      logits(model, Precision::kReleased, false, {parse_forced_variant(kReferenceVariant)}));
   EXPECT_LT(off, 2e-2);
 }
 
