@@ -62,6 +62,7 @@ LOCAL_MEMORY = {
     "norm_kv_store_kernel": 8,
     # A few addresses, once a call.
     "dispatch_kernel<CodeRows<ProductOrder, 128> >": 24,
+    "dispatch_kernel<CodeRows<ProductOrder, 32> >": 16,
     "dispatch_kernel<CodeRows<OrderOfInputs, 128> >": 16,  # on sm_120: some words of a plan, once a launch
 }
 
